@@ -1,0 +1,41 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tells the user where the work is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+class Progress:
+    """Tells the user where the work is: a line on stdout per step, and `message` in output.json."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.last = 0.0
+        self.outcome = "nothing was written to a disk"
+
+    def say(self, text: str) -> None:
+        """Announce a step."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+        self.publish(text)
+
+    def tick(self, text) -> None:
+        """Publish text() when the last message is older than a second."""
+        if time.monotonic() - self.last >= 1:
+            self.publish(text())
+
+    def publish(self, text: str) -> None:
+        """Replace output.json at once, so that a reader never sees half of it."""
+        self.last = time.monotonic()
+        draft = self.path.with_name(".%s.%d" % (self.path.name, os.getpid()))
+        with contextlib.suppress(OSError):  # a full RAM disk must not end an installation
+            draft.write_text(json.dumps({"message": text}) + "\n")
+            draft.replace(self.path)

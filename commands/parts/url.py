@@ -1,0 +1,75 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image URL: where to read, how to log in, and switches."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.parse
+
+from commands.parts.errors import Refused
+
+
+class ImageUrl:
+    """The image URL taken apart: where to read, how to log in, and the switches of its fragment."""
+
+    SWITCHES = ("sha256", "sha512", "grow", "keys", "stall")
+
+    def __init__(self, text: str):
+        if not re.fullmatch("[!-~]+", text):
+            raise Refused("image URL: spaces, control and non-ASCII characters must be percent-encoded")
+        try:
+            self.parts = urllib.parse.urlsplit(text)
+            host, port = self.parts.hostname or "", self.parts.port
+        except ValueError as error:
+            raise Refused("image URL: %s" % error) from None
+        if self.parts.scheme not in ("http", "https", "file"):
+            raise Refused("image URL: scheme %r is not supported; use http or https" % self.parts.scheme)
+        if self.parts.scheme != "file" and not host:
+            raise Refused("image URL: the host is missing; write %s://HOST/PATH" % self.parts.scheme)
+        if not self.parts.path.strip("/"):
+            raise Refused("image URL: the path of the image is missing")
+        self.netloc = ("[%s]" % host if ":" in host else host) + (":%d" % port if port else "")
+        self.authorization = self._basic(self.parts)
+        self.switches = self._switches(self.parts.fragment)
+
+    @staticmethod
+    def _basic(parts) -> str:
+        if parts.username is None:
+            return ""
+        login = "%s:%s" % tuple(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+        return "Basic " + base64.b64encode(login.encode()).decode()
+
+    @classmethod
+    def _switches(cls, fragment: str) -> dict:
+        found: dict = {}
+        for name, value in urllib.parse.parse_qsl(fragment, keep_blank_values=True):
+            if name not in cls.SWITCHES or name in found:
+                why = "is given twice" if name in found else "is unknown; known are %s" % ", ".join(cls.SWITCHES)
+                raise Refused("image URL: the switch %r behind the # %s" % (name, why))
+            found[name] = value
+        for name in ("grow", "keys"):
+            if found.get(name, "yes") not in ("yes", "no"):
+                raise Refused("image URL: %s=%s is neither yes nor no" % (name, found[name]))
+        if not re.fullmatch("[1-9][0-9]{0,3}", found.get("stall", "30")):
+            raise Refused("image URL: stall=%s is not a number of seconds from 1 to 9999" % found["stall"])
+        return found
+
+    def wants(self, name: str) -> bool:
+        """Whether a switch with yes and no is on; they are unless the URL says no."""
+        return self.switches.get(name, "yes") == "yes"
+
+    @property
+    def stall(self) -> float:
+        """Seconds without a byte after which a connection counts as dead."""
+        return float(self.switches.get("stall", "30"))
+
+    def location(self, suffix: str = "") -> str:
+        """What is really requested: without login and fragment, the suffix behind the path."""
+        return urllib.parse.urlunsplit((self.parts.scheme, self.netloc, self.parts.path + suffix, self.parts.query, ""))
+
+    def shown(self, suffix: str = "") -> str:
+        """What may be printed and recorded: no login, no query, no fragment."""
+        return urllib.parse.urlunsplit((self.parts.scheme, self.netloc, self.parts.path + suffix, "", ""))

@@ -1,0 +1,150 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab with everything an operator has before the first run: SSH key, registered key, bootstrap data, inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hcloud
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PROOF_FILE = "/etc/kubenode-proof"
+KEY_NAME = "stage"
+
+
+class Stage:
+    """One lab of its own, and one folder with what belongs to it; ``with Stage(…) as stage`` starts and ends both."""
+
+    def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
+        """``name`` names the lab, ``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
+        self.folder = folder.resolve()
+        self.name = name
+        self.keep = keep
+        self.lab: dict[str, Any] = {}
+        self.environment: dict[str, str] = {}
+        self._lab_options = lab_options
+
+    def __enter__(self) -> Stage:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.lab = json.loads(self._lab("up", *self._lab_options, "--json"))
+        try:
+            token = Path(self.lab["token_file"]).read_text(encoding="ascii")
+            self.environment = {
+                **os.environ,
+                "HCLOUD_ENDPOINT": self.lab["endpoint"],
+                "HCLOUD_TOKEN": token,
+                "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
+                "ANSIBLE_PIPELINING": "true",
+                "ANSIBLE_RETRY_FILES_ENABLED": "false",
+                "KUBENODE_REPORT_FILE": str(self.report),
+            }
+            self._register_key(hcloud.Client(token=token, api_endpoint=self.lab["endpoint"]))
+        except BaseException:
+            self._lab("down")
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if not self.keep:
+            self._lab("down")
+
+    def _lab(self, *arguments: str) -> str:
+        command, *options = arguments
+        words = [sys.executable, "-m", "lab", command, "--name", self.name, *options]
+        return subprocess.run(words, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def _register_key(self, client: hcloud.Client) -> None:
+        self._keygen(self.private_key)
+        public = self.private_key.with_suffix(".pub").read_text(encoding="ascii")
+        client.ssh_keys.create(name=KEY_NAME, public_key=public)
+
+    def _keygen(self, path: Path) -> None:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", KEY_NAME, "-f", str(path)], check=True)
+
+    @property
+    def private_key(self) -> Path:
+        """The operator's SSH key; its public half is registered in the lab."""
+        return self.folder / "id_ed25519"
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory that `write_inventory` writes."""
+        return self.folder / "inventory.yml"
+
+    @property
+    def report(self) -> Path:
+        """What the report callback writes."""
+        return self.folder / "provision-report.json"
+
+    def image_url(self, suffix: str = "zst") -> str:
+        """The lab's Debian image with its digest in the fragment."""
+        url = f"{self.lab['images_url']}/debian.raw.{suffix}"
+        reply = subprocess.run(["curl", "-fsS", f"{url}.sha256"], check=True, stdout=subprocess.PIPE, text=True)
+        return f"{url}#sha256={reply.stdout.split()[0]}"
+
+    def write_inventory(self, names: Sequence[str], *, known_host_key: bool = True, **variables: Any) -> Path:
+        """An ordinary inventory; the new systems' host key is made here, so that their first contact is verified."""
+        user_data: dict[str, Any] = {
+            "ssh_authorized_keys": [self.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()],
+            "disable_root": False,
+            "write_files": [{"path": PROOF_FILE, "content": "made by the bootstrap data\n"}],
+        }
+        settings: dict[str, Any] = {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(self.private_key),
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "kubenode_dir": str(self.folder / "kubenode"),
+            "kubenode_server_type": "cx23",
+            "kubenode_location": "fsn1",
+            "kubenode_ssh_keys": [KEY_NAME],
+            "kubenode_image_url": self.image_url(),
+            "kubenode_image_url_command": "image-url-command-raw-disk",
+        }
+        if known_host_key:
+            host_key = self.folder / "host_key"
+            if not host_key.exists():
+                self._keygen(host_key)
+            public = host_key.with_suffix(".pub").read_text(encoding="ascii").strip()
+            private = host_key.read_text(encoding="ascii")
+            user_data["ssh_keys"] = {"ed25519_private": private, "ed25519_public": public}
+            settings["kubenode_host_keys"] = [public]
+        data = self.folder / "user-data.yml"
+        data.touch(mode=0o600)
+        data.write_text("#cloud-config\n" + yaml.safe_dump(user_data), encoding="utf-8")
+        settings["kubenode_bootstrap_data_file"] = str(data)
+        group = {"hosts": dict.fromkeys(names), "vars": {**settings, **variables}}
+        self.inventory.write_text(yaml.safe_dump({"machines": group}, sort_keys=False), encoding="utf-8")
+        return self.inventory
+
+    def playbook_command(self, *arguments: str) -> list[str]:
+        """The command that provisions the inventory."""
+        return ["ansible-playbook", "-i", str(self.inventory), "kubenode.provision.hcloud_image_url", *arguments]
+
+    def provision(self, *arguments: str, say: Callable[[str], None] = lambda _line: None, **options: Any) -> int:
+        """Run the playbook; ``options`` go to `subprocess.run`. Returns its exit code."""
+        command = self.playbook_command(*arguments)
+        say(shlex.join(command))
+        return subprocess.run(command, env=self.environment, cwd=self.folder, check=False, **options).returncode
+
+    def machines(self) -> list[dict[str, Any]]:
+        """The lab's word on its machines, with every boot they made."""
+        return json.loads(self._lab("machines", "--json"))
+
+    def ssh(self, name: str, command: str) -> str:
+        """Run a command on a machine the way its operator would, by the known hosts of the provisioning run."""
+        (machine,) = [one for one in self.machines() if one["name"] == name]
+        known_hosts = self.folder / "kubenode" / "known_hosts" / f"{name}.os"
+        options = ["-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={known_hosts}", "-o", f"HostKeyAlias={name}.os"]
+        words = ["ssh", "-i", str(self.private_key), *options, f"root@{machine['address']}", command]
+        return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -1,0 +1,188 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every linter of `make lint`: what it needs and how it is run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import assemble, borders, sanity, text_rules
+from .paths import CHECKOUT
+from .trees import copied_tree, tracked_files
+from .variables import variables
+
+#: what a built collection may have at its top
+SHIPPED = {
+    "CHANGELOG.md",
+    "CHANGELOG.rst",
+    "CONTRIBUTING.md",
+    "COPYING",
+    "FILES.json",
+    "LICENSES",
+    "MANIFEST.json",
+    "README.md",
+    "REUSE.toml",
+    "changelogs",
+    "docs",
+    "meta",
+    "playbooks",
+    "plugins",
+    "roles",
+}
+
+
+@dataclass
+class Job:
+    """One running linter: its log file, and how it starts programs."""
+
+    log: Path
+
+    def write(self, text: str) -> None:
+        """Add to the log."""
+        with self.log.open("a", encoding="utf-8") as handle:
+            handle.write(text)
+
+    def run(self, command: list[str], folder: Path = CHECKOUT, environment: dict[str, str] | None = None) -> bool:
+        """Run a program, its output goes to the log; True when it ended well."""
+        self.write("+ %s\n" % " ".join(command))
+        with self.log.open("ab") as handle:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment or variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        return done.returncode == 0
+
+    def none(self, findings: list[str]) -> bool:
+        """Log the findings of a check of ours; True when there are none."""
+        self.write("".join(finding + "\n" for finding in findings))
+        return not findings
+
+
+@dataclass(frozen=True)
+class Linter:
+    """One line of `make lint`."""
+
+    name: str
+    run: Callable[[Job], bool]
+    environments: list[str] = field(default_factory=lambda: ["main"])
+    #: which lines of a failed linter's log are worth the terminal
+    telling: str = ""
+
+
+def copy_variables(folder: Path, name: str = "main") -> dict[str, str]:
+    """Variables under which tools find a copy of the collection instead of the checkout."""
+    trees = variables()["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[1:]
+    return variables(name, collections=[folder.parents[2], *map(Path, trees)])
+
+
+def ansible_test(core: str, name: str) -> Linter:
+    """Sanity tests of one ansible-core; there are no ignore files."""
+
+    def run(job: Job) -> bool:
+        folder = copied_tree(core)
+        ignores = sorted(str(path.relative_to(folder)) for path in folder.glob("tests/sanity/ignore-*"))
+        environment = variables(name, collections=[folder.parents[2]], every_python=True)
+        environment["HOME"] = str(sanity.home(core))
+        clean = job.none([path + ": sanity ignore files are not allowed here" for path in ignores])
+        return job.run(["ansible-test", "sanity", "--color", "no"], folder, environment) and clean
+
+    return Linter("sanity-" + core, run, ["main", name], telling=r"ERROR|FATAL|Traceback|\w+Error:")
+
+
+def ansible_lint(job: Job) -> bool:
+    """ansible-lint with the production profile."""
+    folder = copied_tree("lint")
+    return job.run(["ansible-lint", "--offline", "--strict", "--nocolor"], folder, copy_variables(folder))
+
+
+def importer(job: Job) -> bool:
+    """Build the collection and import it as Galaxy would; a warning counts as a finding."""
+    folder = copied_tree("importer")
+    output = folder.parents[2] / "built"
+    build = ["ansible-galaxy", "collection", "build", "--force", "--output-path", str(output), str(folder)]
+    if not job.run(build):
+        return False
+    tarball = max(output.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    with tarfile.open(tarball) as archive:
+        strangers = sorted({name.split("/")[0] for name in archive.getnames()} - SHIPPED)
+    clean = job.none(["galaxy.yml: build_ignore lacks %s" % name for name in strangers])
+    environment = copy_variables(folder, "importer")
+    configuration = output / "galaxy-importer.cfg"
+    configuration.write_text("[galaxy-importer]\nLOG_LEVEL_MAIN = INFO\nRUN_ANSIBLE_LINT = False\n", encoding="utf-8")
+    environment["GALAXY_IMPORTER_CONFIG"] = str(configuration)
+    imported = job.run(["python", "-m", "galaxy_importer.main", str(tarball)], output, environment)
+    warnings = [line for line in job.log.read_text(encoding="utf-8").splitlines() if line.startswith("WARNING")]
+    return imported and not warnings and clean
+
+
+def ruff(job: Job) -> bool:
+    """Rules and format; programs without a suffix are named one by one."""
+    names = [name for name in tracked_files() if not name.endswith(".py")]
+    extra = [name for name in names if text_rules.language(CHECKOUT, name) == "python"]
+    checked = job.run(["ruff", "check", "--force-exclude", "--output-format", "concise", ".", *extra])
+    return (
+        job.run(["ruff", "format", "--check", "--output-format", "concise", "--force-exclude", ".", *extra]) and checked
+    )
+
+
+def yamllint(job: Job) -> bool:
+    """YAML files git knows of."""
+    names = [name for name in tracked_files() if name.endswith((".yml", ".yaml")) or name == ".ansible-lint"]
+    return job.run(["yamllint", "--strict", "--format", "parsable", *names])
+
+
+def docs(job: Job) -> bool:
+    """Documentation of plugins and docsite."""
+    folder = copied_tree("docs")
+    # antsibull-docs refuses folders others may write to
+    folder.chmod(0o755)
+    command = ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=all"]
+    command += ["--disallow-unknown-collection-refs", "--check-extra-docs-refs", "."]
+    return job.run(command, folder, copy_variables(folder))
+
+
+def changelog(job: Job) -> bool:
+    """Fragments and changelog."""
+    folder = copied_tree("changelog")
+    return job.run(["antsibull-changelog", "lint"], folder, copy_variables(folder))
+
+
+def shellcheck(job: Job) -> bool:
+    """Every sh and bash program."""
+    return job.run(["shellcheck", *(name for name in tracked_files() if text_rules.language(CHECKOUT, name) == "sh")])
+
+
+def mypy(job: Job) -> bool:
+    """Types of the lab and the tool chain."""
+    return job.run(["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "lab", "dev"])
+
+
+#: the longest first, so that two cores end together
+LINTERS = [
+    ansible_test("2.19", "main"),
+    ansible_test("2.18", "core-2.18"),
+    ansible_test("2.21", "core-2.21"),
+    Linter("ansible-lint", ansible_lint),
+    Linter("galaxy-importer", importer, ["main", "importer"]),
+    Linter("mypy", mypy),
+    Linter("docs", docs),
+    Linter("reuse", lambda job: job.run(["reuse", "lint", "--quiet"]) or job.run(["reuse", "lint", "--lines"])),
+    Linter("changelog", changelog),
+    Linter("yamllint", yamllint),
+    Linter("shellcheck", shellcheck),
+    Linter("ruff", ruff),
+    Linter("borders", lambda job: job.none(borders.findings(CHECKOUT, tracked_files()))),
+    Linter("words", lambda job: job.none(text_rules.forbidden_words(CHECKOUT, tracked_files()))),
+    Linter("assembled", lambda job: job.none(assemble.findings(CHECKOUT))),
+    Linter("length", lambda job: job.none(text_rules.too_long(CHECKOUT, tracked_files()))),
+]

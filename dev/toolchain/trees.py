@@ -1,0 +1,76 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Places where Ansible finds this checkout under its collection name, wherever the checkout itself lies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .paths import CHECKOUT, NAME, NAMESPACE, cache, checkout_id
+
+
+def linked_tree() -> Path:
+    """A folder for ANSIBLE_COLLECTIONS_PATH in which the collection is a symlink to this checkout."""
+    tree = cache() / ("tree-" + checkout_id())
+    link = tree / "ansible_collections" / NAMESPACE / NAME
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not (link.is_symlink() and Path(os.readlink(link)) == CHECKOUT):
+        temporary = link.with_name("%s.%d" % (NAME, os.getpid()))
+        temporary.symlink_to(CHECKOUT)
+        # rename, so that parallel test workers never see the link missing
+        temporary.replace(link)
+    return tree
+
+
+def provides_checkout(entry: str) -> bool:
+    """Whether this entry of ANSIBLE_COLLECTIONS_PATH leads to this very checkout."""
+    try:
+        return (Path(entry).expanduser() / "ansible_collections" / NAMESPACE / NAME).samefile(CHECKOUT)
+    except OSError:
+        return False
+
+
+def tracked_files(checkout: Path = CHECKOUT) -> list[str]:
+    """Files git tracks or would track (untracked, not ignored), relative to the checkout."""
+    listing = subprocess.run(
+        ["git", "-C", str(checkout), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout.decode()
+    return sorted({name for name in listing.split("\0") if name and os.path.lexists(checkout / name)})
+
+
+def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
+    """A real copy of the checkout at …/ansible_collections/kubenode/provision; returns the collection's folder.
+
+    For tools that refuse symlinks or that leave files beside the sources (ansible-test, galaxy-importer).
+    """
+    target = cache() / ("copy-%s-%s" % (checkout_id(), label)) / "ansible_collections" / NAMESPACE / NAME
+    target.mkdir(parents=True, exist_ok=True)
+    wanted = tracked_files(checkout)
+    _remove_strangers(target, set(wanted))
+    for name in wanted:
+        source, copy = checkout / name, target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        # copy2 keeps the time stamp, so that tools with caches of their own see unchanged files as unchanged
+        shutil.copy2(source, copy, follow_symlinks=False)
+    return target
+
+
+def _remove_strangers(target: Path, wanted: set[str]) -> None:
+    """Empty the copy of whatever the checkout no longer has."""
+    for folder, names, files in os.walk(target, topdown=False):
+        here = Path(folder)
+        for name in files:
+            path = here / name
+            if str(path.relative_to(target)) not in wanted or path.is_symlink():
+                path.unlink()
+        for name in names:
+            path = here / name
+            if path.is_symlink():
+                path.unlink()
+            elif not any(path.iterdir()):
+                path.rmdir()

@@ -1,0 +1,178 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the lab only keeps in its books: protection, groups, networks, firewalls, backups, ISOs."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any, cast
+
+from lab.api import schemas
+from lab.api.cloud import Cloud, refuse_if
+from lab.api.engine import Job
+from lab.api.errors import invalid_input, not_unique, unsupported
+from lab.api.model import Action, Server, Thin, now
+from lab.api.schemas import Body
+from lab.api.servers import Servers, check_unlocked
+
+Start = Callable[[Server, Any], Action]
+_BACKUP_WINDOW = "22-02"
+
+
+class Books:
+    """Changes that no machine notices, but that clients can read back."""
+
+    def __init__(self, cloud: Cloud, servers: Servers) -> None:
+        self.cloud = cloud
+        self.servers = servers
+
+    def server_actions(self) -> dict[str, tuple[type[Body], Start]]:
+        """Route name, body and starter of every such action of a server."""
+        return {
+            "change_protection": (schemas.ChangeServerProtection, self.change_protection),
+            "add_to_placement_group": (schemas.AddToPlacementGroup, self.add_to_placement_group),
+            "remove_from_placement_group": (schemas.Empty, self.remove_from_placement_group),
+            "attach_to_network": (schemas.AttachToNetwork, self.attach_to_network),
+            "detach_from_network": (schemas.DetachFromNetwork, self.detach_from_network),
+            "enable_backup": (schemas.Empty, self.enable_backup),
+            "disable_backup": (schemas.Empty, self.disable_backup),
+            "attach_iso": (schemas.AttachIso, self.attach_iso),
+            "detach_iso": (schemas.Empty, self.detach_iso),
+            "request_console": (schemas.Empty, self.request_console),
+        }
+
+    def change_protection(self, server: Server, body: schemas.ChangeServerProtection) -> Action:
+        """Protect against deletion and rebuild; the two go together."""
+        wanted = {value for value in (body.delete, body.rebuild) if value is not None}
+        refuse_if(
+            len(wanted) > 1 or None in (body.delete, body.rebuild),
+            invalid_input({"delete": ["delete and rebuild must be given and have the same value"]}),
+        )
+
+        def done() -> None:
+            server.protected = cast(bool, body.delete)
+
+        return self._start(server, "change_protection", done)
+
+    def add_to_placement_group(self, server: Server, body: schemas.AddToPlacementGroup) -> Action:
+        """Put a stopped server into a group."""
+        self.servers.check_placement(body.placement_group)
+        refuse_if(server.status != "off", unsupported("server must be stopped to be added to a placement group"))
+
+        def done() -> None:
+            server.placement_group = body.placement_group
+
+        return self._start(server, "add_to_placement_group", done)
+
+    def remove_from_placement_group(self, server: Server, _body: Body) -> Action:
+        """Take a server out of its group."""
+
+        def done() -> None:
+            server.placement_group = None
+
+        return self._start(server, "remove_from_placement_group", done)
+
+    def attach_to_network(self, server: Server, body: schemas.AttachToNetwork) -> Action:
+        """Give a server a private address (nothing in the machine changes)."""
+        check_unlocked(server)
+        self.servers.attach_network(server, body.network, body.ip)
+        return self._start(server, "attach_to_network", None)
+
+    def detach_from_network(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
+        """Take a private address away."""
+        refuse_if(
+            all(net.network != body.network for net in server.private_net),
+            invalid_input({"network": [f"server is not attached to network '{body.network}'"]}),
+        )
+
+        def done() -> None:
+            server.private_net = [net for net in server.private_net if net.network != body.network]
+
+        return self._start(server, "detach_from_network", done)
+
+    def enable_backup(self, server: Server, _body: Body) -> Action:
+        """Allow backups of this server (the lab makes none by itself)."""
+
+        def done() -> None:
+            server.backup_window = _BACKUP_WINDOW
+
+        return self._start(server, "enable_backup", done)
+
+    def disable_backup(self, server: Server, _body: Body) -> Action:
+        """Forbid backups of this server."""
+
+        def done() -> None:
+            server.backup_window = None
+
+        return self._start(server, "disable_backup", done)
+
+    def attach_iso(self, _server: Server, body: schemas.AttachIso) -> Action:
+        """The lab has no ISOs, so none can be found."""
+        raise invalid_input({"iso": [f"iso '{body.iso}' not found"]})
+
+    def detach_iso(self, server: Server, _body: Body) -> Action:
+        """Without effect: no server of the lab has an ISO."""
+        return self._start(server, "detach_iso", None)
+
+    def request_console(self, _server: Server, _body: Body) -> Action:
+        """The lab has no screen to offer."""
+        raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
+
+    def create_placement_group(self, body: schemas.PlacementGroupCreate) -> Thin:
+        """A new placement group."""
+        return self._add("placement_group", body.name, body.labels, {"type": body.type})
+
+    def create_network(self, body: schemas.NetworkCreate) -> Thin:
+        """A new network."""
+        try:
+            block = ipaddress.IPv4Network(body.ip_range)
+        except ValueError as error:
+            raise invalid_input({"ip_range": [f"'{body.ip_range}' is not an IPv4 network: {error}"]}) from error
+        refuse_if(not block.is_private, invalid_input({"ip_range": [f"'{block}' is not private (RFC 1918)"]}))
+        content: dict[str, object] = {
+            "ip_range": str(block),
+            "subnets": body.subnets or [],
+            "routes": body.routes or [],
+            "load_balancers": [],
+            "expose_routes_to_vswitch": bool(body.expose_routes_to_vswitch),
+            "protection": {"delete": False},
+        }
+        return self._add("network", body.name, body.labels, content)
+
+    def create_firewall(self, body: schemas.FirewallCreate) -> Thin:
+        """A new firewall; it is listed and applied in the books, but filters nothing."""
+        refuse_if(
+            bool(body.apply_to),
+            unsupported("the lab applies firewalls at server creation only; leave apply_to out"),
+        )
+        return self._add("firewall", body.name, body.labels, {"rules": body.rules or []})
+
+    def members(self, item: Thin, kind: str) -> dict[str, Any]:
+        """Which servers belong to a placement group, network or firewall."""
+        servers = self.cloud.servers.values()
+        if kind == "placement_group":
+            return {"servers": [server.id for server in servers if server.placement_group == item.id]}
+        if kind == "network":
+            return {"servers": [s.id for s in servers if any(net.network == item.id for net in s.private_net)]}
+        if kind == "firewall":
+            applied = [server.id for server in servers if item.id in server.firewalls]
+            return {"applied_to": [{"type": "server", "server": {"id": identifier}} for identifier in applied]}
+        return {}
+
+    def delete(self, kind: str, item: Thin) -> None:
+        """Remove a resource that nobody uses."""
+        used = any(self.members(item, kind).values())
+        refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use by servers"))
+        del self.cloud.thin[kind][item.id]
+
+    def _add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> Thin:
+        taken = any(item.name == name for item in self.cloud.thin[kind].values())
+        refuse_if(taken, not_unique("name", f"{kind.replace('_', ' ')} name is already used"))
+        item = Thin(self.cloud.new_id(kind), name, now(), dict(labels or {}), content)
+        self.cloud.thin[kind][item.id] = item
+        return item
+
+    def _start(self, server: Server, command: str, done: Callable[[], None] | None) -> Action:
+        check_unlocked(server)
+        return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)

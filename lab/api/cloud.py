@@ -1,0 +1,160 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One emulated project: its objects, its platform, and how objects are found."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lab.api import catalog
+from lab.api.catalog import Location, ServerType
+from lab.api.chassis import Chassis
+from lab.api.engine import Engine
+from lab.api.errors import ApiError, invalid_input, not_found
+from lab.api.model import Image, PrimaryIp, Server, SshKey, Thin
+from lab.delays import Delays
+from lab.faults import Faults
+from lab.machines.site import Site
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be turned on one lab."""
+
+    limit: int = 3600
+    refill_per_second: float = 1.0
+    rescue_lifetime: float = 3600.0
+    server_limit: int = 200
+    #: Answer as the API did before July 2026, with data centers; older clients cannot do without them.
+    datacenters: bool = False
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Cloud:
+    """Everything one token can see. Lives in one event loop; a change is never split by an await."""
+
+    site: Site
+    settings: Settings
+    delays: Delays
+    faults: Faults
+    storage: Path
+    system_file: Path | None
+    engine: Engine = field(init=False)
+    servers: dict[int, Server] = field(default_factory=dict)
+    chassis: dict[int, Chassis] = field(default_factory=dict)
+    images: dict[int, Image] = field(default_factory=dict)
+    ssh_keys: dict[int, SshKey] = field(default_factory=dict)
+    primary_ips: dict[int, PrimaryIp] = field(default_factory=dict)
+    thin: dict[str, dict[int, Thin]] = field(default_factory=lambda: defaultdict(dict))
+    _ids: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self.delays, self.faults)
+        for system in catalog.SYSTEM_IMAGES.values():
+            self.images[system.id] = Image(
+                id=system.id,
+                type="system",
+                name=system.name,
+                description=system.description,
+                architecture=system.architecture,
+                disk_size=float(catalog.SYSTEM_DISK_GB),
+                os_flavor=system.flavor,
+                os_version=system.version,
+                created=system.released,
+                file=self.system_file,
+            )
+
+    async def close(self) -> None:
+        """Stop all actions and remove all machines."""
+        await self.engine.close()
+        await asyncio.gather(*(chassis.destroy() for chassis in self.chassis.values()), return_exceptions=True)
+
+    def new_id(self, kind: str) -> int:
+        """The next id of this kind; images continue above those of the catalogue."""
+        first = {"server": 60_000_001, "image": 400_000_001, "ssh_key": 20_000_001, "primary_ip": 80_000_001}
+        return next(self._ids.setdefault(kind, itertools.count(first.get(kind, 1_000_001))))
+
+    def server(self, identifier: int) -> Server:
+        """The server with this id."""
+        return found("server", self.servers, identifier)
+
+    def server_by_address(self, address: str) -> Server | None:
+        """The server whose machine has this IPv4 address."""
+        for server in self.servers.values():
+            if self.site.address(server.index) == address:
+                return server
+        return None
+
+    def free_index(self) -> int:
+        """The lowest machine number nobody uses."""
+        used = {server.index for server in self.servers.values()}
+        return next(index for index in itertools.count(1) if index not in used)
+
+    def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:
+        """A server type by id or name."""
+        return by_id_or_name(catalog.SERVER_TYPES, wanted, field_name, "server type")
+
+    def location(self, wanted: int | str, field_name: str = "location") -> Location:
+        """A location by id or name."""
+        return by_id_or_name(catalog.LOCATIONS, wanted, field_name, "location")
+
+    def image(self, wanted: int | str, architecture: str) -> Image:
+        """An image by id, or a system image by name for this architecture."""
+        identifier = as_id(wanted)
+        for image in self.images.values():
+            if image.id == identifier or (image.name == wanted and image.architecture == architecture):
+                return image
+        raise invalid_input({"image": [f"image '{wanted}' not found for architecture {architecture}"]})
+
+    def ssh_key(self, wanted: int | str) -> SshKey:
+        """An SSH key by id or name."""
+        return by_id_or_name(self.ssh_keys, wanted, "ssh_keys", "SSH key")
+
+    def thin_reference(self, kind: str, identifier: int, field_name: str) -> Thin:
+        """A resource that a request refers to by id."""
+        item = self.thin[kind].get(identifier)
+        if item is None:
+            raise invalid_input({field_name: [f"{kind.replace('_', ' ')} '{identifier}' not found"]})
+        return item
+
+
+def as_id(wanted: int | str) -> int | None:
+    """The id that was meant, when it can be one; ids may also be written as strings."""
+    if isinstance(wanted, int):
+        return wanted
+    return int(wanted) if wanted.isascii() and wanted.isdigit() else None
+
+
+def by_id_or_name(items: Mapping[int, T], wanted: int | str, field_name: str, kind: str) -> T:
+    """The item with this id or name, or a refusal naming the field."""
+    identifier = as_id(wanted)
+    if identifier is not None and identifier in items:
+        return items[identifier]
+    named: Iterable[Any] = items.values()
+    for item in named:
+        if item.name == wanted:
+            return item
+    raise invalid_input({field_name: [f"{kind} '{wanted}' not found"]})
+
+
+def found(kind: str, items: Mapping[int, T], identifier: int) -> T:
+    """The item of this id, or 404."""
+    item = items.get(identifier)
+    if item is None:
+        raise not_found(kind, identifier)
+    return item
+
+
+def refuse_if(condition: bool, error: ApiError) -> None:
+    """Raise the error when the condition holds."""
+    if condition:
+        raise error

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's own routes below /_lab: faults, delays, requests, machines. Not part of the emulated API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from lab.api import schemas
+from lab.api.bucket import Bucket
+from lab.api.cloud import Cloud
+from lab.api.errors import ApiError, not_found
+from lab.api.gate import Gate
+from lab.api.http import answer
+
+
+class Control:
+    """Handlers of the lab's own routes."""
+
+    def __init__(self, cloud: Cloud, gate: Gate, about: dict[str, Any]) -> None:
+        self.cloud = cloud
+        self.gate = gate
+        self.about = about
+
+    def routes(self) -> web.RouteTableDef:
+        """All routes; they need the token, cost no rate limit and meet no faults."""
+        routes = web.RouteTableDef()
+        table = (
+            ("GET", "/status", self.status),
+            ("GET", "/delays", self.delays),
+            ("GET", "/faults", self.faults),
+            ("POST", "/faults", self.add_faults),
+            ("DELETE", "/faults", self.clear_faults),
+            ("GET", "/requests", self.requests),
+            ("DELETE", "/requests", self.forget_requests),
+            ("POST", "/bucket", self.drain),
+            ("GET", "/machines", self.machines),
+            ("GET", "/machines/{name}/console", self.console),
+        )
+        for method, path, handler in table:
+            routes.route(method, path)(handler)
+        return routes
+
+    def middleware(self) -> Any:
+        """Token and error envelope for these routes."""
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
+            try:
+                if self.gate.access(request) != "write":
+                    raise ApiError(401, "unauthorized", "the lab's own routes need its read-write token")
+                return await handler(request)
+            except ValidationError as error:
+                refusal = schemas.refusal(error)
+                return answer(refusal.body(), refusal.status)
+            except ApiError as error:
+                return answer(error.body(), error.status)
+
+        return guard
+
+    async def status(self, _request: web.Request) -> web.Response:
+        """What this lab is."""
+        return answer(self.about | {"servers": len(self.cloud.servers)})
+
+    async def delays(self, _request: web.Request) -> web.Response:
+        """The platform's own delays so far, per machine."""
+        return answer(self.cloud.delays.report())
+
+    async def faults(self, _request: web.Request) -> web.Response:
+        """The script and how often each fault struck."""
+        return answer({"faults": self.cloud.faults.report()})
+
+    async def add_faults(self, request: web.Request) -> web.Response:
+        """Append to the script: one fault or a list of faults."""
+        self.cloud.faults.load(await _json(request))
+        return answer({"faults": self.cloud.faults.report()}, status=201)
+
+    async def clear_faults(self, _request: web.Request) -> web.Response:
+        """Forget the script; stuck actions go on."""
+        self.cloud.faults.clear()
+        return web.Response(status=204)
+
+    async def requests(self, _request: web.Request) -> web.Response:
+        """Every API request since the start, or since the last DELETE."""
+        return answer({"requests": list(self.gate.requests)})
+
+    async def forget_requests(self, _request: web.Request) -> web.Response:
+        """Start counting anew."""
+        self.gate.requests.clear()
+        return web.Response(status=204)
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Leave ``remaining`` requests in the bucket, as if another client had spent the rest."""
+        wanted = await _json(request)
+        remaining = wanted.get("remaining") if isinstance(wanted, dict) else None
+        if not isinstance(remaining, int) or remaining < 0:
+            raise ApiError(422, "invalid_input", "remaining must be an integer of at least 0")
+        bucket: Bucket = self.gate.project
+        bucket.drain(remaining)
+        return answer(bucket.headers())
+
+    async def machines(self, _request: web.Request) -> web.Response:
+        """Machines behind the servers: power, boots, address."""
+        rows = []
+        for server in self.cloud.servers.values():
+            chassis = self.cloud.chassis[server.id]
+            rows.append(
+                {
+                    "id": server.id,
+                    "name": server.name,
+                    "status": server.status,
+                    "locked": server.locked,
+                    "rescue_enabled": server.armed_rescue() is not None,
+                    "address": self.cloud.site.address(server.index),
+                    "powered": chassis.powered,
+                    "running": chassis.running,
+                    "boots": [
+                        {
+                            "at": boot.at.timestamp(),
+                            "source": boot.source,
+                            "authorized_keys": list(boot.authorized_keys),
+                        }
+                        for boot in server.boots
+                    ],
+                }
+            )
+        return answer({"machines": rows})
+
+    async def console(self, request: web.Request) -> web.Response:
+        """What a machine printed since it was switched on."""
+        name = request.match_info["name"]
+        for server in self.cloud.servers.values():
+            if server.name == name:
+                return web.Response(text=self.cloud.chassis[server.id].console())
+        raise not_found("machine", name)
+
+
+async def _json(request: web.Request) -> Any:
+    try:
+        return json.loads(await request.text())
+    except ValueError as error:
+        raise ApiError(400, "json_error", f"invalid JSON: {error}") from error

@@ -1,0 +1,91 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Between aiohttp and the API: bodies in, answers and lists out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from lab.api import selectors
+from lab.api.cloud import Cloud
+from lab.api.errors import ApiError, invalid_input
+from lab.api.pagination import Page, link_header, sort
+from lab.api.schemas import BodyType, parse
+
+T = TypeVar("T")
+CLOUD: web.AppKey[Cloud] = web.AppKey("cloud", Cloud)
+
+
+def cloud(request: web.Request) -> Cloud:
+    """The project this request is about."""
+    return request.config_dict[CLOUD]
+
+
+def identifier(request: web.Request, name: str = "id") -> int:
+    """An id from the path (the routes only match digits)."""
+    return int(request.match_info[name])
+
+
+async def body(request: web.Request, model: type[BodyType]) -> BodyType:
+    """The checked body of a request; no body counts as an empty object."""
+    text = await request.text()
+    if not text.strip():
+        return parse(model, {})
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ApiError(400, "json_error", "the body of a request must be a JSON object")
+    return parse(model, value)
+
+
+def answer(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """A JSON answer."""
+    return web.json_response(data, status=status, headers=headers)
+
+
+def chosen(request: web.Request, name: str, allowed: Iterable[str]) -> set[str]:
+    """The values of a repeatable filter; empty means no filter."""
+    values = set(request.query.getall(name, []))
+    allowed = tuple(allowed)
+    wrong = sorted(values.difference(allowed))
+    if wrong:
+        raise invalid_input({name: [f"'{wrong[0]}' is not one of {', '.join(allowed)}"]})
+    return values
+
+
+def select(request: web.Request, items: Iterable[T]) -> list[T]:
+    """Apply the filters that all named resources share: name (exact) and label_selector."""
+    result: list[Any] = list(items)
+    if "name" in request.query:
+        result = [item for item in result if item.name == request.query["name"]]
+    if request.query.get("label_selector"):
+        matches = selectors.parse(request.query["label_selector"])
+        result = [item for item in result if matches(item.labels)]
+    return result
+
+
+def listing(
+    request: web.Request,
+    key: str,
+    items: Iterable[T],
+    view: Callable[[T], dict[str, Any]],
+    sort_keys: Mapping[str, Callable[[T], Any]],
+) -> web.Response:
+    """One page of a list, sorted as asked, with its place in body and Link header."""
+    ordered = sort(items, request.query.getall("sort", []), sort_keys)
+    page = Page.from_query(request.query)
+    meta = page.meta(len(ordered))
+    link = link_header(meta, lambda number: str(request.url.update_query(page=number, per_page=page.size)))
+    data = {key: [view(item) for item in page.cut(ordered)], "meta": {"pagination": meta}}
+    return answer(data, headers={"Link": link} if link else None)
+
+
+BY_ID: dict[str, Callable[[Any], Any]] = {"id": lambda item: item.id}
+BY_NAME: dict[str, Callable[[Any], Any]] = BY_ID | {"name": lambda item: item.name or ""}
+BY_NAME_AND_AGE: dict[str, Callable[[Any], Any]] = BY_NAME | {"created": lambda item: item.created}

@@ -1,0 +1,262 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Creating, changing and deleting servers."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+
+from lab.api import catalog
+from lab.api.catalog import Location, ServerType
+from lab.api.chassis import Chassis
+from lab.api.cloud import Cloud, refuse_if
+from lab.api.engine import Job
+from lab.api.errors import invalid_input, limit_exceeded, locked, not_unique, protected, unavailable
+from lab.api.model import Action, Image, PrimaryIp, PrivateNet, Server, now
+from lab.api.power import Power
+from lab.api.schemas import ServerCreate, ServerUpdate
+from lab.api.views import ipv6_network
+from lab.machines.base import Hardware
+
+PLACEMENT_GROUP_SIZE = 10
+
+
+@dataclass(frozen=True)
+class Created:
+    """The answer to a create request."""
+
+    server: Server
+    action: Action
+    next_actions: list[Action] = field(default_factory=list)
+    root_password: str | None = None
+
+
+def check_unlocked(server: Server) -> None:
+    """Refuse while an action holds the server."""
+    refuse_if(server.locked, locked("server"))
+
+
+def check_image(image: Image, server_type: ServerType, disk_gb: int) -> None:
+    """Refuse an image that this type cannot boot or hold."""
+    refuse_if(
+        image.status != "available", invalid_input({"image": [f"image {image.id} is {image.status}, not available"]})
+    )
+    refuse_if(
+        image.architecture != server_type.architecture,
+        invalid_input(
+            {
+                "image": [
+                    f"image {image.id} is for architecture {image.architecture}, "
+                    f"server type {server_type.name} has {server_type.architecture}"
+                ]
+            }
+        ),
+    )
+    refuse_if(
+        image.disk_size > disk_gb,
+        invalid_input(
+            {"image": [f"image {image.id} needs a disk of {image.disk_size:g} GB, there are {disk_gb} GB"]},
+            "image disk is bigger than server type disk",
+        ),
+    )
+
+
+class Servers:
+    """The life of servers, from create to delete."""
+
+    def __init__(self, cloud: Cloud, power: Power) -> None:
+        self.cloud = cloud
+        self.power = power
+
+    def create(self, body: ServerCreate) -> Created:
+        """Create a server, and start it unless the request says otherwise."""
+        cloud = self.cloud
+        self._check_name(body.name, None)
+        server_type = cloud.server_type(body.server_type)
+        image = cloud.image(body.image, server_type.architecture)
+        location = self._location(body, server_type)
+        check_image(image, server_type, server_type.disk)
+        keys = [cloud.ssh_key(wanted) for wanted in body.ssh_keys or ()]
+        self._check_references(body, server_type)
+        server = Server(
+            id=cloud.new_id("server"),
+            name=body.name,
+            index=cloud.free_index(),
+            created=now(),
+            server_type=server_type,
+            location=location,
+            image=image,
+            labels=dict(body.labels or {}),
+            authorized_keys=tuple(key.public_key for key in keys),
+            user_data=body.user_data,
+            primary_disk_size=server_type.disk,
+            firewalls=[reference.firewall for reference in body.firewalls or ()],
+            placement_group=body.placement_group,
+        )
+        cloud.servers[server.id] = server
+        self._give_addresses(server, body)
+        chassis = cloud.chassis[server.id] = Chassis(server, cloud.delays, cloud.faults)
+        start = body.start_after_create is not False
+        action = self._start_create(server, chassis, start)
+        next_actions = [self.power.start_after(server, action)] if start else []
+        return Created(server, action, next_actions, None if keys else new_password())
+
+    def update(self, server: Server, body: ServerUpdate) -> None:
+        """Rename or relabel; a map of labels replaces the old one as a whole."""
+        if body.name is not None:
+            self._check_name(body.name, server)
+            server.name = body.name
+        if body.labels is not None:
+            server.labels = dict(body.labels)
+
+    def delete(self, server: Server) -> Action:
+        """Delete for good."""
+        refuse_if(server.protected, protected("server deletion"))
+        check_unlocked(server)
+        cloud, chassis = self.cloud, self.cloud.chassis[server.id]
+
+        async def work() -> None:
+            server.status = "deleting"
+            await chassis.destroy()
+
+        def done() -> None:
+            del cloud.servers[server.id], cloud.chassis[server.id]
+            for address in (server.ipv4, server.ipv6):
+                if address is not None:
+                    cloud.primary_ips.pop(address.id, None)
+
+        job = Job(work, done, lambda: self.power.settle(server))
+        return cloud.engine.start("delete_server", server.name, [("server", server.id)], job, holds=server)
+
+    def hardware(self, server: Server) -> Hardware:
+        """What this server's machine consists of."""
+        return Hardware(
+            machine_id=server.id,
+            name=server.name,
+            cores=server.server_type.cores,
+            memory_mib=server.server_type.memory * 1024,
+            disk_bytes=server.primary_disk_size * catalog.DISK_GB_BYTES,
+            mac=self.cloud.site.mac(server.index),
+            ipv4=self.cloud.site.address(server.index),
+            architecture=server.server_type.architecture,
+        )
+
+    def install_machine(self, server: Server, chassis: Chassis) -> None:
+        """Build the machine of this server into its chassis."""
+        hardware = self.hardware(server)
+        chassis.install(lambda firmware, on_off: self.cloud.site.machine(hardware, firmware, on_off))
+
+    def attach_network(self, server: Server, network_id: int, ip: str | None = None) -> None:
+        """Give the server a place in a network."""
+        network = self.cloud.thin_reference("network", network_id, "network")
+        refuse_if(
+            any(net.network == network_id for net in server.private_net),
+            not_unique("network", "server is already attached to this network"),
+        )
+        block = ipaddress.ip_network(str(network.content["ip_range"]))
+        used = {net.ip for other in self.cloud.servers.values() for net in other.private_net}
+        hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
+        address = ip or next(host for host in hosts if host not in used)
+        refuse_if(
+            ipaddress.ip_address(address) not in block,
+            invalid_input({"ip": [f"'{address}' is not in {block}"]}),
+        )
+        mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network_id & 0xFF:02x}"
+        server.private_net.append(PrivateNet(network_id, address, mac))
+
+    def _start_create(self, server: Server, chassis: Chassis, start: bool) -> Action:
+        image = server.image
+        if image is None:
+            raise RuntimeError(f"server {server.name} was created without an image")
+
+        async def work() -> None:
+            self.install_machine(server, chassis)
+            await chassis.machine.create(image.file)
+
+        def done() -> None:
+            server.status = "starting" if start else "off"
+
+        resources = [("server", server.id), ("image", image.id)]
+        job = Job(work, done, lambda: self.power.settle(server))
+        return self.cloud.engine.start("create_server", server.name, resources, job, holds=server)
+
+    def _check_name(self, name: str, itself: Server | None) -> None:
+        taken = any(other.name == name and other is not itself for other in self.cloud.servers.values())
+        refuse_if(taken, not_unique("name", "server name is already used"))
+
+    def _location(self, body: ServerCreate, server_type: ServerType) -> Location:
+        refuse_if(
+            body.datacenter is not None and not self.cloud.settings.datacenters,
+            invalid_input({"datacenter": ["Unknown field."]}, "unknown field name 'datacenter'"),
+        )
+        wanted = body.location
+        if wanted is None and body.datacenter is not None:
+            wanted = str(body.datacenter).partition("-")[0]
+        location = self.cloud.location(server_type.locations[0] if wanted is None else wanted)
+        refuse_if(
+            location.name not in server_type.locations,
+            invalid_input(
+                {"server_type": [f"{server_type.name} is sold in {', '.join(server_type.locations)}"]},
+                "unsupported location for server type",
+            ),
+        )
+        return location
+
+    def _check_references(self, body: ServerCreate, server_type: ServerType) -> None:
+        cloud = self.cloud
+        for reference in body.firewalls or ():
+            cloud.thin_reference("firewall", reference.firewall, "firewalls")
+        for network in body.networks or ():
+            cloud.thin_reference("network", network, "networks")
+        for volume in body.volumes or ():
+            cloud.thin_reference("volume", volume, "volumes")
+        if body.placement_group is not None:
+            self.check_placement(body.placement_group)
+        net = body.public_net
+        refuse_if(
+            net is not None and not (net.enable_ipv4 or net.enable_ipv6 or body.networks),
+            invalid_input({"public_net": ["a server needs a public or a private network"]}),
+        )
+        refuse_if(
+            net is not None and (net.ipv4 is not None or net.ipv6 is not None),
+            invalid_input({"public_net": ["the lab has no free primary IPs; leave ipv4 and ipv6 out"]}),
+        )
+        refuse_if(
+            len(cloud.servers) >= cloud.settings.server_limit,
+            limit_exceeded("project_limit", f"server limit of {cloud.settings.server_limit} exceeded"),
+        )
+        refuse_if(
+            server_type.architecture != "x86" and cloud.site.kind != "dry",
+            unavailable(f"error during placement: a lab of kind {cloud.site.kind} has no {server_type.name} machines"),
+        )
+
+    def check_placement(self, group: int) -> None:
+        """Refuse a placement group that does not exist or is full."""
+        self.cloud.thin_reference("placement_group", group, "placement_group")
+        members = sum(server.placement_group == group for server in self.cloud.servers.values())
+        refuse_if(
+            members >= PLACEMENT_GROUP_SIZE,
+            limit_exceeded("placement_group_limit", f"a placement group holds {PLACEMENT_GROUP_SIZE} servers"),
+        )
+
+    def _give_addresses(self, server: Server, body: ServerCreate) -> None:
+        net = body.public_net
+        if net is None or net.enable_ipv4:
+            server.ipv4 = self._new_address(server, "ipv4", self.cloud.site.address(server.index))
+        if net is None or net.enable_ipv6:
+            server.ipv6 = self._new_address(server, "ipv6", ipv6_network(server.index))
+        for network in body.networks or ():
+            self.attach_network(server, network)
+
+    def _new_address(self, server: Server, kind: str, ip: str) -> PrimaryIp:
+        identifier = self.cloud.new_id("primary_ip")
+        address = PrimaryIp(identifier, f"primary_ip-{identifier}", kind, ip, server.location, now(), server.id)
+        self.cloud.primary_ips[identifier] = address
+        return address
+
+
+def new_password() -> str:
+    """A root password."""
+    return secrets.token_urlsafe(15)

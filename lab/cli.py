@@ -1,0 +1,239 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: python -m lab up | down | status | images | machines | env."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lab import daemon, delays
+from lab.client import LabClientError, call
+from lab.daemon import Options
+from lab.lab import KINDS
+from lab.machines.host import LabError
+from lab.state import State, StateError
+
+Command = Callable[[argparse.Namespace], int]
+TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; errors a user can act on are one line, not a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (StateError, LabClientError, LabError) as error:
+        _note(f"lab: {error}")
+        return 1
+    except KeyboardInterrupt:
+        _note("lab: interrupted")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m lab", description="An emulated Hetzner Cloud with machines that boot."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, *, table: bool = False
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        sub.add_argument("--name", default="default", help="name of the lab (default: %(default)s)")
+        if table:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    up = command("up", _up, "start a lab in the background", table=True)
+    _add_options(up)
+    up.add_argument("--token", help=f"API token (default: ${TOKEN_VARIABLE}, else a new one; others can see arguments)")
+    up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C instead of going to the background")
+    _add_options(command("serve", _serve, "be the background process of 'up' (internal)"))
+    command("down", _down, "stop a lab and clean up, also after a crash")
+    command("status", _status, "say whether a lab is up, and what it is", table=True)
+    command("machines", _machines, "list the machines of a lab", table=True)
+    command("env", _env, "print shell lines that aim clients at a lab")
+    images = command("images", _images, "list the built images, or build them", table=True)
+    images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    default = Options()
+    profiles = tuple(delays.PROFILES)
+    add = parser.add_argument
+    add("--kind", choices=KINDS, default=default.kind, help="kind of machine (default: %(default)s)")
+    add(
+        "--profile",
+        choices=profiles,
+        default=default.profile,
+        help="how long the platform takes (default: %(default)s)",
+    )
+    add("--port", type=int, default=default.port, help="port of the API on loopback (default: any free one)")
+    add("--limit", type=_positive, default=default.limit, help="API requests an hour (default: %(default)s)")
+    add("--seed", type=int, default=default.seed, help="seed of the drawn delays (default: %(default)s)")
+    add("--datacenters", action="store_true", help="answer with data centers, as until July 2026")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _options(options: argparse.Namespace) -> Options:
+    return Options(options.kind, options.profile, options.port, options.limit, options.seed, options.datacenters)
+
+
+def _up(options: argparse.Namespace) -> int:
+    state = State(options.name)
+    state.make()
+    with state.locked():
+        values = state.running()
+        already = values is not None
+        if values is None:
+            daemon.stop(state)
+            token = options.token or os.environ.get(TOKEN_VARIABLE)
+            values = daemon.start(state, _options(options), token, _note)
+    try:
+        _report_up(state, values, already, options)
+        if options.foreground:
+            daemon.wait(values["pid"], values["pid_start"])
+    except KeyboardInterrupt:
+        if not options.foreground:
+            raise
+        with state.locked():
+            daemon.stop(state)
+    return 0
+
+
+def _report_up(state: State, values: dict[str, Any], already: bool, options: argparse.Namespace) -> None:
+    if options.json:
+        _say(json.dumps(values | {"token_file": str(state.token), "already_up": already}, indent=1))
+        return
+    _say(f"lab '{state.name}' {'was up already' if already else 'is up'}")
+    _describe(state, values)
+    if options.foreground:
+        _note("Ctrl-C stops the lab")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    daemon.serve(State(options.name), _options(options))
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    state = State(options.name)
+    if not state.folder.is_dir():
+        _say(f"lab '{state.name}' is not up")
+        return 0
+    with state.locked():
+        was_up = daemon.stop(state)
+    _say(f"lab '{state.name}' is {'down' if was_up else 'not up'}")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    state = State(options.name)
+    values = state.running()
+    if values is None or not values["ready"]:
+        text = "is starting" if values else "is not up"
+        _say(json.dumps({"name": state.name, "up": False}) if options.json else f"lab '{state.name}' {text}")
+        return 1
+    live = call(values["endpoint"], state.token.read_text(), "GET", "/status")
+    if options.json:
+        _say(json.dumps(values | live | {"up": True}, indent=1))
+    else:
+        _say(f"lab '{state.name}' is up with {live['servers']} servers")
+        _describe(state, values)
+    return 0
+
+
+def _describe(state: State, values: dict[str, Any]) -> None:
+    rows = {
+        "endpoint": values["endpoint"],
+        "token": f"in {state.token}",
+        "kind": f"{values['kind']} ({values['reason']})",
+        "profile": values["profile"],
+        "images": f"{values['images_url']}/debian.raw.zst" if values["kind"] != "dry" else values["images_url"] + "/",
+        "log": values["log"],
+        "use it": f'eval "$(python -m lab env --name {state.name})"',
+    }
+    for key, value in rows.items():
+        _say(f"  {key + ':':10} {value}")
+
+
+def _machines(options: argparse.Namespace) -> int:
+    state, values = _running(options)
+    rows = call(values["endpoint"], state.token.read_text(), "GET", "/machines")["machines"]
+    if options.json:
+        _say(json.dumps(rows, indent=1))
+        return 0
+    table = [("NAME", "STATUS", "RESCUE", "ADDRESS", "LAST BOOT")]
+    for row in rows:
+        boot = row["boots"][-1]["source"] if row["boots"] else "never"
+        table.append((row["name"], row["status"], "armed" if row["rescue_enabled"] else "-", row["address"], boot))
+    _print_table(table)
+    return 0
+
+
+def _env(options: argparse.Namespace) -> int:
+    state, values = _running(options)
+    _say(f"export HCLOUD_TOKEN={shlex.quote(state.token.read_text())}")
+    _say(f"export HCLOUD_ENDPOINT={shlex.quote(values['endpoint'])}")
+    return 0
+
+
+def _images(options: argparse.Namespace) -> int:
+    from lab import images
+
+    try:
+        if options.action == "build":
+            for name in ("rescue", "debian"):
+                images.ensure(name, _note)
+        listing = images.listing()
+    except images.ImageError as error:
+        raise StateError(str(error)) from error
+    if options.json:
+        rows = [{"name": i.name, "files": {k: str(p) for k, p in i.files.items()}, "sha256": i.sha256} for i in listing]
+        _say(json.dumps(rows, indent=1))
+        return 0
+    table = [("NAME", "FILE", "SIZE", "SHA256")]
+    for image in listing:
+        for key, path in image.files.items():
+            size = f"{path.stat().st_blocks * 512 / 2**20:.0f} MiB" if path.is_file() else "-"
+            table.append((image.name, str(path), size, image.sha256.get(key, "-")[:16]))
+    _print_table(table)
+    return 0
+
+
+def _running(options: argparse.Namespace) -> tuple[State, dict[str, Any]]:
+    state = State(options.name)
+    values = state.running()
+    if values is None or not values["ready"]:
+        raise StateError(f"lab '{state.name}' is not up; start it with: python -m lab up --name {state.name}")
+    return state, values
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(text + "\n")

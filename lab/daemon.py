@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab in the background: the process itself, and how it is started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.api.cloud import Settings
+from lab.lab import Lab
+from lab.leftovers import remove_site
+from lab.state import State, StateError, process_start
+
+Progress = Callable[[str], None]
+_STOP_SECONDS = 90
+_TICK = 0.05
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``up`` was asked for."""
+
+    kind: str = "auto"
+    profile: str = "instant"
+    port: int = 0
+    limit: int = 3600
+    seed: int = 0
+    datacenters: bool = False
+
+    def arguments(self) -> list[str]:
+        """As command line arguments of ``serve``."""
+        arguments = []
+        for name, value in asdict(self).items():
+            if name != "datacenters":
+                arguments += [f"--{name}", str(value)]
+        return arguments + (["--datacenters"] if self.datacenters else [])
+
+
+def serve(state: State, options: Options) -> None:
+    """Be the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(_serve(state, options))
+
+
+async def _serve(state: State, options: Options) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    main = asyncio.current_task()
+
+    def end() -> None:
+        # While the lab is still being opened the task is cancelled, afterwards it is asked to end.
+        if lab.endpoint or main is None:
+            stop.set()
+        else:
+            main.cancel()
+
+    lab = Lab(
+        options.kind,
+        options.profile,
+        name=state.name,
+        port=options.port,
+        token=state.token.read_text(),
+        read_only_token=state.read_only_token.read_text(),
+        seed=options.seed,
+        state_dir=state.folder,
+        settings=Settings(limit=options.limit, datacenters=options.datacenters),
+        progress=lambda text: logging.info("%s", text),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    identity = {"pid": os.getpid(), "pid_start": process_start(os.getpid()), "ready": False}
+    state.write(identity)
+    try:
+        async with lab:
+            state.write(lab.about() | identity | {"ready": True, "log": str(state.log)})
+            logging.info("the lab answers at %s", lab.endpoint)
+            await stop.wait()
+    finally:
+        state.forget()
+
+
+def start(state: State, options: Options, token: str | None, progress: Progress) -> dict[str, Any]:
+    """Start a lab in the background and wait until it answers; returns its state."""
+    state.write_secret(state.token, token or secrets.token_urlsafe(32))
+    state.write_secret(state.read_only_token, secrets.token_urlsafe(32))
+    with state.log.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab", "serve", "--name", state.name, *options.arguments()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=Path(__file__).resolve().parent.parent,
+        )
+    try:
+        return _wait_until_ready(state, process, progress)
+    except BaseException:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+        raise
+
+
+def _wait_until_ready(state: State, process: subprocess.Popen[bytes], progress: Progress) -> dict[str, Any]:
+    with state.log.open() as log:
+        while True:
+            for line in log:
+                progress(line.rstrip())
+            values = state.read()
+            if values is not None and values["ready"] and values["pid"] == process.pid:
+                return values
+            if process.poll() is not None:
+                tail = "\n".join(state.log.read_text().splitlines()[-15:])
+                raise StateError(f"lab '{state.name}' ended while starting (exit code {process.returncode}):\n{tail}")
+            time.sleep(_TICK)
+
+
+def stop(state: State) -> bool:
+    """Stop a lab and clean up, also after one that crashed; False when there was nothing at all."""
+    values = state.read()
+    running = state.running()
+    if running is not None:
+        _end_process(running["pid"], running["pid_start"])
+    site = state.folder / "site"
+    asyncio.run(remove_site(state.name, site))
+    shutil.rmtree(site, ignore_errors=True)
+    state.forget()
+    return values is not None
+
+
+def wait(pid: int, started: str) -> None:
+    """Return when this process has ended."""
+    while process_start(pid) == started:
+        time.sleep(_TICK)
+
+
+def _end_process(pid: int, started: str) -> None:
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while process_start(pid) == started:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(_TICK)

@@ -1,0 +1,137 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Faults on request: a small script that is consulted at three points and does nothing by default."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+
+
+class _Fault(BaseModel):
+    """What all faults have: how often they strike, and how often they did."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    times: int = Field(default=1, ge=1, description="strikes this often, then never again")
+    skip: int = Field(default=0, ge=0, description="lets this many matching occasions pass first")
+    fired: int = Field(default=0, ge=0, exclude=True)
+
+    def _strikes(self) -> bool:
+        if self.fired >= self.times:
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        self.fired += 1
+        return True
+
+
+class RequestFault(_Fault):
+    """Answers an API request wrongly: instead of doing it, or after having done it."""
+
+    point: Literal["request"] = "request"
+    method: str | None = None
+    path: str = Field(default=".*", description="regular expression for the whole path below /v1")
+    status: int = Field(default=502, ge=400, le=599)
+    code: str | None = Field(default=None, description="API error code; without one the body is a proxy's HTML")
+    message: str = "injected fault"
+    after_effect: bool = Field(default=False, description="the request is carried out, only its answer is lost")
+    drop: bool = Field(default=False, description="the connection is closed without an answer")
+    delay: float = Field(default=0, ge=0, description="seconds before the answer")
+
+    @field_validator("path")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"path '{value}' is no regular expression: {error}") from error
+        return value
+
+    def matches(self, method: str, path: str) -> bool:
+        """Whether this request is meant."""
+        return (self.method is None or self.method.upper() == method) and bool(re.fullmatch(self.path, path))
+
+
+class ActionFault(_Fault):
+    """Makes an action fail, hang or take longer."""
+
+    point: Literal["action"] = "action"
+    machine: str | None = None
+    command: str | None = None
+    effect: Literal["error", "stuck", "slow"] = "error"
+    code: str = "action_failed"
+    message: str = "Action failed"
+    delay: float = Field(default=0, ge=0, description="additional seconds")
+
+    def matches(self, machine: str, command: str) -> bool:
+        """Whether this action is meant."""
+        return self.machine in (None, machine) and self.command in (None, command)
+
+
+class BootFault(_Fault):
+    """Makes a boot go wrong: an armed rescue is ignored, nothing starts, or it starts late."""
+
+    point: Literal["boot"] = "boot"
+    machine: str | None = None
+    effect: Literal["ignore_rescue", "dead", "slow"] = "ignore_rescue"
+    delay: float = Field(default=0, ge=0, description="additional seconds before the guest starts")
+
+    def matches(self, machine: str) -> bool:
+        """Whether this machine is meant."""
+        return self.machine in (None, machine)
+
+
+Fault = Annotated[RequestFault | ActionFault | BootFault, Field(discriminator="point")]
+_SCRIPT: TypeAdapter[list[RequestFault | ActionFault | BootFault]] = TypeAdapter(list[Fault])
+
+
+class Faults:
+    """The script of one lab. Without a script every question is answered by None."""
+
+    def __init__(self) -> None:
+        self._script: list[RequestFault | ActionFault | BootFault] = []
+        self._cleared = asyncio.Event()
+
+    def load(self, script: Any) -> None:
+        """Append faults given as JSON values; raises pydantic.ValidationError for anything unknown."""
+        self._script += _SCRIPT.validate_python(script if isinstance(script, list) else [script])
+
+    def clear(self) -> None:
+        """Forget the script and let stuck actions go on."""
+        self._script.clear()
+        self._cleared.set()
+        self._cleared = asyncio.Event()
+
+    async def until_cleared(self) -> None:
+        """What a stuck action waits for."""
+        await self._cleared.wait()
+
+    def report(self) -> list[dict[str, Any]]:
+        """The script with the number of times each fault struck."""
+        return [{**fault.model_dump(), "fired": fault.fired} for fault in self._script]
+
+    def request(self, method: str, path: str) -> RequestFault | None:
+        """Asked once for every API request."""
+        for fault in self._script:
+            if isinstance(fault, RequestFault) and fault.matches(method, path) and fault._strikes():
+                return fault
+        return None
+
+    def action(self, machine: str, command: str) -> ActionFault | None:
+        """Asked once for every action, when it starts."""
+        for fault in self._script:
+            if isinstance(fault, ActionFault) and fault.matches(machine, command) and fault._strikes():
+                return fault
+        return None
+
+    def boot(self, machine: str) -> BootFault | None:
+        """Asked once for every power-on and reset."""
+        for fault in self._script:
+            if isinstance(fault, BootFault) and fault.matches(machine) and fault._strikes():
+                return fault
+        return None

@@ -1,0 +1,116 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The images of the lab: the rescue system and a small cloud image, built from Debian packages and cached.
+
+``ensure("rescue")`` and ``ensure("debian")`` return the image, building it first when there is none for the
+present recipe. Building needs root and the packages of ``required_packages()``; using a built image does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import cache, debian, host, rescue
+from .errors import ImageError
+from .host import required_packages
+from .recipe import RECIPES
+
+__all__ = ["Image", "ImageError", "ensure", "listing", "required_packages", "variant"]
+
+_BUILDERS = {"rescue": rescue.build, "debian": debian.build}
+_INDEX = "image.json"  # its time of change is the time of the last use
+_KEPT_SECONDS = 3 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: its folder, its files by key and the SHA-256 of each file."""
+
+    name: str
+    dir: Path
+    files: dict[str, Path]
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tree(self) -> Path:
+        """The root file system tree (rescue only)."""
+        return self.dir / "tree"
+
+
+def _quiet(_message: str) -> None:
+    return None
+
+
+def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
+    """The image ``rescue`` or ``debian`` of the present recipe, built when it is missing."""
+    if name not in RECIPES:
+        raise ImageError(f"image name {name!r} is not one of {', '.join(sorted(RECIPES))}")
+    recipe = RECIPES[name]
+    folder = cache.images() / recipe.digest
+    if not (folder / _INDEX).exists():
+        with cache.locked("build"):
+            if not (folder / _INDEX).exists():
+                _build(name, folder, progress)
+    os.utime(folder / _INDEX)
+    return _load(folder)
+
+
+def _build(name: str, folder: Path, progress: Callable[[str], None]) -> None:
+    if os.geteuid() != 0:
+        raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
+                         f"run once as root: python -m lab images build")  # fmt: skip
+    host.require_programs()
+    started = time.monotonic()
+    with cache.new_folder(folder) as partial:
+        files = _BUILDERS[name](RECIPES[name], partial, cache.root() / "packages", progress)
+        _write_index(partial, name, files)
+    _forget_unused(name, keep=folder)
+    progress(f"{name}: built in {time.monotonic() - started:.0f} s")
+
+
+def _forget_unused(name: str, keep: Path) -> None:
+    """Remove images of older recipes that nobody asked for in the last days."""
+    for image in listing():
+        unused = time.time() - (image.dir / _INDEX).stat().st_mtime
+        if image.name == name and image.dir != keep and unused > _KEPT_SECONDS:
+            cache.remove(image.dir)
+
+
+def variant(image: Image, form: str) -> Path:
+    """The raw image in another form (``raw``, ``zst``, ``gz``, ``bz2``, ``xz``), packed on first use."""
+    if form in image.files:
+        return image.files[form]
+    if "raw" not in image.files:
+        raise ImageError(f"image {image.name} has no disk, so there is no {form} form of it")
+    with cache.locked("build"):
+        present = _load(image.dir)
+        if form not in present.files:
+            packed = debian.pack(present.files["raw"], form)
+            files = {key: path.name for key, path in present.files.items()}
+            _write_index(image.dir, image.name, {**files, form: packed.name}, present.sha256)
+    return _load(image.dir).files[form]
+
+
+def listing() -> list[Image]:
+    """Every image in the cache, those of older recipes included, newest first."""
+    indexes = sorted(cache.images().glob(f"*/{_INDEX}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [_load(path.parent) for path in indexes]
+
+
+def _write_index(folder: Path, name: str, files: dict[str, str], known: dict[str, str] | None = None) -> None:
+    digests = {key: (known or {}).get(key) or cache.sha256(folder / file) for key, file in files.items()}
+    for key, file in files.items():
+        (folder / f"{file}.sha256").write_text(f"{digests[key]}  {file}\n")
+    partial = folder / f".{_INDEX}.part"
+    partial.write_text(json.dumps({"name": name, "files": files, "sha256": digests}, indent=1))
+    partial.rename(folder / _INDEX)
+
+
+def _load(folder: Path) -> Image:
+    index = json.loads((folder / _INDEX).read_text())
+    return Image(index["name"], folder, {key: folder / file for key, file in index["files"].items()}, index["sha256"])

@@ -1,0 +1,62 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where built images live: one folder a recipe digest, made whole or not at all, one builder at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def root() -> Path:
+    """The folder of everything the lab keeps between runs."""
+    own = os.environ.get("KUBENODE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubenode-provision"
+
+
+def images() -> Path:
+    """The folder of the built images."""
+    return root() / "images"
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Keep other processes out while ``name`` is worked on (the lock ends with the process)."""
+    images().mkdir(parents=True, exist_ok=True)
+    with (images() / f".{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to build in; it becomes ``target`` when the block ends well and is removed when it does not."""
+    partial = target.with_name(f".{target.name}.part")
+    remove(partial)
+    partial.mkdir(parents=True)
+    partial.chmod(0o755)
+    try:
+        yield partial
+    except BaseException:
+        remove(partial)
+        raise
+    partial.rename(target)
+
+
+def remove(folder: Path) -> None:
+    """Remove a tree, but nothing that is mounted inside it."""
+    if folder.exists():
+        subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=True)
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

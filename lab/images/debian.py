@@ -1,0 +1,86 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cloud image of the lab: a bootable raw disk and its compressed forms."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from . import rawdisk
+from .bootstrap import bootstrap
+from .errors import ImageError
+from .recipe import Recipe
+
+_DMI = "/run/host/dmi"  # as in lab/machines/files/boot-container
+# form → how it is made from a raw disk on standard output
+PACKERS = {
+    "zst": ("zstd", "-q", "-T0", "-6", "--stdout"),
+    "gz": ("gzip", "-6", "--stdout"),
+    "bz2": ("bzip2", "-6", "--stdout"),
+    "xz": ("xz", "-T0", "-1", "--stdout"),
+}
+
+
+def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+    """Build ``debian.raw`` and ``debian.raw.zst`` in ``folder``; returns the names of the files by their key."""
+    tree = folder / "tree"
+    bootstrap(recipe, tree, packages, progress)
+    _read_firmware_in_containers(tree)
+    _tidy(tree)
+    progress(f"{recipe.name}: writing the disk")
+    raw = folder / f"{recipe.name}.raw"
+    rawdisk.build(tree, raw, recipe.disk_mib)
+    subprocess.run(["rm", "-rf", "--one-file-system", str(tree)], check=True)
+    packed = pack(raw, "zst")
+    return {"raw": raw.name, "zst": packed.name}
+
+
+def pack(raw: Path, form: str) -> Path:
+    """Compress ``raw`` into a file beside it; complete or not there at all."""
+    if form not in PACKERS:
+        raise ImageError(f"image form {form!r} is not one of raw, {', '.join(sorted(PACKERS))}")
+    target = raw.with_name(f"{raw.name}.{form}")
+    partial = target.with_name(f".{target.name}.part")
+    with raw.open("rb") as source, partial.open("wb") as sink:
+        subprocess.run(PACKERS[form], stdin=source, stdout=sink, check=True)
+    return partial.rename(target)
+
+
+def _read_firmware_in_containers(tree: Path) -> None:
+    """Let cloud-init believe the firmware tables that the lab shows to a container.
+
+    cloud-init ignores them in containers because they are the host's; here they are the machine's own, and the
+    Hetzner datasource recognises its platform by nothing else.
+    """
+    module = tree / "usr/lib/python3/dist-packages/cloudinit/dmi.py"
+    text = module.read_text()
+    for old, new in (
+        (
+            'DMI_SYS_PATH = "/sys/class/dmi/id"',
+            f'DMI_SYS_PATH = "{_DMI}" if os.path.isdir("{_DMI}") else "/sys/class/dmi/id"',
+        ),
+        ("if is_container():", f'if is_container() and not os.path.isdir("{_DMI}"):'),
+    ):
+        if text.count(old) != 1:
+            raise ImageError(
+                f"cloud-init's {module.name} does not have the one line {old!r}; adapt {__name__} to its version"
+            )
+        text = text.replace(old, new)
+    module.write_text(text)
+
+
+def _tidy(tree: Path) -> None:
+    """What a cloud image brings along although nobody reads it."""
+    for folder in ("var/lib/apt/lists", "var/cache/apt", "var/cache/debconf", "tmp", "var/tmp"):
+        subprocess.run(["find", str(tree / folder), "-mindepth", "1", "-delete"], check=True)
+    for log in (tree / "var/log").rglob("*"):
+        if log.is_file():
+            log.unlink()
+    # As the provider's image: the name comes with the bootstrap data.
+    (tree / "etc/hostname").write_text("localhost\n")
+    (tree / "etc/systemd/system/multi-user.target.wants").mkdir(parents=True, exist_ok=True)
+    wanted = tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
+    wanted.unlink(missing_ok=True)
+    wanted.symlink_to("/lib/systemd/system/systemd-networkd.service")

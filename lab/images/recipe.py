@@ -1,0 +1,114 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the lab images consist of: packages, settings and overlay files (data, no building)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SUITE = "bookworm"
+FILES = Path(__file__).parent / "files"
+
+# What is in every tree: systemd as init, sshd, Python for Ansible, a kernel for the machines that need one.
+_COMMON = (
+    "ca-certificates",
+    "cloud-guest-utils",
+    "curl",
+    "dbus",
+    "e2fsprogs",
+    "fdisk",
+    "gdisk",
+    "iproute2",
+    "kmod",
+    "linux-image-cloud-amd64",
+    "netbase",
+    "openssh-server",
+    "procps",
+    "python3",
+    "systemd-sysv",
+    "udev",
+    "zstd",
+)
+_RESCUE = (
+    "btrfs-progs",
+    "bzip2",
+    "dosfstools",
+    "jq",
+    "parted",
+    "wget",
+    "xfsprogs",
+    "xz-utils",
+)
+_DEBIAN = (
+    "cloud-init",
+    "isc-dhcp-client",
+    "sudo",
+)
+
+
+# Units that cost time at every boot and mean nothing to a machine that lives for minutes.
+_MASKED = (
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "console-getty.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty@tty1.service",
+    "ldconfig.service",
+    "serial-getty@ttyS0.service",
+    "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path",
+    "systemd-hwdb-update.service",
+    "systemd-journal-catalog-update.service",
+    "systemd-network-generator.service",
+    "systemd-networkd-wait-online.service",
+    "systemd-pcrphase-sysinit.service",
+    "systemd-pcrphase.service",
+    "systemd-tmpfiles-clean.timer",
+    "systemd-update-done.service",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-update-utmp.service",
+)
+# The modules whose text decides what ends up in an image, beside the one named like it.
+_BUILDERS = ("bootstrap.py", "rawdisk.py")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One image: everything its content depends on."""
+
+    name: str
+    packages: tuple[str, ...]
+    disk_mib: int = 0  # size of the raw disk; 0 for a tree that is booted from RAM
+    suite: str = SUITE
+    masked: tuple[str, ...] = _MASKED
+
+    @property
+    def overlay(self) -> Path:
+        """The folder whose files are laid over the installed packages."""
+        return FILES / self.name
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever the recipe, an overlay file or the code that decides the content does."""
+        total = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode())
+        here = Path(__file__).parent
+        overlay = (path for path in sorted(self.overlay.rglob("*")) if path.is_file())
+        for path in [*(here / name for name in (*_BUILDERS, f"{self.name}.py")), *overlay]:
+            total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
+            total.update(path.read_bytes())
+        return total.hexdigest()[:16]
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("rescue", tuple(sorted({*_COMMON, *_RESCUE}))),
+        Recipe("debian", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1024),
+    )
+}

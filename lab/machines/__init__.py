@@ -1,0 +1,3 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines of the lab: hardware, disk and power switch; `site.open_site` is the way in."""

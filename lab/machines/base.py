@@ -1,0 +1,99 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the emulated APIs know of a machine: one small interface, several kinds behind it.
+
+A machine has hardware that stays the same, a disk that stays the same, and a power switch. What it boots is
+not its own decision: at every boot (power on, or reboot from inside) it asks its firmware for the boot source,
+exactly once, so that a one-shot such as an armed rescue is consumed by the boot itself.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What is screwed together; fixed for the life of a machine."""
+
+    machine_id: int  # the API's server id; also the DMI serial
+    name: str
+    cores: int
+    memory_mib: int
+    disk_bytes: int
+    mac: str
+    ipv4: str
+    architecture: str = "x86"
+
+
+@dataclass(frozen=True)
+class Rescue:
+    """Boot the rescue system from RAM; only these keys may log in as root."""
+
+    authorized_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FromDisk:
+    """Boot whatever the disk holds; nothing bootable means that nothing comes up."""
+
+
+BootSource = Rescue | FromDisk
+
+
+class Machine(abc.ABC):
+    """One machine. All methods are coroutines of the lab's event loop and may be called in any power state."""
+
+    def __init__(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> None:
+        """``firmware`` is asked once per boot; ``on_off`` is called when the guest switches itself off."""
+        self.hardware = hardware
+        self.firmware = firmware
+        self.on_off = on_off
+
+    @abc.abstractmethod
+    async def create(self, image: Path | None) -> None:
+        """Install the disk: empty, or holding the bytes of the raw image ``image``."""
+
+    @abc.abstractmethod
+    async def power_on(self) -> None:
+        """Press the power button of a machine that is off; returns when the guest has begun to start."""
+
+    @abc.abstractmethod
+    async def cut_power(self) -> None:
+        """Pull the plug: everything in RAM is gone; returns when the machine is off."""
+
+    @abc.abstractmethod
+    async def press_power_button(self) -> None:
+        """ACPI power button: a guest that listens shuts down by itself (then ``on_off``), another one goes on."""
+
+    @abc.abstractmethod
+    async def reset(self) -> None:
+        """Hard reset: as cutting the power and switching on again, without an off in between."""
+
+    @abc.abstractmethod
+    async def request_reboot(self) -> None:
+        """ACPI reboot: as the power button, but the guest starts again and asks its firmware again."""
+
+    @abc.abstractmethod
+    async def copy_disk(self, target: Path) -> int:
+        """Copy the disk into the raw file ``target`` (sparse or reflinked); returns the bytes allocated."""
+
+    @abc.abstractmethod
+    async def write_disk(self, image: Path | None) -> None:
+        """Replace the disk's content by a raw image (a rebuild), or by zeros; only while off."""
+
+    @abc.abstractmethod
+    async def destroy(self) -> None:
+        """Cut the power and remove everything the machine owns; safe to call twice."""
+
+    @property
+    @abc.abstractmethod
+    def running(self) -> bool:
+        """Whether the power is on (a guest that crashed or found nothing to boot still has power)."""
+
+    @abc.abstractmethod
+    def console(self) -> str:
+        """What the machine printed on its console since the last power on (tail, for people and tests)."""

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Control groups: whoever is in one can be frozen or killed as a whole, however it forks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from .host import LabError
+
+
+def hierarchy() -> Path:
+    """Where the unified (version 2) hierarchy is mounted, beside the old ones on hybrid hosts."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _source, target, kind, *_rest = line.split()
+        if kind == "cgroup2":
+            return Path(target)
+    raise LabError("this host has no cgroup version 2 hierarchy mounted; the lab needs one to end machines as a whole")
+
+
+class CGroup:
+    """One group below the unified hierarchy."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` is made when it is not there."""
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of_lab(cls, label: str) -> CGroup:
+        """The group of a whole lab."""
+        return cls(hierarchy() / f"kubenode-lab-{label}")
+
+    def child(self, name: str) -> CGroup:
+        """A group inside this one."""
+        return CGroup(self.path / name)
+
+    def add(self, pid: int) -> None:
+        """Put a process in."""
+        (self.path / "cgroup.procs").write_text(str(pid))
+
+    def kill(self) -> None:
+        """Kill everybody inside at once (no process gets to run anything any more)."""
+        if self.path.exists():
+            (self.path / "cgroup.kill").write_text("1")
+
+    def freeze(self) -> None:
+        """Stop everybody inside at once; returns when they stand still (or after a second)."""
+        (self.path / "cgroup.freeze").write_text("1")
+        deadline = time.monotonic() + 1
+        while "frozen 1" not in (self.path / "cgroup.events").read_text() and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    @property
+    def populated(self) -> bool:
+        """Whether anybody is inside."""
+        try:
+            return "populated 1" in (self.path / "cgroup.events").read_text()
+        except FileNotFoundError:
+            return False
+
+    async def emptied(self, limit: float = 10) -> None:
+        """Wait until nobody is inside any more."""
+        deadline = time.monotonic() + limit
+        while self.populated:
+            if time.monotonic() > deadline:
+                raise LabError(f"processes in {self.path} did not end within {limit:.0f} s of being killed")
+            await asyncio.sleep(0.005)
+
+    def remove(self) -> None:
+        """Remove the group and the empty groups inside it."""
+        for folder, _folders, _files in os.walk(self.path, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)

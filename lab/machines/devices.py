@@ -1,0 +1,117 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Partition nodes in running guests, where no udev makes them: the kernel says what changed, the lab makes it so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from .loop import Loop
+from .partition_table import HEAD
+
+_UEVENTS = 15  # NETLINK_KOBJECT_UEVENT
+_SO_RCVBUFFORCE = 33
+_LOOK_EVERY = 0.1  # seconds
+_DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
+
+
+class Watcher:
+    """Calls whoever watches a loop device when its partitions, or its partition table, may have changed.
+
+    Two sources: the kernel's events, which come at once, and a look at the first sectors, as udev would take when a
+    writer closes the disk. Kernels without knowledge of partition tables send no event for a new table.
+    """
+
+    def __init__(self) -> None:
+        """Start in the running event loop."""
+        self._watched: dict[int, tuple[Loop, Callable[[], None]]] = {}
+        self._heads: dict[int, bytes] = {}
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _UEVENTS)
+        with contextlib.suppress(OSError):  # larger than the limit needs CAP_NET_ADMIN
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
+        self._socket.bind((0, 1))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._read_events)
+        self._task = self._loop.create_task(self._look(), name="partition tables")
+
+    def watch(self, loop: Loop, changed: Callable[[], None]) -> None:
+        """Call ``changed`` after changes of a loop device."""
+        self._heads[loop.number] = os.pread(loop.fd, HEAD, 0)
+        self._watched[loop.number] = (loop, changed)
+
+    def forget(self, loop: Loop) -> None:
+        """Stop watching a loop device."""
+        self._watched.pop(loop.number, None)
+
+    def close(self) -> None:
+        """Stop."""
+        self._task.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    def _read_events(self) -> None:
+        due: set[int] = set()
+        while True:
+            try:
+                message = self._socket.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:  # the kernel dropped events: look at everybody
+                due.update(self._watched)
+                continue
+            match = _DEVICE.search(message)
+            if match:
+                due.add(int(match[1]))
+        self._call(due)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            self._call(await asyncio.to_thread(self._changed_heads))
+
+    def _changed_heads(self) -> set[int]:
+        changed = set()
+        for number, (loop, _seen) in list(self._watched.items()):
+            with contextlib.suppress(OSError):  # let go of while we look
+                head = os.pread(loop.fd, HEAD, 0)
+                if head != self._heads.get(number):
+                    self._heads[number] = head
+                    changed.add(number)
+        return changed
+
+    def _call(self, numbers: set[int]) -> None:
+        for number in numbers & self._watched.keys():
+            self._watched[number][1]()
+
+
+def mirror(root: Path, partitions: dict[int, tuple[int, int]]) -> None:
+    """Make the ``sdaN`` nodes in a guest's /dev (``root`` is /proc/PID/root) equal to ``partitions``."""
+    dev = root / "dev"
+    try:
+        if os.stat(dev).st_dev == os.stat("/dev").st_dev:  # the guest has not left the host's tree yet
+            return
+        present = {name for name in os.listdir(dev) if re.fullmatch(r"sda\d+", name)}
+    except OSError:  # the guest is gone or not there yet
+        return
+    wanted = {f"sda{number}": os.makedev(*device) for number, device in partitions.items()}
+    for name in present - wanted.keys():
+        _gone(dev / name)
+    for name, device in wanted.items():
+        with contextlib.suppress(OSError):
+            if name in present and os.stat(dev / name).st_rdev == device:
+                continue
+            _gone(dev / name)
+            os.mknod(dev / name, stat.S_IFBLK | 0o660, device)
+            os.chmod(dev / name, 0o660)
+
+
+def _gone(node: Path) -> None:
+    with contextlib.suppress(OSError):
+        node.unlink()

@@ -1,0 +1,143 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines that boot nothing: power states, boot decisions and disk files, without root and without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from .base import BootSource, Hardware, Machine, Rescue
+from .console import Console
+from .disk import Disk
+from .host import LabError
+from .site import Site
+from .store import Store, discard
+
+_MACHINES = 65534
+
+
+class DryMachine(Machine):
+    """Keeps the power state; a "guest" that obeys its power button at once."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        hardware: Hardware,
+        firmware: Callable[[], BootSource],
+        on_off: Callable[[], None],
+    ) -> None:
+        """A machine without a disk; `create` puts it in."""
+        super().__init__(hardware, firmware, on_off)
+        self._disk = Disk(store, f"m{hardware.machine_id}", hardware.disk_bytes)
+        self._console = Console(folder / f"m{hardware.machine_id}.log")
+        self._on = False
+
+    async def create(self, image: Path | None) -> None:
+        """Install the disk."""
+        await self._disk.install(image)
+
+    async def power_on(self) -> None:
+        """Ask the firmware and count as started."""
+        if not self._on:
+            self._on = True
+            self._console.clear()
+            self._boot()
+
+    async def cut_power(self) -> None:
+        """Off, at once."""
+        self._on = False
+
+    async def press_power_button(self) -> None:
+        """Off, by itself."""
+        if self._on:
+            self._on = False
+            self.on_off()
+
+    async def reset(self) -> None:
+        """Boot again."""
+        self._on = False
+        await self.power_on()
+
+    async def request_reboot(self) -> None:
+        """Boot again."""
+        if self._on:
+            self._boot()
+
+    async def copy_disk(self, target: Path) -> int:
+        """Copy the disk file."""
+        return await asyncio.to_thread(self._disk.copy_to, target)
+
+    async def write_disk(self, image: Path | None) -> None:
+        """Replace the disk file's content."""
+        if self._on:
+            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
+        await self._disk.install(image)
+
+    async def destroy(self) -> None:
+        """Remove the disk file."""
+        self._on = False
+        self._disk.remove()
+
+    @property
+    def running(self) -> bool:
+        """Whether the power is on."""
+        return self._on
+
+    def console(self) -> str:
+        """The boot decisions since the last power on."""
+        return self._console.text()
+
+    def _boot(self) -> None:
+        source = self.firmware()
+        what = f"rescue ({len(source.authorized_keys)} keys)" if isinstance(source, Rescue) else "disk"
+        self._console.say(f"Booting from {what}; this machine is dry, nothing comes up.")
+
+
+class DrySite(Site):
+    """Addresses on loopback, where nothing answers."""
+
+    kind = "dry"
+    gateway = "127.0.0.1"
+
+    def __init__(self, state_dir: Path, store: Store) -> None:
+        """Use `DrySite.open`."""
+        self._folder = state_dir
+        self._store = store
+
+    @classmethod
+    async def open(cls, state_dir: Path) -> DrySite:
+        """A place below ``state_dir``; disks that an earlier lab left there are removed."""
+        folder = state_dir / "disks"
+        await discard(folder)
+        return cls(state_dir, await Store.open(folder, own_file_system=False))
+
+    def address(self, index: int) -> str:
+        """Address of the index-th machine."""
+        if not 1 <= index <= _MACHINES:
+            raise LabError(f"machine index {index} is not within 1..{_MACHINES}")
+        return f"127.66.{index >> 8}.{index & 255}"
+
+    def mac(self, index: int) -> str:
+        """MAC address of the index-th machine."""
+        return f"96:00:00:00:{index >> 8:02x}:{index & 255:02x}"
+
+    def listen(self, port: int, host: str | None = None) -> socket.socket:
+        """A socket on loopback: dry machines have no network, so only addresses of loopback can be listened on."""
+        return socket.create_server((host or self.gateway, port))
+
+    def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
+        """A new machine."""
+        return DryMachine(self._folder, self._store, hardware, firmware, on_off)
+
+    @property
+    def disks(self) -> Path:
+        """The folder of the disk files."""
+        return self._store.folder
+
+    async def close(self) -> None:
+        """Remove the disks."""
+        await self._store.close()

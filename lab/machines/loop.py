@@ -1,0 +1,144 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Loop devices: a file as a block device that the kernel takes away by itself when nobody uses it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import time
+from pathlib import Path
+
+from .host import LabError
+
+_SET_FD_AND_CONFIG = 0x4C0A  # LOOP_CONFIGURE
+_GET_FREE = 0x4C82  # LOOP_CTL_GET_FREE
+_CLEAR = 0x4C01  # LOOP_CLR_FD
+_AUTOCLEAR, _PARTSCAN = 4, 8
+
+
+class Loop:
+    """A file attached to a loop device with partitions, for as long as this object or a mount holds it."""
+
+    def __init__(self, file: Path) -> None:
+        """Attach ``file``."""
+        self.fd, self.number = _attach(file)
+        self.device = Path(f"/dev/loop{self.number}")
+        never_flush(self.number)
+
+    def partitions(self) -> dict[int, tuple[int, int]]:
+        """Partition number → (major, minor), as the kernel knows them now."""
+        found = {}
+        for number, values in self._attributes("dev").items():
+            major, minor = values[0].split(":")
+            found[number] = int(major), int(minor)
+        return found
+
+    def geometry(self) -> dict[int, tuple[int, int]]:
+        """Partition number → (start, size) in bytes, as the kernel knows them now."""
+        return {number: (512 * int(v[0]), 512 * int(v[1])) for number, v in self._attributes("start", "size").items()}
+
+    def _attributes(self, *names: str) -> dict[int, list[str]]:
+        """Partition number → values of these sysfs attributes."""
+        found = {}
+        for folder in Path(f"/sys/block/loop{self.number}").glob(f"loop{self.number}p*"):
+            with contextlib.suppress(OSError):  # taken away while we look
+                number = int((folder / "partition").read_text())
+                found[number] = [(folder / name).read_text().strip() for name in names]
+        return dict(sorted(found.items()))
+
+    async def released(self, limit: float = 10) -> None:
+        """Wait until no file system on this device is mounted any more: the kernel unmounts some time after a kill."""
+        deadline = time.monotonic() + limit
+        while self._mounted():
+            if time.monotonic() > deadline:
+                raise LabError(f"a file system on {self.device} is still in use {limit:.0f} s after its machine ended")
+            await asyncio.sleep(0.005)
+
+    def _mounted(self) -> bool:
+        for node in (self.device, *(Path(f"{self.device}p{number}") for number in self.partitions())):
+            try:
+                os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno == errno.EBUSY:
+                    return True
+                raise
+        return False
+
+    def flush(self) -> None:
+        """Write what was written to the device into the file."""
+        os.fsync(self.fd)
+
+    def close(self) -> None:
+        """Let go; the device is gone as soon as the last mount is."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def never_flush(number: int) -> None:
+    """Let writes end in the host's memory: a lab outlives its guests' power cuts, never the host's own."""
+    Path(f"/sys/block/loop{number}/queue/write_cache").write_text("write through")
+
+
+def _attach(file: Path) -> tuple[int, int]:
+    backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        with open("/dev/loop-control", "rb") as control:
+            for _attempt in range(100):  # another process may take the free device first
+                number = fcntl.ioctl(control, _GET_FREE)
+                fd = os.open(_node(number), os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.ioctl(fd, _SET_FD_AND_CONFIG, _config(backing, file))
+                except OSError as error:
+                    os.close(fd)
+                    if error.errno != errno.EBUSY:
+                        raise
+                    continue
+                return fd, number
+    finally:
+        os.close(backing)
+    raise LabError(f"no free loop device for {file} after 100 tries")
+
+
+def _node(number: int) -> str:
+    """The device node; made by hand where /dev is not the kernel's own."""
+    path = f"/dev/loop{number}"
+    if not os.path.exists(path):
+        os.mknod(path, 0o60660, os.makedev(7, number))
+    return path
+
+
+def _config(backing: int, file: Path) -> bytes:
+    """struct loop_config with a struct loop_info64 inside."""
+    name = os.fsencode(file.name)[:63]
+    info = struct.pack("<QQQQQIIII64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, _AUTOCLEAR | _PARTSCAN, name, b"", b"", 0, 0)
+    return struct.pack("<II", backing, 512) + info + bytes(64)
+
+
+def detach_all(below: Path) -> int:
+    """Detach every loop device whose file lies below a folder (left by a lab that died); returns how many."""
+    count = 0
+    for entry in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            file = entry.read_text().strip().removesuffix(" (deleted)")
+        except OSError:
+            continue
+        if not Path(file).is_relative_to(below):
+            continue
+        fd = os.open(f"/dev/{entry.parts[3]}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _CLEAR)
+            count += 1
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.EBUSY):
+                raise
+        finally:
+            os.close(fd)
+    return count

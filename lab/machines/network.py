@@ -1,0 +1,165 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The network of one lab: a namespace with a bridge, DHCP with fixed leases, and one leg in the host's namespace.
+
+198.18.N.0/24 (a range reserved for tests): .1 the lab (services, 169.254.169.254 beside it), .254 the host
+(the Ansible controller), the machines from .2 on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TextIO
+
+from .cgroup import CGroup
+from .host import LabError, run
+from .netns import NetNs
+
+METADATA = "169.254.169.254"
+MACHINES = 252
+_LOCKS = Path("/run/lock")
+
+
+class Network:
+    """The lab's wires; `attach` plugs a machine in."""
+
+    def __init__(self, number: int, lock: TextIO, folder: Path) -> None:
+        """Use `Network.open`."""
+        self.number = number
+        self.gateway = f"198.18.{number}.1"
+        self.host_link = f"knlab{number}"
+        self._lock = lock
+        self._folder = folder
+        self._ns = NetNs()
+        self._dnsmasq: asyncio.subprocess.Process | None = None
+
+    @classmethod
+    async def open(cls, folder: Path, services: CGroup) -> Network:
+        """Take a free subnet and build the network; ``folder`` holds the DHCP server's files."""
+        number, lock = await _free_subnet()
+        network = cls(number, lock, folder)
+        try:
+            await network._build()
+            await network._start_dhcp(services)
+        except BaseException:
+            await network.close()
+            raise
+        return network
+
+    def address(self, index: int) -> str:
+        """IPv4 address of the machine with this index (from 1)."""
+        if not 1 <= index <= MACHINES:
+            raise LabError(
+                f"machine index {index} is not within 1..{MACHINES}: one lab's subnet is full, use a second lab"
+            )
+        return f"198.18.{self.number}.{index + 1}"
+
+    def mac(self, index: int) -> str:
+        """MAC address of the machine with this index."""
+        return f"96:00:00:{self.number:02x}:00:{index:02x}"
+
+    def listen(self, port: int, host: str) -> socket.socket:
+        """A TCP socket listening inside the lab's namespace."""
+        return self._ns.call(lambda: socket.create_server((host, port), backlog=1024))
+
+    def command(self, *command: str) -> list[str]:
+        """The command line that runs ``command`` inside the lab's namespace."""
+        return self._ns.command(*command)
+
+    async def attach(self, port: str, mac: str, ns: NetNs) -> None:
+        """Plug a cable from the bridge's ``port`` into ``eth0`` of the namespace ``ns``."""
+        await self._ns.ip(
+            f"link add {port} type veth peer name eth0 address {mac} netns {ns.path}",
+            f"link set {port} master lab up",
+        )
+
+    async def add_tap(self, port: str) -> None:
+        """A tap device on the bridge, for a virtual machine that runs inside the lab's namespace."""
+        await self._ns.ip(f"tuntap add dev {port} mode tap", f"link set {port} master lab up")
+
+    async def detach(self, port: str) -> None:
+        """Pull the cable out of the bridge; nothing happens when there is none."""
+        if self._ns.call(lambda: port in {name for _index, name in socket.if_nameindex()}):
+            await self._ns.ip(f"link del {port}")
+
+    async def close(self) -> None:
+        """Take everything down; the namespace goes with the last process in it."""
+        if self._dnsmasq and self._dnsmasq.returncode is None:
+            self._dnsmasq.kill()
+            await self._dnsmasq.wait()
+        if self.host_link in {name for _index, name in socket.if_nameindex()}:
+            await run("ip", "link", "del", self.host_link)
+        self._ns.close()
+        self._lock.close()
+
+    async def _build(self) -> None:
+        await self._ns.ip(
+            "link set lo up",
+            "link add lab type bridge forward_delay 0 stp_state 0",
+            f"addr add {self.gateway}/24 dev lab",
+            f"addr add {METADATA}/32 dev lab",
+            "link set lab up",
+            f"link add uplink type veth peer name {self.host_link} netns /proc/{os.getpid()}/ns/net",
+            "link set uplink master lab up",
+        )
+        await run("ip", "addr", "add", f"198.18.{self.number}.254/24", "dev", self.host_link)
+        await run("ip", "link", "set", self.host_link, "up")
+        # Packets to the rest of the world are refused at once instead of vanishing.
+        self._ns.call(lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
+
+    async def _start_dhcp(self, services: CGroup) -> None:
+        """One DHCP server with a fixed lease for every machine that the subnet can hold."""
+        hosts = self._folder / "dhcp-hosts"
+        hosts.write_text("".join(f"{self.mac(index)},{self.address(index)}\n" for index in range(1, MACHINES + 1)))
+        log = self._folder / "dhcp.log"
+        command = [
+            "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=", "--port=0",
+            "--interface=lab", "--except-interface=lo", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
+            "--dhcp-rapid-commit", f"--dhcp-range=198.18.{self.number}.0,static,255.255.255.0,12h",
+            f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={self._folder / 'dhcp-leases'}", f"--log-facility={log}",
+            f"--dhcp-option=option:router,{self.gateway}", "--dhcp-option=option:dns-server",
+        ]  # fmt: skip
+        self._dnsmasq = await asyncio.create_subprocess_exec(
+            *self.command(*command),
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        services.add(self._dnsmasq.pid)
+        for _attempt in range(100):
+            if self._dnsmasq.returncode is not None:
+                err = (await self._dnsmasq.communicate())[1].decode(errors="replace").strip()
+                raise LabError(f"dnsmasq (the lab's DHCP server) ended at once: {err or log.read_text()[-500:]}")
+            if log.exists() and "started" in log.read_text():
+                return
+            await asyncio.sleep(0.02)
+        raise LabError(f"dnsmasq (the lab's DHCP server) did not start within 2 s; see {log}")
+
+
+async def _free_subnet() -> tuple[int, TextIO]:
+    """The first subnet that no live lab holds and no interface of the host has."""
+    taken = {
+        address["local"]
+        for link in json.loads(await run("ip", "-json", "-4", "addr"))
+        for address in link.get("addr_info", [])
+        if not link["ifname"].startswith("knlab")
+    }
+    for number in range(16, 256):
+        if any(address.startswith(f"198.18.{number}.") for address in taken):
+            continue
+        lock = (_LOCKS / f"kubenode-lab-net-{number}").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        if f"knlab{number}" in {name for _index, name in socket.if_nameindex()}:
+            await run("ip", "link", "del", f"knlab{number}")  # of a lab that died: its lock was free
+        return number, lock
+    raise LabError("no free subnet among 198.18.16.0/24 … 198.18.255.0/24: end labs that are not needed any more")

@@ -1,0 +1,129 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every machine that really boots has: a disk that stays, a console, and a switch that is worked one at a time."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.machines.base import BootSource, Hardware, Machine
+from lab.machines.console import Console
+from lab.machines.disk import Disk
+from lab.machines.host import LabError
+from lab.machines.store import Store
+
+
+class PoweredMachine(Machine):
+    """Power on, off and cut; a kind says how its guest lives (`_live`) and how it is killed (`_kill`)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        hardware: Hardware,
+        firmware: Callable[[], BootSource],
+        on_off: Callable[[], None],
+    ) -> None:
+        """A machine without a disk in the lab's ``folder``; `create` puts the disk in."""
+        super().__init__(hardware, firmware, on_off)
+        self._name = f"m{hardware.machine_id}"
+        self._folder = folder / "machines" / self._name
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._disk = Disk(store, self._name, hardware.disk_bytes)
+        self._console = Console(self._folder / "console.log")
+        self._life: asyncio.Task[None] | None = None
+        self._switch = asyncio.Lock()
+
+    @abc.abstractmethod
+    async def _live(self, begun: asyncio.Event) -> None:
+        """From power on to power off; ``begun`` is set when the guest has begun to start, or cannot."""
+
+    @abc.abstractmethod
+    async def _kill(self) -> None:
+        """End whatever is left of the guest and give back what it used."""
+
+    async def _prepare(self) -> None:
+        """What is to be done before every power on."""
+
+    async def _power_gone(self) -> None:
+        """What is to be done after every power off."""
+
+    async def _cut(self) -> None:
+        """Pull the plug."""
+        await self._stop()
+
+    async def create(self, image: Path | None) -> None:
+        """Install the disk."""
+        await self._disk.install(image)
+
+    @property
+    def running(self) -> bool:
+        """Whether the power is on."""
+        return self._life is not None
+
+    def console(self) -> str:
+        """What was printed since the last power on."""
+        return self._console.text()
+
+    async def power_on(self) -> None:
+        """Start; returns when the guest has begun to start, or when it is clear that nothing boots."""
+        async with self._switch:
+            if self._life is None:
+                await self._start()
+
+    async def cut_power(self) -> None:
+        """End the guest at once; what it had not written to its disk is lost."""
+        async with self._switch:
+            await self._cut()
+
+    async def reset(self) -> None:
+        """Cut and start again, so that the firmware is asked again."""
+        async with self._switch:
+            await self._cut()
+            await self._start()
+
+    async def write_disk(self, image: Path | None) -> None:
+        """Replace the content of the disk."""
+        if self.running:
+            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
+        await self._disk.install(image)
+
+    async def copy_disk(self, target: Path) -> int:
+        """Copy the disk as it is now."""
+        return await asyncio.to_thread(self._disk.copy_to, target)
+
+    async def destroy(self) -> None:
+        """Cut the power and remove everything."""
+        async with self._switch:
+            await self._stop()
+        self._disk.remove()
+
+    async def _start(self) -> None:
+        self._console.clear()
+        await self._prepare()
+        begun = asyncio.Event()
+        self._life = asyncio.create_task(self._live(begun), name=f"life of {self._name}")
+        await begun.wait()
+
+    async def _stop(self) -> None:
+        life, self._life = self._life, None
+        if life is None:
+            return
+        life.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await life
+        await self._kill()
+        await self._power_gone()
+
+    async def _switched_off(self) -> None:
+        """The last word of a life: the guest switched itself off, unless somebody worked the switch meanwhile."""
+        async with self._switch:
+            if self._life is asyncio.current_task():
+                self._life = None
+                await self._kill()
+                await self._power_gone()
+                self.on_off()

@@ -1,0 +1,126 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Disks of machines as sparse files, copied without moving bytes where the file system can share them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from .host import LabError, find, run
+from .loop import Loop
+
+_FICLONE = 0x40049409
+_SEEK_DATA, _SEEK_HOLE = os.SEEK_DATA, os.SEEK_HOLE
+_CHUNK = 4 << 20
+
+
+class Store:
+    """A folder for disks; `Store.open` sees to it that copies are cheap there."""
+
+    def __init__(self, folder: Path, mounted: bool = False) -> None:
+        """Use `Store.open`."""
+        self.folder = folder
+        self._mounted = mounted
+        self._templates: dict[tuple[str, int, int], Path] = {}
+
+    @classmethod
+    async def open(cls, folder: Path, own_file_system: bool) -> Store:
+        """A store in ``folder``, on a file system of its own if that is allowed and the host's cannot share blocks."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if not own_file_system or shares_blocks(folder) or not find("mkfs.xfs"):
+            return cls(folder)
+        image = folder.with_name(folder.name + ".xfs")
+        with image.open("wb") as file:
+            space = shutil.disk_usage(folder).free
+            file.truncate(max(space, 1 << 30) // (1 << 20) * (1 << 20))
+        await run("mkfs.xfs", "-q", "-m", "reflink=1", "-K", str(image))
+        device = Loop(image)
+        try:
+            await run("mount", "-t", "xfs", "-o", "discard,nouuid,noatime", str(device.device), str(folder))
+        finally:
+            device.close()  # the mount holds it from here on
+        return cls(folder, mounted=True)
+
+    async def copy(self, source: Path, target: Path, size: int | None = None) -> int:
+        """Copy a raw image into a new disk of ``size`` bytes; returns the bytes that the disk occupies."""
+        return await asyncio.to_thread(self._copy, source, target, size)
+
+    def _copy(self, source: Path, target: Path, size: int | None) -> int:
+        content = source.stat().st_size
+        if size is not None and content > size:
+            raise LabError(f"image {source.name} has {content} bytes, more than the disk of {size} bytes")
+        copy_sparse(self._near(source) if self._mounted else source, target)
+        if size is not None:
+            os.truncate(target, size)
+        return target.stat().st_blocks * 512
+
+    def _near(self, source: Path) -> Path:
+        """The same image inside our file system, copied there once, so that every further copy shares its blocks."""
+        if source.is_relative_to(self.folder):
+            return source
+        state = source.stat()
+        key = (str(source), state.st_mtime_ns, state.st_size)
+        if key not in self._templates:
+            near = self.folder / f".template-{len(self._templates)}"
+            copy_sparse(source, near)
+            self._templates[key] = near
+        return self._templates[key]
+
+    async def close(self) -> None:
+        """Remove every disk."""
+        await discard(self.folder)
+
+
+async def discard(folder: Path) -> None:
+    """Remove a store, also one that a dead lab left mounted."""
+    while os.path.ismount(folder):
+        await run("umount", "--lazy", str(folder))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.with_name(folder.name + ".xfs").unlink(missing_ok=True)
+
+
+def shares_blocks(folder: Path) -> bool:
+    """Whether files in this folder can be copied by sharing their blocks."""
+    one, two = folder / ".probe-one", folder / ".probe-two"
+    try:
+        one.write_bytes(b"x" * 4096)
+        return clone(one, two)
+    finally:
+        one.unlink(missing_ok=True)
+        two.unlink(missing_ok=True)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copy a file: blocks shared where possible, else only the data between its holes."""
+    if clone(source, target):
+        return
+    with source.open("rb") as reader, target.open("wb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(reader.fileno(), position, _SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                    break
+                raise
+            end = os.lseek(reader.fileno(), start, _SEEK_HOLE)
+            os.lseek(writer.fileno(), start, os.SEEK_SET)
+            while start < end:
+                start += os.sendfile(writer.fileno(), reader.fileno(), start, min(_CHUNK, end - start))
+            position = end
+
+
+def clone(source: Path, target: Path) -> bool:
+    """Make ``target`` share the blocks of ``source``; False (and an empty file) where that is impossible."""
+    with source.open("rb") as reader, target.open("wb") as writer, contextlib.suppress(OSError):
+        fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+        return True
+    return False

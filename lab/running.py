@@ -1,0 +1,98 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab in a thread of its own, so that programs that block can talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from lab.client import call
+from lab.lab import Lab
+
+_STOP_SECONDS = 60
+
+
+class RunningLab:
+    """``with RunningLab(kind="dry") as lab``: takes what Lab takes, has endpoint, token, images_url, env."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._opened: Future[Lab] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="lab", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the lab and wait until it answers."""
+        self._thread.start()
+        self._opened.result()
+
+    def close(self) -> None:
+        """Take the lab down and wait until it is gone."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_SECONDS)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the lab did not stop within {_STOP_SECONDS} s")
+
+    @property
+    def lab(self) -> Lab:
+        """The lab itself; its objects belong to the lab's thread, read them only."""
+        return self._opened.result()
+
+    @property
+    def endpoint(self) -> str:
+        """Where the API answers."""
+        return self.lab.endpoint
+
+    @property
+    def token(self) -> str:
+        """The read-write token."""
+        return self.lab.token
+
+    @property
+    def read_only_token(self) -> str:
+        """The token that may only read."""
+        return self.lab.read_only_token
+
+    @property
+    def images_url(self) -> str:
+        """Where machines and the controller find the image files."""
+        return self.lab.images_url
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that aim clients at this lab."""
+        return {"HCLOUD_TOKEN": self.token, "HCLOUD_ENDPOINT": self.endpoint}
+
+    def control(self, method: str, path: str, body: Any = None) -> Any:
+        """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""
+        return call(self.endpoint, self.token, method, path, body)
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            lab = Lab(**self._options)
+            await lab.start()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
+            self._opened.set_exception(error)
+            return
+        self._opened.set_result(lab)
+        await self._stop.wait()
+        await lab.close()

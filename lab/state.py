@@ -1,0 +1,103 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a lab that runs in the background writes down what it is, and whether that is still true."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+
+class StateError(Exception):
+    """Something about a lab's state that its user must know."""
+
+
+def base() -> Path:
+    """The folder of all labs of this user."""
+    if chosen := os.environ.get("KUBENODE_LAB_DIR"):
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return Path("/run/kubenode-lab")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "kubenode-lab" if runtime else Path(tempfile.gettempdir()) / f"kubenode-lab-{os.geteuid()}"
+
+
+class State:
+    """The folder of one lab: state.json, token files (0600), log."""
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise StateError(
+                f"lab name '{name}' is not 1 to 40 letters, digits, '-' or '_', beginning with a letter or digit"
+            )
+        self.name = name
+        self.folder = base() / name
+        self.log = self.folder / "log"
+        self.token = self.folder / "token"
+        self.read_only_token = self.folder / "token-read-only"
+        self._file = self.folder / "state.json"
+
+    def make(self) -> None:
+        """Make the folder, for this user only; one that belongs to somebody else is refused."""
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.geteuid():
+                raise StateError(f"{folder} belongs to another user; set KUBENODE_LAB_DIR to a folder of your own")
+        self.folder.chmod(0o700)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one program at a time starts or stops this lab."""
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Replace the state as a whole."""
+        self.write_secret(self._file, json.dumps(values, indent=1) + "\n")
+
+    def write_secret(self, path: Path, text: str) -> None:
+        """Write a file that only this user can read, all or nothing."""
+        partial = path.with_name(f".{path.name}.part")
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        partial.rename(path)
+
+    def read(self) -> dict[str, Any] | None:
+        """What was written last, or None."""
+        try:
+            return json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return None
+
+    def running(self) -> dict[str, Any] | None:
+        """The state, when the process that wrote it is still the same one and alive."""
+        values = self.read()
+        if values is None or process_start(values["pid"]) != values["pid_start"]:
+            return None
+        return values
+
+    def forget(self) -> None:
+        """The lab is gone: remove what is only true of a running one (the log stays)."""
+        for path in (self._file, self.token, self.read_only_token):
+            path.unlink(missing_ok=True)
+
+
+def process_start(pid: int) -> str | None:
+    """When the process began, in the kernel's ticks; tells a process from a later one of the same number."""
+    try:
+        # The program name before the last parenthesis may hold anything, blanks included.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]

@@ -1,0 +1,72 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""pytest fixtures: labs of every kind. Imported by tests/conftest.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+# The lab's own dependencies are only needed where a lab is asked for; unit tests run without them.
+if TYPE_CHECKING:
+    from lab.running import RunningLab
+
+LabFactory = Callable[..., "RunningLab"]
+
+
+def _open(**options: Any) -> RunningLab:
+    from lab.running import RunningLab
+
+    running = RunningLab(**options)
+    running.open()
+    return running
+
+
+def _require_root(kind: str) -> None:
+    if os.geteuid() != 0:
+        pytest.fail(f"a lab of kind {kind} needs root; run as root, or leave these tests out with -m 'not {kind}'")
+
+
+@pytest.fixture
+def lab() -> Iterator[LabFactory]:
+    """Make labs: ``lab(kind="dry", profile="hetzner", seed=1)``; they are closed after the test."""
+    opened: list[RunningLab] = []
+
+    def make(kind: str = "dry", **options: Any) -> RunningLab:
+        if kind != "dry":
+            _require_root(kind)
+        opened.append(_open(kind=kind, **options))
+        return opened[-1]
+
+    yield make
+    for running in reversed(opened):
+        running.close()
+
+
+@pytest.fixture
+def lab_dry() -> Iterator[RunningLab]:
+    """A fresh lab whose machines only keep their power state."""
+    running = _open(kind="dry")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def lab_nspawn() -> Iterator[RunningLab]:
+    """One lab with nspawn machines for the whole run; tests use server names of their own."""
+    _require_root("nspawn")
+    running = _open(kind="nspawn", name=f"pytest-{os.getpid()}")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def lab_qemu() -> Iterator[RunningLab]:
+    """One lab with QEMU machines for the whole run; tests use server names of their own."""
+    _require_root("qemu")
+    running = _open(kind="qemu", name=f"pytest-{os.getpid()}")
+    yield running
+    running.close()

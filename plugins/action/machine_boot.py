@@ -1,0 +1,190 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reboots a machine and proves which system answers afterwards. All of it happens on the controller and over SSH."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _known_hosts, _record
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+#: The state that begins when the reboot is sent.
+LEFT = {"os": _states.BOOTING_TO_REAL_OS, "rescue": _states.BOOTING_TO_RESCUE}
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for one machine."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.machine_boot_spec())[1]
+        flow = Flow(given, task_vars or {})
+        keys = _host_keys(given["host_keys"] or [])
+        if self._task.check_mode:
+            return flow.result(
+                changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers"
+            )
+        return _Boot(self, given, flow, keys).result()
+
+
+def _host_keys(lines: list[str]) -> list[str]:
+    keys = []
+    for line in lines:
+        try:
+            keys.append(_known_hosts.parse_host_key(line))
+        except _known_hosts.InvalidHostKey as exc:
+            raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
+    return keys
+
+
+class _Boot:
+    """One reboot of one machine."""
+
+    def __init__(self, action: ActionModule, given: dict[str, Any], flow: Flow, keys: list[str]) -> None:
+        self._given, self._flow, self._keys = given, flow, keys
+        self._remote = Remote(action)
+        self._target = flow.known_hosts(given["expect"])
+        self._previous: str | None = given["previous_boot_id"] or None
+
+    def result(self) -> dict[str, Any]:
+        """Reboot, gate, record."""
+        flow, given, sent = self._flow, self._given, False
+        self._remote.reset()
+        try:
+            if given["reboot"]:
+                sent = self._reboot()
+                flow.timeline.to(LEFT[given["expect"]])
+            system = self._prove()
+        except _gate.GateClosed as exc:
+            flow.timeline.to(_states.PROVISIONING_FAILED)
+            about = self._facts(exc.system) if exc.system else {}
+            return flow.result(failed=True, changed=sent, msg=f"{flow.machine}: {exc}", **about)
+        if given["expect"] == "os":
+            flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        about = self._facts(system)
+        written = self._write_record(system, about["system"])
+        msg = f"{system.hostname} answers ({system.os or system.kernel}), boot {system.boot_id}"
+        return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
+
+    def _reboot(self) -> bool:
+        """Send the reboot to the system of ``previous_boot_id``; another one has rebooted already and is left alone."""
+        try:
+            system = _gate.wait_for(
+                self._remote,
+                self._present(),
+                lambda system: _gate.Judgement(_gate.Verdict.OPEN),
+                self._given["timeout"],
+                "the system to reboot",
+                ask=(self._previous or "any",),
+                stop_at_other_key=True,
+            )
+        except _gate.OtherKey:
+            # The reboot has happened already, or the gate will say who answers.
+            return False
+        if not system.reboot_sent:
+            return False
+        self._previous = system.boot_id
+        if system.is_rescue or self._given["expect"] == "rescue":
+            # A new installation, or a new rescue, has new keys.
+            self._target.forget()
+        return True
+
+    def _present(self) -> KnownHosts:
+        """The host keys of the system that runs now."""
+        rescue = self._flow.known_hosts("rescue")
+        if rescue.boot_id and (rescue.boot_id == self._previous or (rescue.of_this_run and not self._previous)):
+            return rescue
+        return self._flow.known_hosts("os")
+
+    def _prove(self) -> System:
+        given = self._given
+        if self._keys:
+            self._target.require(self._keys)
+        expect_os = given["expect"] == "os"
+        wait_cloud_init = given["wait_cloud_init"] and expect_os
+        system = _gate.wait_for(
+            self._remote,
+            self._target,
+            lambda system: _gate.judge_system(
+                system, self._previous, given["expect"], given["hostname"], wait_cloud_init
+            ),
+            given["timeout"],
+            "the new system" if expect_os else "the rescue",
+            # Some images make their host keys while cloud-init runs.
+            prove=not wait_cloud_init,
+        )
+        if not wait_cloud_init:
+            return system
+        began, boot_id = time.monotonic(), system.boot_id
+
+        def ready(system: System) -> _gate.Judgement:
+            if system.boot_id != boot_id:
+                # cloud-init may reboot the machine itself (power_state); what counts is the boot that stays.
+                found = _gate.judge_system(system, self._previous, "os", given["hostname"], True)
+                if found.verdict is not _gate.Verdict.OPEN:
+                    return found
+            return _gate.judge_cloud_init(system, time.monotonic() - began)
+
+        if ready(system).verdict is _gate.Verdict.OPEN:
+            self._target.prove(system.boot_id)
+            return system
+        return _gate.wait_for(
+            self._remote, self._target, ready, given["cloud_init_timeout"], "cloud-init of the new system", longest=1.0
+        )
+
+    def _facts(self, system: System) -> dict[str, Any]:
+        cloud_init = system.cloud_init
+        return {
+            "hostname": system.hostname,
+            "boot_id": system.boot_id,
+            "system": {
+                "hostname": system.hostname,
+                "boot_id": system.boot_id,
+                "previous_boot_id": self._previous or "",
+                "os": system.os,
+                "kernel": system.kernel,
+                "cloud_init": {
+                    "status": cloud_init.status,
+                    "errors": cloud_init.errors,
+                    "warnings": cloud_init.warnings,
+                    "datasource": cloud_init.datasource,
+                },
+                "installed": _record.public(system.record),
+                "host_key_fingerprints": self._target.fingerprints(),
+            },
+        }
+
+    def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
+        given = self._given
+        about_image = system.record or given["image_url"] or given["command"]
+        if given["expect"] != "os" or not given["write_record"] or not about_image:
+            return False
+        now = _states.to_rfc3339(time.time())
+        record = _record.complete(system.record, self._flow.machine, given["image_url"], given["command"], now)
+        if record is None:
+            return False
+        try:
+            code, answer = self._remote.run(_record.SCRIPT, _record.to_json(record))
+        except Unreachable:
+            return False
+        # Best effort: the root file system may be read-only, or the user not root.
+        if code != 0 or "recorded=1" not in answer:
+            return False
+        facts["installed"] = _record.public(record)
+        return True

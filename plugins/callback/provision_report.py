@@ -1,0 +1,109 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: provision_report
+type: aggregate
+short_description: Shows where the time of a provisioning run went
+version_added: 0.1.0
+description:
+  - Collects the boot state transitions that the modules of this collection return, whichever task returned them.
+  - At the end of the run it prints a table of durations per pair of states (count, average, 50th and 95th percentile,
+    minimum, maximum, in seconds), the number of API calls, and every failed machine with its reason.
+  - Writes the same as JSON, with every transition of every machine.
+  - A run that provisioned nothing prints and writes nothing.
+requirements:
+  - To be enabled, for example with C(ANSIBLE_CALLBACKS_ENABLED=kubenode.provision.provision_report).
+options:
+  report_file:
+    description: The file the report is written to. An empty value writes none.
+    type: path
+    default: provision-report.json
+    env:
+      - name: KUBENODE_REPORT_FILE
+    ini:
+      - section: kubenode_provision
+        key: report_file
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+import json
+import os
+import tempfile
+import time
+
+from ansible.plugins.callback import CallbackBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _report
+
+
+class CallbackModule(CallbackBase):
+    """Collects transitions from all task results and reports at the end of the run."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "kubenode.provision.provision_report"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._report = _report.Report()
+        self._started = time.time()
+
+    def _collect(self, result, failed: bool = False) -> None:
+        data = result._result  # the only access that every supported ansible-core has
+        if data.get("_ansible_no_log"):
+            return
+        self._report.add(result._host.get_name(), data, failed=failed)
+
+    def v2_runner_on_ok(self, result) -> None:
+        self._collect(result)
+
+    def v2_runner_on_failed(self, result, ignore_errors=False) -> None:
+        self._collect(result, failed=not ignore_errors)
+
+    def v2_runner_on_unreachable(self, result) -> None:
+        self._collect(result, failed=True)
+
+    def v2_playbook_on_stats(self, stats) -> None:
+        if not self._report:
+            return
+        self._display.banner("PROVISION REPORT")
+        for line in _report.table(self._report):
+            self._display.display(line)
+        path = self.get_option("report_file")
+        if path:
+            self._write(path)
+
+    def _write(self, path: str) -> None:
+        data = {
+            **self._report.as_dict(),
+            "started": _states.to_rfc3339(self._started),
+            "finished": _states.to_rfc3339(time.time()),
+        }
+        path = os.path.abspath(path)
+        try:
+            write_json(path, data)
+        except OSError as error:
+            self._display.warning(f"The provisioning report could not be written to {path}: {error.strerror}")
+        else:
+            self._display.display(f"Report: {path}")
+
+
+def write_json(path: str, data: dict) -> None:
+    """Write ``data`` to ``path`` in one step, so that a reader never sees half a report."""
+    handle, scratch = tempfile.mkstemp(prefix=".provision-report-", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(data, stream, indent=2, ensure_ascii=False)
+            stream.write("\n")
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, path)
+    except BaseException:
+        os.unlink(scratch)
+        raise

@@ -1,0 +1,103 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: machine_specs
+short_description: Turns host variables into the lists of machines that the fleet modules take
+version_added: 0.1.0
+positional: purpose
+description:
+  - Reads the C(kubenode_*) variables of each host and returns one dictionary for each host, with C(name) and
+    whatever the host sets.
+  - Variables that a host does not set are left out, so that the module's own default applies.
+  - For hosts from the C(hetzner.hcloud.hcloud) inventory, server type and location fall back to what that inventory
+    knows.
+options:
+  _input:
+    description:
+      - The variables of the hosts, usually C(groups['machines'] | map('extract', hostvars)).
+    type: list
+    elements: dictionary
+    required: true
+  purpose:
+    description:
+      - Which module the list is for.
+    type: string
+    choices:
+      image_url_check: For M(kubenode.provision.image_url_check).
+      hcloud_machine: For M(kubenode.provision.hcloud_machine).
+    required: true
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: What hcloud_machine is to create for the group
+  ansible.builtin.debug:
+    msg: "{{ groups['machines'] | map('extract', hostvars) | kubenode.provision.machine_specs('hcloud_machine') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One dictionary for each host, in the order of the input.
+  type: list
+  elements: dictionary
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+#: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
+_VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "image_url_check": {
+        "image_url": ("kubenode_image_url",),
+        "command": ("kubenode_image_url_command",),
+        "bootstrap_data": ("kubenode_bootstrap_data",),
+        "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
+        "root_devices": ("kubenode_root_devices",),
+    },
+    "hcloud_machine": {
+        "server_type": ("kubenode_server_type", "hcloud_server_type"),
+        "location": ("kubenode_location", "hcloud_location"),
+        "image": ("kubenode_placeholder_image",),
+        "ssh_keys": ("kubenode_ssh_keys",),
+        "labels": ("kubenode_labels",),
+        "networks": ("kubenode_networks",),
+        "firewalls": ("kubenode_firewalls",),
+        "placement_group": ("kubenode_placement_group",),
+        "enable_ipv4": ("kubenode_enable_ipv4",),
+        "enable_ipv6": ("kubenode_enable_ipv6",),
+        "adopt": ("kubenode_adopt",),
+    },
+}
+
+
+def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict[str, Any]]:
+    """See DOCUMENTATION."""
+    if purpose not in _VARIABLES:
+        raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(sorted(_VARIABLES))}")
+    specs = []
+    for host in hosts:
+        if not isinstance(host, Mapping) or "inventory_hostname" not in host:
+            raise AnsibleFilterError("machine_specs: feed it host variables: groups['…'] | map('extract', hostvars)")
+        spec = {"name": host["inventory_hostname"]}
+        for key, variables in _VARIABLES[purpose].items():
+            for variable in variables:
+                value = host.get(variable)
+                if value is not None:
+                    spec[key] = value
+                    break
+        specs.append(spec)
+    return specs
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self):
+        return {"machine_specs": machine_specs}

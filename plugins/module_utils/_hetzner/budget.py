@@ -1,0 +1,104 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""How many API requests may still be made: a model of the project's token bucket (pure)."""
+
+from __future__ import annotations
+
+import math
+
+#: The bucket refills completely within this many seconds.
+WINDOW = 3600.0
+
+
+class Plan:
+    """Whether a piece of work fits into the budget: ``fits`` at once, ``possible`` with pacing, or not at all."""
+
+    def __init__(self, fits, possible, message):
+        self.fits = fits
+        self.possible = possible
+        self.message = message
+
+
+class Budget:
+    """Follows ``RateLimit-*`` headers; between two answers it counts what was sent and what came back by time."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.limit = None
+        self._remaining = 0.0
+        self._at = 0.0
+        self._in_flight = 0
+
+    @property
+    def known(self):
+        """Whether an answer has told the limit yet."""
+        return self.limit is not None
+
+    @property
+    def per_second(self):
+        """Requests that come back each second."""
+        return (self.limit or WINDOW) / WINDOW
+
+    def remaining(self):
+        """Requests that may be sent right now; infinite as long as nothing is known."""
+        if not self.known:
+            return math.inf
+        return min(float(self.limit), self._remaining + (self._clock() - self._at) * self.per_second)
+
+    def sent(self):
+        """A request leaves."""
+        if self.known:
+            self._set(self.remaining() - 1)
+        self._in_flight += 1
+
+    def answered(self, headers):
+        """An answer, or none (an empty mapping), came back; its headers are right but for what is still on its way."""
+        self._in_flight = max(0, self._in_flight - 1)
+        limit, remaining = _number(headers.get("RateLimit-Limit")), _number(headers.get("RateLimit-Remaining"))
+        if not limit or remaining is None:
+            return
+        self.limit = limit
+        self._set(min(remaining, limit) - self._in_flight)
+
+    def exhausted(self):
+        """The API said that there is nothing left."""
+        if not self.known:
+            self.limit = int(WINDOW)
+        self._set(min(0.0, self.remaining()))
+
+    def delay(self):
+        """Seconds until one more request may be sent."""
+        missing = 1 - self.remaining()
+        return max(0.0, missing / self.per_second) if self.known else 0.0
+
+    def plan(self, requests, seconds, what):
+        """Judge ``requests`` more requests to be sent within ``seconds``; ``what`` names the work in the message."""
+        if not self.known:
+            return Plan(True, True, "%s: about %d API requests; the API did not tell its limit" % (what, requests))
+        left = max(0, math.floor(self.remaining()))
+        reachable = left + math.floor(seconds * self.per_second)
+        need = "%s needs about %d API requests, %d of %d are left" % (what, requests, left, self.limit)
+        if requests <= left:
+            return Plan(True, True, need)
+        wait = math.ceil((requests - left) / self.per_second)
+        refill = "and %.2f come back each second" % self.per_second
+        if requests <= reachable:
+            return Plan(False, True, "%s %s: paced, this costs about %d s" % (need, refill, wait))
+        return Plan(
+            False,
+            False,
+            "%s %s, so only %d can be made within %d s. Wait about %d s, name fewer machines, or raise the time limit."
+            % (need, refill, reachable, seconds, wait - math.floor(seconds)),
+        )
+
+    def _set(self, remaining):
+        self._remaining, self._at = float(remaining), self._clock()
+
+
+def _number(text):
+    """A header's value as a number that is not negative, else None."""
+    try:
+        value = int(text)
+    except (TypeError, ValueError):
+        return None
+    return value if value >= 0 else None

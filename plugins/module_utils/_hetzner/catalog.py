@@ -1,0 +1,157 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Does the project have what a machine asks for? Pure answers over lists that are read once per fleet."""
+
+from __future__ import annotations
+
+import datetime
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import is_label_value
+
+#: CAPH's convention for naming snapshots, which have no name of their own.
+IMAGE_LABEL = "caph-image-name"
+
+
+class Unfit(Exception):
+    """A value that cannot work; says which field, which value, and what to do."""
+
+
+def _names(items, key="name", most=12):
+    """A short list for an error message."""
+    names = sorted(str(item[key]) for item in items)
+    more = ", … (%d in all)" % len(names) if len(names) > most else ""
+    return (", ".join(names[:most]) + more) or "none"
+
+
+def pick(field, wanted, items, hint=""):
+    """The item whose name or id is ``wanted``."""
+    for item in items:
+        if item.get("name") == wanted or str(item["id"]) == str(wanted):
+            return item
+    raise Unfit("%s: '%s' does not exist; there are: %s%s" % (field, wanted, _names(items), hint))
+
+
+def pick_server_type(wanted, types, now=None):
+    """A server type that can still be ordered."""
+    found = pick("server_type", wanted, types)
+    ends = (found.get("deprecation") or {}).get("unavailable_after")
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    if ends and datetime.datetime.fromisoformat(ends.replace("Z", "+00:00")) <= now:
+        raise Unfit("server_type: '%s' can no longer be ordered since %s; choose a newer type" % (wanted, ends))
+    return found
+
+
+def check_location(wanted, server_type, types):
+    """Whether the type is offered in the location; None lets the API choose. Returns the location's name."""
+    if wanted is None:
+        return None
+    offered = server_type.get("locations")
+    if offered is None:
+        return wanted
+    known = {str(entry["id"]): entry["name"] for kind in types for entry in kind.get("locations") or []}
+    name = known.get(str(wanted), wanted)
+    if name not in known.values():
+        raise Unfit("location: '%s' does not exist; there are: %s" % (wanted, ", ".join(sorted(set(known.values())))))
+    entry = next((entry for entry in offered if entry["name"] == name), None)
+    usable = [entry for entry in offered if entry.get("available", True)]
+    if entry is None:
+        raise Unfit(
+            "location: server type '%s' is not offered in '%s'; it is in: %s"
+            % (server_type["name"], name, _names(usable))
+        )
+    if not entry.get("available", True):
+        raise Unfit(
+            "location: server type '%s' is sold out in '%s' at the moment; available in: %s"
+            % (server_type["name"], name, _names(usable))
+        )
+    return name
+
+
+def pick_image(wanted, images, server_type):
+    """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
+    by_id = [image for image in images if str(image["id"]) == str(wanted)]
+    named = [image for image in images if image.get("name") == wanted]
+    labelled = [image for image in images if (image.get("labels") or {}).get(IMAGE_LABEL) == wanted]
+    found = by_id or named or labelled
+    if not found:
+        raise Unfit(
+            "image: '%s' is neither the name nor the id of an image, nor the label %s of a snapshot of this project"
+            % (wanted, IMAGE_LABEL)
+        )
+    architecture = server_type["architecture"]
+    fitting = [image for image in found if image.get("architecture") == architecture]
+    if not fitting:
+        raise Unfit(
+            "image: '%s' exists for %s only, but server type '%s' is %s; choose another image or server type"
+            % (wanted, "/".join(sorted({image["architecture"] for image in found})), server_type["name"], architecture)
+        )
+    if len(fitting) > 1:
+        raise Unfit(
+            "image: '%s' is ambiguous, it names the images %s; use one of these ids" % (wanted, _names(fitting, "id"))
+        )
+    return _usable_image(wanted, fitting[0], server_type)
+
+
+def _usable_image(wanted, image, server_type):
+    if image.get("status", "available") != "available":
+        raise Unfit("image: '%s' is not available yet (status %s); wait or choose another" % (wanted, image["status"]))
+    if (image.get("disk_size") or 0) > server_type["disk"]:
+        raise Unfit(
+            "image: '%s' needs a disk of %g GB, server type '%s' has %g GB; choose a larger type"
+            % (wanted, image["disk_size"], server_type["name"], server_type["disk"])
+        )
+    return image
+
+
+class Catalog:
+    """Reads each list of the project at most once, and only when somebody asks for it."""
+
+    def __init__(self, api, deadline):
+        self._api = api
+        self._deadline = deadline
+        self._lists = {}
+        self._images = {}
+
+    def server_types(self):
+        """All server types."""
+        return self._list("server_types")
+
+    def ssh_keys(self):
+        """All registered SSH keys."""
+        return self._list("ssh_keys")
+
+    def resolve(self, field, wanted, collection):
+        """The id of a network, firewall or placement group given by name or id."""
+        return pick(field, wanted, self._list(collection))["id"]
+
+    def image_candidates(self, wanted):
+        """Every image that ``wanted`` can mean: by name, by label, by id."""
+        if wanted not in self._images:
+            self._images[wanted] = self._read_images(wanted)
+        return self._images[wanted]
+
+    def _read_images(self, wanted):
+        found = self._all("images", {"name": wanted, "include_deprecated": "true"})
+        if not found and str(wanted).isdigit():
+            found = self._image_by_id(wanted)
+        if not found and is_label_value(str(wanted)):
+            found = self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
+        return found
+
+    def _image_by_id(self, wanted):
+        try:
+            return [self._api.read("/images/%s" % wanted, self._deadline)["image"]]
+        except ApiError as error:
+            if error.code == "not_found":
+                return []
+            raise
+
+    def _list(self, collection):
+        if collection not in self._lists:
+            self._lists[collection] = self._all(collection, None)
+        return self._lists[collection]
+
+    def _all(self, collection, params):
+        items, _complete = self._api.read_all("/" + collection, collection, self._deadline, params=params)
+        return items

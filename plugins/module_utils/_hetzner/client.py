@@ -1,0 +1,210 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The Hetzner Cloud API: one request at a time through the hcloud library, counted, paced and safely repeated."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from email.utils import parsedate_to_datetime
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    CREDENTIAL_CODES,
+    ApiError,
+    FleetError,
+    NoAnswer,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import AGAIN, FINAL, Backoff, verdict
+
+try:
+    import hcloud
+    import requests
+    from hcloud import APIException
+
+    HCLOUD_IMPORT_ERROR = None
+except ImportError:
+    HCLOUD_IMPORT_ERROR = traceback.format_exc()
+
+    class APIException(Exception):
+        """Stands in for hcloud.APIException when the library is missing."""
+
+
+DEFAULT_ENDPOINT = "https://api.hetzner.cloud/v1"
+VERSION = "0.1.0"
+#: Requests on their way at the same time.
+CONCURRENCY = 8
+#: Seconds for the connection, and for each read.
+TIMEOUT = (10, 60)
+PER_PAGE = 50
+
+
+class Api:
+    """One project's API. Safe to use from many threads; after a fleet-wide error every further request repeats it."""
+
+    def __init__(self, token, endpoint=DEFAULT_ENDPOINT, timeout=TIMEOUT, clock=time.monotonic, sleep=time.sleep):
+        self._client = hcloud.Client(
+            token=token,
+            api_endpoint=endpoint.rstrip("/"),
+            application_name="kubenode.provision",
+            application_version=VERSION,
+            timeout=timeout,
+        )
+        _without_retries(self._client)
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(CONCURRENCY)
+        self._stopped = None
+        self._server_clock = None
+        self.budget = Budget(clock)
+        self.calls = 0
+        self.calls_of = {}
+
+    def request(self, method, path, machine=None, params=None, json=None):
+        """Send one request, once. Raises ApiError, NoAnswer or FleetError."""
+        arguments = {"hooks": {"response": self._answered}}
+        if params is not None:
+            arguments["params"] = params
+        if json is not None:
+            arguments["json"] = json
+        with self._slots:
+            self._pace()
+            self._count(machine)
+            try:
+                return self._client.request(method, path, **arguments)
+            except APIException as error:
+                # Only a success whose body is no JSON gets here, errors are raised by the hook.
+                raise NoAnswer("the answer to %s %s is not JSON (%s)" % (method, path, error), sent=True) from error
+            except requests.exceptions.RequestException as error:
+                with self._lock:
+                    self.budget.answered({})
+                raise NoAnswer(_transport_reason(method, path, error), sent=_may_have_arrived(error)) from error
+
+    def read(self, path, deadline, machine=None, params=None):
+        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        backoff = Backoff()
+        while True:
+            try:
+                return self.request("GET", path, machine=machine, params=params)
+            except (ApiError, NoAnswer) as error:
+                if verdict(error) == FINAL:
+                    raise
+                deadline.sleep(backoff.pause(), str(error))
+
+    def read_all(self, path, key, deadline, machine=None, params=None, enough=None):
+        """All pages of a list; ``enough(items, pages_left)`` may end it early. Returns (items, complete)."""
+        items, page = [], 1
+        while True:
+            query = dict(params or {}, page=page, per_page=PER_PAGE)
+            body = self.read(path, deadline, machine=machine, params=query)
+            items.extend(body.get(key) or [])
+            pagination = (body.get("meta") or {}).get("pagination") or {}
+            following = pagination.get("next_page")
+            if not following:
+                return items, True
+            if enough is not None and enough(items, (pagination.get("last_page") or following) - page):
+                return items, False
+            page = following
+
+    def change(self, method, path, deadline, look, machine=None, json=None):
+        """Send a request that changes something, repeated only when that is safe.
+
+        When it is unclear whether the request was carried out, ``look(sent_at)`` reads the state: it returns the
+        body the lost answer would have had, or None when nothing happened and the request may be sent again.
+        ``sent_at`` is the API's own clock in epoch seconds before the request, or None.
+        """
+        backoff = Backoff()
+        while True:
+            sent_at = self.server_time()
+            try:
+                return self.request(method, path, machine=machine, json=json)
+            except (ApiError, NoAnswer) as error:
+                judgement = verdict(error)
+                if judgement == FINAL:
+                    raise
+                deadline.sleep(backoff.pause(), str(error))
+                if judgement != AGAIN:
+                    found = look(sent_at)
+                    if found is not None:
+                        return found
+
+    def server_time(self):
+        """The API's clock (epoch seconds) as far as its answers told it, else None."""
+        with self._lock:
+            return None if self._server_clock is None else self._server_clock + self._clock()
+
+    def stop(self, error):
+        """Let every further request of any thread raise ``error``, a FleetError."""
+        with self._lock:
+            self._stopped = self._stopped or error
+
+    def _pace(self):
+        while True:
+            with self._lock:
+                if self._stopped is not None:
+                    raise self._stopped
+                delay = self.budget.delay()
+                if delay <= 0:
+                    self.budget.sent()
+                    return
+            self._sleep(min(delay, 5.0))
+
+    def _count(self, machine):
+        with self._lock:
+            self.calls += 1
+            if machine is not None:
+                self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+
+    def _answered(self, response, **_kwargs):
+        """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
+        with self._lock:
+            self.budget.answered(response.headers)
+            self._read_clock(response.headers.get("Date"))
+        if response.ok:
+            return
+        error = _error_of(response)
+        if error.status == 429 or error.code == "rate_limit_exceeded":
+            with self._lock:
+                self.budget.exhausted()
+        if error.status in (401, 403) and error.code in CREDENTIAL_CODES:
+            fatal = FleetError(CREDENTIAL_CODES[error.code])
+            self.stop(fatal)
+            raise fatal
+        raise error
+
+    def _read_clock(self, date):
+        try:
+            self._server_clock = parsedate_to_datetime(date).timestamp() - self._clock()
+        except (TypeError, ValueError, IndexError):
+            return
+
+
+def _without_retries(client):
+    """The library repeats requests blindly after a timeout; whether that is safe is decided in change() instead."""
+    for holder in (client, getattr(client, "_client", None)):
+        if hasattr(holder, "_retry_max_retries"):
+            holder._retry_max_retries = 0
+
+
+def _error_of(response):
+    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    try:
+        error = response.json()["error"]
+        code, message, details = str(error["code"]), error["message"], error.get("details")
+    except (ValueError, KeyError, TypeError):
+        code, message, details = "http_%d" % response.status_code, response.reason or "no reason given", None
+    return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
+
+
+def _may_have_arrived(error):
+    """Whether the API can have received a request that ended like this."""
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return False
+    text = repr(error)
+    return not ("NewConnectionError" in text or "NameResolutionError" in text or "SSLError" in text)
+
+
+def _transport_reason(method, path, error):
+    return "no answer to %s %s: %s" % (method, path, type(error).__name__)

@@ -1,0 +1,69 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What can go wrong between us and the API, sorted by whom it concerns."""
+
+from __future__ import annotations
+
+import re
+
+#: Answers that concern the credentials, hence the whole fleet.
+CREDENTIAL_CODES = {
+    "unauthorized": (
+        "api_token: the API refused the token (unauthorized). Check that it is complete, belongs to the right project "
+        "and was not revoked."
+    ),
+    "token_readonly": (
+        "api_token: the token may only read (token_readonly). Make a token with read and write permission for this "
+        "project; nothing was changed by this request."
+    ),
+    "forbidden": "api_token: the token lacks the permission for this request (forbidden).",
+}
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class ApiError(Exception):
+    """The API answered with an error."""
+
+    def __init__(self, status, code, message, details=None, correlation_id=None):
+        self.status = status
+        self.code = code
+        self.message = _CONTROL.sub(" ", str(message))
+        self.details = details if isinstance(details, dict) else {}
+        self.correlation_id = correlation_id
+        super().__init__(self.describe())
+
+    def describe(self):
+        """The error in one line: message, code, fields and the id support asks for."""
+        fields = [
+            "%s: %s" % (field.get("name"), ", ".join(field.get("messages") or ["not accepted"]))
+            for field in self.details.get("fields") or []
+            if isinstance(field, dict)
+        ]
+        parts = [str(self.code)] + (["request %s" % self.correlation_id] if self.correlation_id else [])
+        text = "%s (%s)" % (self.message, ", ".join(parts))
+        return _CONTROL.sub(" ", "%s [%s]" % (text, "; ".join(fields)) if fields else text)
+
+
+class NoAnswer(Exception):
+    """The request got no answer; ``sent`` says whether the API may have received it."""
+
+    def __init__(self, reason, sent):
+        self.sent = sent
+        super().__init__(_CONTROL.sub(" ", str(reason)))
+
+
+class FleetError(Exception):
+    """Concerns every machine: the module fails."""
+
+
+class MachineError(Exception):
+    """Concerns one machine: it failed."""
+
+
+class Refused(MachineError):
+    """One machine was left exactly as it was, because going on would have been wrong or dangerous."""
+
+
+class TimeLimit(MachineError):
+    """One machine did not get there in time."""

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Work on all machines of a fleet at once, and one result for each of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+    Refused,
+)
+
+#: Threads mostly wait, so that every machine of a usual fleet has one of its own.
+MOST_THREADS = 500
+
+
+class MachineRun:
+    """What happens to one machine: its time line and the result that grows with it."""
+
+    def __init__(self, name, state=_states.UNSET, since=None):
+        self.name = name
+        self.timeline = _states.Timeline(name, state=state, since=since)
+        self.result = {"name": name, "failed": False, "changed": False, "msg": ""}
+
+    def fail(self, error, provisioning=True):
+        """The machine failed; a refusal left it as it was and is no change of its boot state."""
+        self.result.update(failed=True, msg=str(error))
+        if provisioning and not isinstance(error, Refused):
+            self.timeline.to(_states.PROVISIONING_FAILED)
+
+    def finish(self, api_calls):
+        """The result with everything every fleet module returns."""
+        return dict(self.result, api_calls=api_calls, **self.timeline.result())
+
+
+def run_all(api, runs, work):
+    """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything."""
+    waiting, fatal = queue.SimpleQueue(), []
+    for run in runs:
+        waiting.put(run)
+
+    def worker():
+        while True:
+            try:
+                run = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                work(run)
+            except (MachineError, ApiError, NoAnswer) as error:
+                run.fail(explain(error))
+            except Exception as error:  # noqa: BLE001 - a thread has no caller; it is raised below
+                fatal.append(error)
+                api.stop(error if isinstance(error, FleetError) else FleetError("another machine's step broke"))
+
+    # Daemons, so that nothing goes on when the module is interrupted.
+    threads = [threading.Thread(target=worker, daemon=True) for _run in runs[:MOST_THREADS]]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        api.stop(FleetError("interrupted"))
+        raise
+    if fatal:
+        raise next((error for error in fatal if not isinstance(error, FleetError)), fatal[0])
+
+
+def explain(error):
+    """The error with the way out, where the API's own words do not name one."""
+    hint = _HINTS.get(getattr(error, "code", None))
+    return MachineError("%s. %s" % (error, hint)) if hint else error
+
+
+_HINTS = {
+    "resource_unavailable": "The type is out of stock there: choose another location or server_type, or try later",
+    "placement_error": "No host fits: choose another location or server_type, or leave out placement_group",
+    "resource_limit_exceeded": "The project's limit is reached: delete servers or ask Hetzner for a higher limit",
+    "uniqueness_error": "A server of this name exists: delete it, rename the machine, or set adopt to true",
+    "protected": "The server is protected: take the protection off first",
+}

@@ -1,0 +1,226 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The way of one machine into its rescue, and back out: each step of the tables in ``sights`` carried out."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights, ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    MachineError,
+    Refused,
+    TimeLimit,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import never_started
+
+#: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
+ARMING_TRIES = 3
+#: Seconds between two looks by SSH, and how long a system that was told to reboot may go on answering.
+LOOK_EVERY = 2.0
+REBOOT_GRACE = 60.0
+#: Seconds to find out who answers when the machine will be rebooted in any case.
+SHORT_LOOK = 8.0
+
+
+class NotArrived(MachineError):
+    """The machine was started and its rescue did not answer in time; it can be armed again."""
+
+
+class Journey:
+    """One machine on its way. ``tools`` is what all journeys share: servers, board, shell, key ids and limits."""
+
+    def __init__(self, tools, run, server, sight, given):
+        self.tools = tools
+        self.run = run
+        self.server = server
+        self.sight = sight
+        self.given = given
+        self.answer = None
+        self.destination = _states.BOOTING_TO_RESCUE
+        self.deadline = None
+        self._limit_anew("a server that can be armed")
+
+    @property
+    def address(self):
+        """Where SSH reaches the machine."""
+        return self.run.result.get("ipv4") or self.run.result.get("ipv6_address")
+
+    def decide(self, table):
+        """Ask ``table`` until its answer is final, finding out what it lacks."""
+        find_out = {
+            sights.SETTLE: self.settle,
+            sights.ASK_HISTORY: self.ask_history,
+            sights.PROBE: self.look,
+        }
+        while True:
+            step = table(self.sight)
+            self._limit_anew("a settled server" if step in find_out else "the armed rescue")
+            if step not in find_out:
+                return step
+            find_out[step]()
+
+    def settle(self):
+        """Wait until the server is neither being created nor in between two states."""
+        action = self.given.get("create_action") or {}
+        if self.sight.status == "initializing" and action.get("id"):
+            self.tools.board.wait(dict(action, status="running"), self.deadline)
+            self.sight.status = "off"
+            return
+        pause = 2.0
+        while self.sight.status in sights.PASSING:
+            self.deadline.sleep(pause, "the server's status is still '%s'" % self.sight.status)
+            pause = min(5.0, pause * 1.5)
+            server = self.tools.servers.by_id(self.server, self.deadline)
+            if server is None:
+                raise MachineError("the server vanished; create it again with hcloud_machine")
+            self.server = server
+            self.sight.status, self.sight.armed = server["status"], bool(server.get("rescue_enabled"))
+        self.run.result["status"] = self.sight.status
+
+    def ask_history(self):
+        """Read whether the server ever booted."""
+        self.sight.never_started = never_started(self.tools.servers.history(self.server, self.deadline))
+
+    def look(self):
+        """Find out by SSH who answers."""
+        hurry = self.sight.reinstall or self.sight.rearm
+        seconds = min(self.tools.rescue_timeout, SHORT_LOOK) if hurry else self.tools.rescue_timeout
+        deadline = Deadline(seconds, "an answer by SSH")
+        while True:
+            self.answer = self._probe()
+            if self.answer.kind == ssh.SYSTEM or deadline.left() < LOOK_EVERY:
+                break
+            deadline.sleep(LOOK_EVERY, "")
+        self.sight.answer = _who(self.answer)
+        self._note()
+
+    def arm(self, disarm_first):
+        """Arm the rescue for the next boot and wait until it is."""
+        servers, board = self.tools.servers, self.tools.board
+        if disarm_first:
+            # It is unknown for which keys it is armed, and for how long still.
+            board.wait(servers.disable_rescue(self.server, self.deadline), self.deadline)
+        for tries_left in range(ARMING_TRIES - 1, -1, -1):
+            action = servers.enable_rescue(self.server, self.tools.key_ids, self.deadline)
+            self.run.timeline.to(_states.ENABLING_RESCUE)
+            try:
+                board.wait(action, self.deadline)
+                return
+            except ActionFailed:
+                if not tries_left:
+                    raise
+
+    def start(self):
+        """Power on."""
+        self.tools.servers.power_on(self.server, self.deadline)
+        self._booting()
+
+    def reset(self):
+        """Hard reset; waited for, so that whoever answers afterwards has booted anew."""
+        action = self.tools.servers.reset(self.server, self.deadline)
+        self.tools.board.wait(action, self.deadline)
+        self._booting()
+
+    def reboot(self):
+        """Reboot by SSH, which costs no request; a system that does not obey is reset."""
+        previous = self.run.result["previous_boot_id"]
+        if self.tools.shell.reboot(self.run.name, self.address) and self._went_down(previous):
+            self._booting()
+        else:
+            self.reset()
+
+    def prove(self):
+        """Wait until a new boot of the right system answers; raises NotArrived with what was seen instead."""
+        rescue = self.destination == _states.BOOTING_TO_RESCUE
+        deadline = Deadline(self.tools.rescue_timeout, "the rescue" if rescue else "the system on the disk")
+        way_on = _WAY_ON if rescue else "Look at its console; the rescue is not armed any more"
+        self.run.result["in_rescue"] = False
+        while True:
+            self.answer = self._probe()
+            self._note()
+            if self.answer.boot_id not in (None, self.run.result["previous_boot_id"]):
+                if self.answer.in_rescue == rescue:
+                    return
+                raise NotArrived("%s did not come up: %s. %s" % (deadline.what, self.answer.describe(), way_on))
+            try:
+                deadline.sleep(LOOK_EVERY, self.answer.describe())
+            except TimeLimit as error:
+                raise NotArrived("%s. %s" % (error, way_on)) from error
+
+    def refuse(self, step):
+        """Raise why the machine is left as it is."""
+        seen = self.answer.describe() if self.answer is not None else ""
+        raise Refused(
+            _REFUSALS[step]
+            % {"name": self.run.name, "status": self.sight.status, "seen": seen, "limit": self.tools.rescue_timeout}
+        )
+
+    def _limit_anew(self, what):
+        """Every state has the whole time limit for itself."""
+        self.deadline = Deadline(self.tools.timeout, what)
+
+    def _booting(self):
+        self.run.timeline.to(self.destination)
+        self.run.result["status"] = "running"
+
+    def _went_down(self, previous):
+        """Whether a system that was told to reboot stopped answering under its old boot id."""
+        deadline = Deadline(REBOOT_GRACE, "the reboot")
+        while deadline.left() > LOOK_EVERY:
+            answer = self._probe()
+            if answer.kind == ssh.SILENT or (answer.boot_id and answer.boot_id != previous):
+                return True
+            deadline.sleep(LOOK_EVERY, "")
+        return False
+
+    def _probe(self):
+        if not self.address:
+            raise MachineError(
+                "machine '%s' has no public address, so that SSH cannot reach it; enable IPv4 or IPv6" % self.run.name
+            )
+        return self.tools.shell.probe(self.run.name, self.address)
+
+    def _note(self):
+        """Write down who answered."""
+        answer, result = self.answer, self.run.result
+        if answer.kind != ssh.SYSTEM:
+            return
+        result.update(in_rescue=answer.in_rescue, hostname=answer.hostname, boot_id=answer.boot_id)
+        result["installed_record"] = answer.installed
+        if answer.in_rescue:
+            self.tools.shell.pin(self.run.name)
+
+
+def _who(answer):
+    if answer.kind == ssh.SILENT:
+        return sights.SILENT
+    if answer.kind == ssh.DENIED:
+        return sights.DENIED
+    if answer.in_rescue:
+        return sights.RESCUE
+    return sights.INSTALLED if answer.installed else sights.OTHER
+
+
+_WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
+
+_REFUSALS = {
+    sights.REFUSE_FOREIGN: (
+        "server '%(name)s' was not made by this collection; adopt it first (hcloud_machine with adopt set to true), or "
+        "name it in reinstall"
+    ),
+    sights.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
+    sights.REFUSE_STARTED: (
+        "server '%(name)s' is off but was started before, so its disk may hold something; power it on, or name it in "
+        "reinstall to overwrite it"
+    ),
+    sights.REFUSE_SILENT: (
+        "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
+        "name it in reinstall to power-cycle it into the rescue and overwrite it"
+    ),
+    sights.REFUSE_DENIED: (
+        "server '%(name)s' runs a system that does not let us in: %(seen)s. Give the key it knows as ssh_private_key, "
+        "or name it in reinstall to power-cycle it into the rescue and overwrite it"
+    ),
+}

@@ -1,0 +1,267 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Create, adopt and delete the servers of a fleet (what the module hcloud_machine does)."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import catalog as shelves
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import (
+    machine_findings,
+    name_findings,
+    refuse_findings,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+    LABEL,
+    Servers,
+    addresses,
+    brief,
+    is_ours,
+)
+
+CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "adopt", "delete", "refuse"
+
+
+def decide(state, server, labels, adopt):
+    """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones."""
+    if server is None:
+        return CREATE if state == "present" else KEEP
+    if not is_ours(server) and not adopt:
+        return REFUSE
+    if state == "absent":
+        return DELETE
+    if server.get("status") == "deleting":
+        return REFUSE
+    if not is_ours(server):
+        return ADOPT
+    present = server.get("labels") or {}
+    return KEEP if all(present.get(key) == value for key, value in labels.items()) else RELABEL
+
+
+def wanted_labels(machine):
+    """The labels a machine's server must have, ours among them."""
+    return dict(machine.get("labels") or {}, **{LABEL: machine["name"]})
+
+
+def create_body(machine, resolved):
+    """The request body that creates a machine, powered off; ``resolved`` holds what names stand for."""
+    body = {
+        "name": machine["name"],
+        "server_type": resolved["server_type"]["name"],
+        "image": resolved["image"]["id"],
+        "ssh_keys": [key["id"] for key in resolved["ssh_keys"]],
+        "labels": wanted_labels(machine),
+        "start_after_create": False,
+        "public_net": {
+            "enable_ipv4": machine.get("enable_ipv4", True),
+            "enable_ipv6": machine.get("enable_ipv6", True),
+        },
+    }
+    optional = {
+        "location": resolved["location"],
+        "networks": resolved["networks"],
+        "firewalls": [{"firewall": firewall} for firewall in resolved["firewalls"]],
+        "placement_group": resolved["placement_group"],
+        "user_data": machine.get("user_data"),
+    }
+    body.update({key: value for key, value in optional.items() if value})
+    return body
+
+
+def resolve(machine, catalog, public_key=None, private_key_path=None):
+    """Everything a machine names, looked up in the project; raises Unfit for what cannot work."""
+    if not machine.get("server_type"):
+        raise Unfit("server_type: missing; name one, for example cx23")
+    types = catalog.server_types()
+    server_type = shelves.pick_server_type(machine["server_type"], types)
+    image = machine.get("image") or "ubuntu-24.04"
+    group = machine.get("placement_group")
+    return {
+        "server_type": server_type,
+        "location": shelves.check_location(machine.get("location"), server_type, types),
+        "image": shelves.pick_image(image, catalog.image_candidates(image), server_type),
+        "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
+        "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
+        "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
+        "placement_group": catalog.resolve("placement_group", group, "placement_groups") if group else None,
+    }
+
+
+class MachineFleet:
+    """One call of hcloud_machine: look, refuse what cannot work, then change all machines at once."""
+
+    def __init__(self, api, machines, state="present", wait=True, timeout=360, check_mode=False, private_key=None):
+        self._api = api
+        self._servers = Servers(api)
+        self._board = ActionBoard(api)
+        self._machines = {machine.get("name"): machine for machine in machines}
+        self._given = machines
+        self._state = state
+        self._wait = wait
+        self._timeout = timeout
+        self._check = check_mode
+        self._private_key = private_key
+        self._resolved = {}
+        self._found = {}
+
+    def run(self):
+        """Returns the results of all machines, in the order given; raises FleetError."""
+        refuse_findings(name_findings(self._given))
+        if not self._given:
+            return []
+        self._look()
+        runs = [MachineRun(machine["name"]) for machine in self._given]
+        run_all(self._api, runs, self._bring_about)
+        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
+
+    def _look(self):
+        """Read what there is, and check every input of every machine; nothing is changed."""
+        deadline = Deadline(self._timeout, "the check of the input")
+        self._found = self._servers.find(list(self._machines), deadline)
+        steps = [self._step(machine) for machine in self._given]
+        if self._state == "present":
+            self._check_input(Catalog(self._api, deadline))
+        changes = sum(1 for step in steps if step not in (KEEP, REFUSE))
+        self._check_budget(changes)
+
+    def _check_input(self, catalog):
+        findings, public_key = [], None
+        if self._private_key:
+            try:
+                public_key = public_half(self._private_key)
+            except Unfit as finding:
+                refuse_findings([str(finding)])
+        for machine in self._given:
+            findings += ["machine '%s': %s" % (machine["name"], text) for text in machine_findings(machine)]
+            try:
+                self._resolved[machine["name"]] = resolve(machine, catalog, public_key, self._private_key)
+            except Unfit as finding:
+                findings.append("machine '%s': %s" % (machine["name"], finding))
+        refuse_findings(findings)
+
+    def _check_budget(self, changes):
+        if not changes:
+            return
+        looks = 8 if self._wait else 0
+        work = "changing %d machines" % changes
+        plan = self._api.budget.plan(changes + looks * (1 + changes // 25), self._timeout, work)
+        if not plan.possible:
+            raise FleetError("API budget: %s" % plan.message)
+
+    def _step(self, machine):
+        server = self._found.get(machine["name"])
+        return decide(self._state, server, wanted_labels(machine), bool(machine.get("adopt")))
+
+    def _bring_about(self, run):
+        machine, server = self._machines[run.name], self._found.get(run.name)
+        run.result.update(self._describe(machine, server))
+        step = self._step(machine)
+        if step == REFUSE:
+            raise Refused(_refusal(server))
+        if server is not None and server.get("status") in ("off", "initializing"):
+            run.timeline.to(_states.INITIALIZING)
+        if step == KEEP:
+            run.result["msg"] = self._differences(machine, server) if server else "there is no such server"
+            return
+        getattr(self, "_" + step)(run, machine, server, Deadline(self._timeout, "the wanted state of the server"))
+
+    def _create(self, run, machine, _server, deadline):
+        body = create_body(machine, self._resolved[run.name])
+        after = dict(body, image=machine.get("image") or "ubuntu-24.04", status="off")
+        if "user_data" in after:
+            after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
+        run.result.update(changed=True, created=True, fresh=True, diff=_diff(run.name, {}, after))
+        if self._check:
+            run.result["msg"] = "would create the server"
+            return
+        server, action = self._servers.create(run.name, body, deadline)
+        run.timeline.to(_states.INITIALIZING)
+        run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
+        run.result["msg"] = "created, powered off"
+        if self._wait and action is not None:
+            run.result["create_action"] = brief(self._board.wait(action, deadline))
+            run.result["status"] = "off"
+
+    def _relabel(self, run, machine, server, deadline):
+        before = server.get("labels") or {}
+        after = dict(before, **wanted_labels(machine))
+        run.result.update(changed=True, diff=_diff(run.name, {"labels": before}, {"labels": after}))
+        run.result["msg"] = "would set labels" if self._check else "labels set"
+        if not self._check:
+            self._servers.relabel(server, after, deadline)
+
+    def _adopt(self, run, machine, server, deadline):
+        self._relabel(run, machine, server, deadline)
+        run.result.update(adopted=True, msg="would adopt the server" if self._check else "adopted")
+
+    def _delete(self, run, _machine, server, deadline):
+        before = {"name": server["name"], "id": server["id"], "status": server["status"], "labels": server["labels"]}
+        run.result.update(changed=True, diff=_diff(run.name, before, {}))
+        run.result["msg"] = "would delete the server" if self._check else "deleted"
+        if self._check:
+            return
+        action = self._servers.delete(server, deadline)
+        if self._wait and action is not None:
+            self._board.wait(action, deadline)
+        run.result["status"] = "deleted" if self._wait else "deleting"
+
+    def _describe(self, machine, server):
+        """What a result says about the server, whether it exists or not."""
+        known = {
+            "id": None,
+            "ipv4": None,
+            "ipv6": None,
+            "status": None,
+            "server_type": machine.get("server_type"),
+            "location": machine.get("location"),
+            "image": machine.get("image") if self._state == "present" else None,
+            "created": False,
+            "adopted": False,
+            "fresh": None,
+            "create_action": None,
+        }
+        if server is None:
+            return known
+        ipv4, ipv6 = addresses(server)
+        known.update(
+            id=server["id"],
+            ipv4=ipv4,
+            ipv6=ipv6,
+            status=server["status"],
+            server_type=(server.get("server_type") or {}).get("name"),
+            location=(server.get("location") or {}).get("name"),
+            image=(server.get("image") or {}).get("name") or (server.get("image") or {}).get("id"),
+        )
+        if server["status"] in ("running", "stopping", "rebuilding"):
+            known["fresh"] = False
+        return known
+
+    def _differences(self, machine, server):
+        """One sentence about what an existing server has that was not asked for; it is never changed here."""
+        wanted = self._resolved.get(machine["name"]) or {}
+        kind, place = (server.get("server_type") or {}).get("name"), (server.get("location") or {}).get("name")
+        notes = []
+        if wanted.get("server_type") and wanted["server_type"]["name"] != kind:
+            notes.append("server type %s instead of %s" % (kind, wanted["server_type"]["name"]))
+        if wanted.get("location") and wanted["location"] != place:
+            notes.append("location %s instead of %s" % (place, wanted["location"]))
+        return "exists" + (" with %s, which is left as it is" % " and ".join(notes) if notes else "")
+
+
+def _refusal(server):
+    if server.get("status") == "deleting":
+        return "server '%s' (id %s) is being deleted; run again when it is gone" % (server["name"], server["id"])
+    return (
+        "server '%s' (id %s) exists and was not made by this collection (it lacks the label %s); rename the machine, "
+        "or set adopt to true for it" % (server["name"], server["id"], LABEL)
+    )
+
+
+def _diff(name, before, after):
+    return {"before_header": name, "after_header": name, "before": before, "after": after}

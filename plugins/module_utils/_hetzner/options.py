@@ -1,0 +1,73 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the fleet modules of the Cloud API have in common: options, access, the shape of their results."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import urlsplit
+
+from ansible.module_utils.basic import missing_required_lib
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import client
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+
+_TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
+
+
+def api_options():
+    """The argument spec of the documentation fragment ``hcloud``."""
+    return {
+        "api_token": {"type": "str", "no_log": True},
+        "api_endpoint": {"type": "str"},
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
+def access(params, environment=None):
+    """Token and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
+    environment = os.environ if environment is None else environment
+    token = (params.get("api_token") or environment.get("HCLOUD_TOKEN") or "").strip()
+    endpoint = params.get("api_endpoint") or environment.get("HCLOUD_ENDPOINT") or client.DEFAULT_ENDPOINT
+    if not token:
+        raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
+    if not _TOKEN.match(token):
+        raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
+    address = urlsplit(endpoint)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise FleetError(
+            "api_endpoint: '%s' is no address of an API; use something like %s" % (endpoint, client.DEFAULT_ENDPOINT)
+        )
+    return token, endpoint
+
+
+def run_fleet(module, make_fleet):
+    """Make the fleet, run it, and end the module with its results."""
+    if client.HCLOUD_IMPORT_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("hcloud"), exception=client.HCLOUD_IMPORT_ERROR)
+    api = None
+    try:
+        token, endpoint = access(module.params)
+        # A token of the environment is no option, so nobody else would know that it must not be shown.
+        module.no_log_values.add(token)
+        api = client.Api(token, endpoint)
+        results = make_fleet(api).run()
+    except FleetError as error:
+        module.fail_json(msg=str(error), machines=[], api_calls=api.calls if api is not None else 0)
+    outcome = summary(results)
+    outcome["api_calls"] = api.calls
+    failed = [machine for machine in results if machine["failed"]]
+    if failed and module.params["on_error"] == "fail":
+        module.fail_json(
+            msg="%d of %d machines failed: %s"
+            % (len(failed), len(results), "; ".join("%(name)s: %(msg)s" % machine for machine in failed)),
+            **outcome,
+        )
+    module.exit_json(**outcome)
+
+
+def summary(results):
+    """The module's result: machines, whether anything changed, and the differences of all machines."""
+    diffs = [machine.pop("diff") for machine in results if "diff" in machine]
+    return {"machines": results, "changed": any(machine["changed"] for machine in results), "diff": diffs}

@@ -1,0 +1,265 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bring the machines of a fleet into their rescue, or back out of it (what the module hcloud_rescue does)."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.journey import Journey, NotArrived
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import Servers, addresses, is_ours
+
+#: A result that says "created in this run" is believed for this long.
+FRESH_FOR = 3600.0
+
+#: What a result of an earlier step hands on when this module has nothing new to say about it.
+_HANDED_ON = ("server_type", "location", "image", "created", "adopted")
+_KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
+
+_PLANS = {
+    sights.ARM_AND_START: "arm the rescue and power on",
+    sights.ARM_AND_REBOOT: "arm the rescue and reboot",
+    sights.ARM_AND_RESET: "arm the rescue and reset",
+    sights.START: "power on into the armed rescue",
+    sights.RESET: "reset into the armed rescue",
+    sights.DISARM: "disarm the rescue",
+    sights.LEAVE_RESCUE: "leave the rescue by a reboot",
+}
+
+
+class Tools:
+    """What the journeys of all machines share."""
+
+    def __init__(self, api, shell, timeout, rescue_timeout):
+        self.servers = Servers(api)
+        self.board = ActionBoard(api)
+        self.shell = shell
+        self.timeout = timeout
+        self.rescue_timeout = rescue_timeout
+        self.key_ids = []
+
+
+class RescueFleet:
+    """One call of hcloud_rescue."""
+
+    def __init__(
+        self,
+        api,
+        shell,
+        machines,
+        state="rescue",
+        ssh_keys=(),
+        prove=True,
+        reinstall=(),
+        rearm=False,
+        timeout=360,
+        rescue_timeout=360,
+        check_mode=False,
+        private_key=None,
+    ):
+        self._api = api
+        self._tools = Tools(api, shell, timeout, rescue_timeout)
+        self._given = machines
+        self._machines = {machine.get("name"): machine for machine in machines}
+        self._state = state
+        self._ssh_keys = ssh_keys
+        self._prove = prove
+        self._reinstall = frozenset(reinstall)
+        self._rearm = rearm
+        self._check = check_mode
+        self._private_key = private_key
+        self._found = {}
+
+    def run(self):
+        """Returns the results of all machines, in the order given; raises FleetError."""
+        self._check_input()
+        runs = [self._run_of(machine) for machine in self._given]
+        active = [run for run in runs if not run.result["failed"]]
+        if active:
+            self._look(active)
+            run_all(self._api, active, self._bring_about)
+        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
+
+    def _check_input(self):
+        findings = name_findings(self._given)
+        unknown = sorted(self._reinstall - set(self._machines))
+        if unknown:
+            findings.append("reinstall: %s not in machines; name machines of this call only" % ", ".join(unknown))
+        refuse_findings(findings)
+
+    def _run_of(self, machine):
+        """The run of one machine, going on where the step before it ended."""
+        since = machine.get("boot_state_since")
+        try:
+            run = MachineRun(
+                machine["name"],
+                state=machine.get("boot_state") or _states.UNSET,
+                since=_states.from_rfc3339(since) if since else None,
+            )
+        except (ValueError, AttributeError) as error:
+            raise FleetError(
+                "machine '%s': boot_state or boot_state_since is none a module of this collection returned (%s); leave "
+                "both out" % (machine["name"], error)
+            ) from error
+        run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
+        run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
+        if machine.get("failed") and not self._again(machine):
+            run.result.update({key: machine[key] for key in _KEPT_OF_FAILED if key in machine})
+            run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
+        return run
+
+    def _again(self, machine):
+        """Whether this run armed the machine before and it did not arrive."""
+        return self._rearm and machine.get("boot_state") == _states.BOOTING_TO_RESCUE
+
+    def _look(self, active):
+        """Read the servers and keys, and judge the budget; nothing is changed."""
+        deadline = Deadline(self._tools.timeout, "the check of the input")
+        self._found = self._tools.servers.find([run.name for run in active], deadline, ours_first=True)
+        if self._state != "rescue":
+            return
+        try:
+            public_key = public_half(self._private_key) if self._private_key else None
+            registered = Catalog(self._api, deadline).ssh_keys()
+            keys = resolve_keys("ssh_keys", self._ssh_keys, registered, public_key, self._private_key)
+        except Unfit as finding:
+            raise FleetError("nothing was changed, because of: %s" % finding) from finding
+        self._tools.key_ids = [key["id"] for key in keys]
+        count = len(active)
+        plan = self._api.budget.plan(
+            2 * count + 8 * (1 + count // 25), self._tools.timeout, "arming and starting %d machines" % count
+        )
+        if not plan.possible:
+            raise FleetError("API budget: %s" % plan.message)
+
+    def _bring_about(self, run):
+        given, server = self._machines[run.name], self._found.get(run.name)
+        if server is None:
+            self._missing(run, given)
+            return
+        ipv4, ipv6 = addresses(server)
+        run.result.update(
+            id=server["id"], ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6), status=server["status"]
+        )
+        journey = Journey(self._tools, run, server, self._sight(server, given), given)
+        step = journey.decide(sights.towards_rescue if self._state == "rescue" else sights.towards_os)
+        try:
+            self._carry_out(step, journey, run)
+        except NotArrived as error:
+            run.fail(error, provisioning=False)
+
+    def _missing(self, run, given):
+        if not (self._check and given.get("created")):
+            raise Refused("there is no server '%s'; create it with hcloud_machine" % run.name)
+        run.result.update(changed=True, msg="would %s" % _PLANS[sights.ARM_AND_START])
+
+    def _sight(self, server, given):
+        since = given.get("boot_state_since")
+        fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
+        young = bool(since) and time.time() - _states.from_rfc3339(since) < FRESH_FOR
+        return sights.Sight(
+            status=server["status"],
+            ours=is_ours(server) or bool(given.get("adopt")),
+            reinstall=server["name"] in self._reinstall,
+            rearm=self._again(given),
+            armed=bool(server.get("rescue_enabled")),
+            never_started=True if fresh and young else None,
+        )
+
+    def _carry_out(self, step, journey, run):
+        if step.startswith("refuse"):
+            journey.refuse(step)
+        if step == sights.ATTACH:
+            run.timeline.found(_states.BOOTING_TO_RESCUE)
+            run.result["msg"] = "is in the rescue"
+        elif step == sights.LEAVE:
+            self._leave(journey, run)
+        elif self._check:
+            run.result.update(changed=True, msg="would %s" % _PLANS[step], diff=_diff(run.name, step))
+        else:
+            run.result.update(changed=True, diff=_diff(run.name, step))
+            getattr(self, "_" + step)(journey, run)
+
+    def _leave(self, journey, run):
+        if journey.sight.status == "off":
+            run.result["msg"] = "is off and not armed"
+            return
+        run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+        run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())
+
+    def _arm_and_start(self, journey, run):
+        journey.arm(disarm_first=journey.sight.armed)
+        self._start(journey, run)
+
+    def _start(self, journey, run):
+        journey.start()
+        self._arrive(journey, run)
+
+    def _arm_and_reboot(self, journey, run):
+        self._remember(journey, run)
+        journey.arm(disarm_first=journey.sight.armed)
+        journey.reboot()
+        self._arrive(journey, run)
+
+    def _arm_and_reset(self, journey, run):
+        self._remember(journey, run)
+        journey.arm(disarm_first=journey.sight.armed)
+        self._reset(journey, run)
+
+    def _reset(self, journey, run):
+        self._remember(journey, run)
+        journey.reset()
+        self._arrive(journey, run)
+
+    def _remember(self, journey, run):
+        """Whoever answered before the reset must not be taken for who comes after it."""
+        seen = journey.answer.boot_id if journey.answer is not None else None
+        run.result["previous_boot_id"] = seen or journey.given.get("boot_id")
+
+    def _arrive(self, journey, run):
+        run.result.update(in_rescue=None, boot_id=None)
+        if self._prove:
+            journey.prove()
+        run.result["msg"] = "is in the rescue" if self._prove else "is booting into the rescue (not proved)"
+
+    def _disarm(self, journey, run):
+        action = self._tools.servers.disable_rescue(journey.server, journey.deadline)
+        self._tools.board.wait(action, journey.deadline)
+        run.result["msg"] = "disarmed"
+        if journey.sight.answer in (sights.SILENT, sights.DENIED):
+            raise Refused("disarmed, but which system runs is unknown: %s" % journey.answer.describe())
+
+    def _leave_rescue(self, journey, run):
+        self._remember(journey, run)
+        if journey.sight.armed:
+            self._disarm(journey, run)
+        journey.destination = _states.BOOTING_TO_REAL_OS
+        journey.reboot()
+        if self._prove:
+            journey.prove()
+            run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        run.result["msg"] = "left the rescue"
+
+
+def first_address(network):
+    """The address a server has in its IPv6 network, which the API gives as ``2001:db8::/64``."""
+    try:
+        return str(next(ipaddress.ip_network(network).hosts())) if network else None
+    except (ValueError, StopIteration):
+        return None
+
+
+def _diff(name, step):
+    before = {"rescue": step == sights.LEAVE_RESCUE, "armed": step in (sights.DISARM, sights.START, sights.RESET)}
+    after = {"rescue": step not in (sights.LEAVE_RESCUE, sights.DISARM), "armed": False}
+    return {"before_header": name, "after_header": name, "before": before, "after": after}

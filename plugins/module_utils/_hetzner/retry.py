@@ -1,0 +1,49 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to do about a request that did not succeed, and how long to wait before the next one (pure)."""
+
+from __future__ import annotations
+
+import random
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, NoAnswer
+
+#: It was certainly not carried out: send it again after a while.
+AGAIN = "again"
+#: It may have been carried out: look before sending it again.
+LOOK_FIRST = "look_first"
+#: It never will succeed as it is.
+FINAL = "final"
+
+_AGAIN_CODES = frozenset(["rate_limit_exceeded", "conflict", "locked", "resource_locked"])
+_UNCLEAR_CODES = frozenset(["unavailable", "bad_gateway", "timeout", "server_error", "unknown_error"])
+
+
+def verdict(error):
+    """AGAIN, LOOK_FIRST or FINAL for an ApiError or a NoAnswer."""
+    if isinstance(error, NoAnswer):
+        return LOOK_FIRST if error.sent else AGAIN
+    if not isinstance(error, ApiError):
+        return FINAL
+    if error.code in _AGAIN_CODES or error.status == 429:
+        return AGAIN
+    if error.code in _UNCLEAR_CODES or error.status >= 500:
+        return LOOK_FIRST
+    return FINAL
+
+
+class Backoff:
+    """Growing pauses, with jitter so that the machines of a fleet do not come back all at once."""
+
+    def __init__(self, first=1.0, factor=1.6, cap=15.0, rng=None):
+        self._next = first
+        self._factor = factor
+        self._cap = cap
+        # Spreads requests in time; nothing about it is a secret.
+        self._rng = rng or random.Random()
+
+    def pause(self):
+        """Seconds to wait before the next try: between half and all of a length that grows up to the cap."""
+        whole = self._next
+        self._next = min(self._cap, self._next * self._factor)
+        return whole * (0.5 + self._rng.random() / 2)

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to do about a machine, given what is seen of it (pure): the tables of docs/design.md as functions.
+
+Seeing costs requests and SSH connections, so a table first asks for what it lacks (SETTLE, ASK_HISTORY, PROBE) and is
+asked again; every other step is final.
+"""
+
+from __future__ import annotations
+
+# What is still to be found out.
+SETTLE = "settle"
+ASK_HISTORY = "ask_history"
+PROBE = "probe"
+# Arm, then boot.
+ARM_AND_START = "arm_and_start"
+ARM_AND_REBOOT = "arm_and_reboot"
+ARM_AND_RESET = "arm_and_reset"
+# The rescue is armed already and was not reached.
+START = "start"
+RESET = "reset"
+# Nothing to do.
+ATTACH = "attach"
+LEAVE = "leave"
+# state: os
+DISARM = "disarm"
+LEAVE_RESCUE = "leave_rescue"
+# Left alone, and said why.
+REFUSE_FOREIGN = "refuse_foreign"
+REFUSE_STATUS = "refuse_status"
+REFUSE_STARTED = "refuse_started"
+REFUSE_SILENT = "refuse_silent"
+REFUSE_DENIED = "refuse_denied"
+
+PASSING = frozenset(["initializing", "starting", "stopping", "migrating", "rebuilding", "unknown"])
+
+# Who answers on the SSH port.
+RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "silent", "denied"
+
+
+class Sight:
+    """What is known of a machine.
+
+    ``reinstall`` is the user's consent to overwrite it; ``rearm`` means that this run armed it and it did not arrive.
+    ``never_started`` and ``answer`` are None until somebody looked.
+    """
+
+    def __init__(self, status, ours=True, reinstall=False, rearm=False, armed=False, never_started=None, answer=None):
+        self.status = status
+        self.ours = ours
+        self.reinstall = reinstall
+        self.rearm = rearm
+        self.armed = armed
+        self.never_started = never_started
+        self.answer = answer
+
+
+def towards_rescue(sight):
+    """The next step for ``state: rescue``."""
+    if not sight.ours and not sight.reinstall:
+        return REFUSE_FOREIGN
+    if sight.status in PASSING:
+        return SETTLE
+    if sight.status == "off":
+        return _off(sight)
+    if sight.status == "running":
+        return _running(sight)
+    return REFUSE_STATUS
+
+
+def _off(sight):
+    if sight.rearm:
+        return START if sight.armed else ARM_AND_START
+    if sight.reinstall:
+        return ARM_AND_START
+    if sight.never_started is None:
+        return ASK_HISTORY
+    return ARM_AND_START if sight.never_started else REFUSE_STARTED
+
+
+def _running(sight):
+    if sight.answer is None:
+        return PROBE
+    if sight.answer == RESCUE:
+        return ATTACH
+    if sight.rearm and sight.answer != INSTALLED:
+        return RESET if sight.armed else ARM_AND_RESET
+    if sight.answer in (INSTALLED, OTHER):
+        return ARM_AND_REBOOT if sight.reinstall else LEAVE
+    if sight.reinstall:
+        return ARM_AND_RESET
+    return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED
+
+
+def towards_os(sight):
+    """The next step for ``state: os``."""
+    if not sight.ours:
+        return REFUSE_FOREIGN
+    if sight.status in PASSING:
+        return SETTLE
+    if sight.status == "off":
+        return DISARM if sight.armed else LEAVE
+    if sight.status != "running":
+        return REFUSE_STATUS
+    if sight.answer is None:
+        return PROBE
+    if sight.answer == RESCUE:
+        return LEAVE_RESCUE
+    if sight.armed:
+        return DISARM
+    if sight.answer in (INSTALLED, OTHER):
+        return LEAVE
+    return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED

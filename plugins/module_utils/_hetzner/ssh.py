@@ -1,0 +1,225 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ask a machine by SSH which system it runs, and tell it to reboot; everything it says is taken for hostile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import KILLED, run_limited
+
+SILENT, DENIED, SYSTEM = "silent", "denied", "system"
+
+RESCUE_HOSTNAME = "rescue"
+
+# Whatever the login shell is, a POSIX shell reads the program.
+_PROBE = "exec sh -c " + shlex.quote(
+    r"""exec 2>/dev/null
+echo kubenode-probe=1
+echo "uid=$(id -u)"
+echo "hostname=$(cat /proc/sys/kernel/hostname)"
+echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
+echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
+echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
+"""
+)
+
+# Detached, so that the answer gets out before the system goes down.
+_REBOOT = "exec sh -c " + shlex.quote(
+    r"""command -v reboot >/dev/null || PATH=$PATH:/usr/sbin:/sbin
+if [ "$(id -u)" = 0 ]; then how=reboot; else how="sudo -n reboot"; fi
+nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
+"""
+)
+
+_HOSTNAME = "rescue"
+
+_PROBE = (
+    "exec 2>/dev/null; echo kubenode-probe=1; "
+    'echo "uid=$(id -u)"; '
+    'echo "hostname=$(cat /proc/sys/kernel/hostname)"; '
+    'echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"; '
+    'echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"; '
+    "echo \"installed=$(tr -d '\\n' </etc/kubenode/installed.json | head -c 8192)\""
+)
+
+# Detached, so that the answer gets out before the system goes down.
+_REBOOT = (
+    "nohup sh -c 'sleep 1; if [ \"$(id -u)\" = 0 ]; then reboot; else sudo -n reboot; fi' "
+    ">/dev/null 2>&1 </dev/null & exit 0"
+)
+
+_USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
+_BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+
+
+class Answer:
+    """What came back: ``kind`` is SILENT, DENIED or SYSTEM; the rest is known for a SYSTEM only."""
+
+    def __init__(self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, uid=None):
+        self.kind = kind
+        self.detail = detail
+        self.hostname = hostname
+        self.boot_id = boot_id
+        self.os_name = os_name
+        self.installed = installed
+        self.uid = uid
+
+    @property
+    def in_rescue(self):
+        """Whether the rescue answered, as root."""
+        return self.kind == SYSTEM and self.hostname == RESCUE_HOSTNAME and self.uid == "0"
+
+    def describe(self):
+        """One clause for a message."""
+        if self.kind == SYSTEM:
+            return "hostname '%s' (%s) answers" % (self.hostname or "?", self.os_name or "unknown system")
+        if self.kind == DENIED:
+            return "SSH answers but does not accept the key (%s)" % self.detail
+        return "SSH does not answer (%s)" % self.detail
+
+
+def parse_probe(output):
+    """The Answer in the output of the probe; anything that does not look right is left out."""
+    values = dict(line.split("=", 1) for line in output.split("\n") if "=" in line)
+    if values.get("kubenode-probe") != "1":
+        return Answer(SYSTEM, "it did not run the probe: %s" % _printable(output))
+    hostname, boot_id = values.get("hostname", ""), values.get("boot_id", "")
+    return Answer(
+        SYSTEM,
+        hostname=hostname if _HOSTNAME.match(hostname) else None,
+        boot_id=boot_id if _BOOT_ID.match(boot_id) else None,
+        os_name=_printable(values.get("os", "")) or None,
+        installed=_record(values.get("installed", "")),
+        uid=values.get("uid"),
+    )
+
+
+def parse_failure(returncode, errors):
+    """The Answer when the probe itself gave no usable output."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    last = _printable(lines[-1]) if lines else "no error text, exit code %s" % returncode
+    if "Permission denied" in errors or "Too many authentication failures" in errors:
+        return Answer(DENIED, last)
+    if returncode != 255:
+        return Answer(SYSTEM, "it did not run the probe (exit code %s)" % returncode)
+    return Answer(SILENT, last)
+
+
+def make_ssh(params, known_hosts_dir):
+    """An Ssh from the ``ssh_*`` options of a module; raises FleetError for options that cannot work."""
+    user, port = params["ssh_user"], params["ssh_port"]
+    if not _USER.match(user):
+        raise FleetError("ssh_user: %r is no user name; use letters, digits, '-', '_' and '.'" % user)
+    if not 0 < port < 65536:
+        raise FleetError("ssh_port: %d is no port; use a number from 1 to 65535" % port)
+    try:
+        extra_args = shlex.split(params["ssh_args"] or "")
+    except ValueError as error:
+        raise FleetError("ssh_args: %r cannot be split into words (%s)" % (params["ssh_args"], error)) from error
+    if '"' in known_hosts_dir or "\n" in known_hosts_dir:
+        raise FleetError("known_hosts_dir: %r must not contain quotes or line breaks" % known_hosts_dir)
+    try:
+        os.makedirs(known_hosts_dir, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise FleetError("known_hosts_dir: '%s' cannot be made (%s)" % (known_hosts_dir, error)) from error
+    return Ssh(known_hosts_dir, user, port, params["ssh_private_key"], extra_args)
+
+
+class Ssh:
+    """Runs the OpenSSH client for one user, port and key, with host keys in files of our own."""
+
+    def __init__(self, known_hosts_dir, user="root", port=22, private_key=None, extra_args=(), connect_timeout=5):
+        self._known_hosts_dir = known_hosts_dir
+        self._user = user
+        self._port = port
+        self._private_key = private_key
+        self._extra_args = list(extra_args)
+        self._connect_timeout = connect_timeout
+
+    def pin_file(self, name, phase="rescue"):
+        """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
+        return os.path.join(self._known_hosts_dir, "%s.%s" % (name, phase))
+
+    def argv(self, address, known_hosts, command):
+        """The command line; neither a shell of ours nor an option of ssh can come from a machine's data."""
+        options = [
+            "BatchMode=yes",
+            "StrictHostKeyChecking=accept-new",
+            "UserKnownHostsFile=%s" % _quoted(known_hosts),
+            "GlobalKnownHostsFile=/dev/null",
+            "UpdateHostKeys=no",
+            "HashKnownHosts=no",
+            "ControlMaster=no",
+            "ControlPath=none",
+            "RemoteCommand=none",
+            "PermitLocalCommand=no",
+            "ClearAllForwardings=yes",
+            "ForwardAgent=no",
+            "ConnectionAttempts=1",
+            "ConnectTimeout=%d" % self._connect_timeout,
+            "ServerAliveInterval=5",
+            "ServerAliveCountMax=2",
+            "LogLevel=ERROR",
+        ]
+        line = ["ssh", "-T"]
+        for option in options:
+            line += ["-o", option]
+        if self._private_key:
+            line += ["-o", "IdentitiesOnly=yes", "-i", self._private_key]
+        return line + self._extra_args + ["-p", str(self._port), "-l", self._user, "--", address, command]
+
+    def probe(self, name, address):
+        """Which system answers now? Its host key is taken as it comes and pinned only when ``pin`` is called."""
+        known_hosts = self.pin_file(name, "probe")
+        _remove(known_hosts)
+        returncode, output, errors = self._run(address, known_hosts, _PROBE)
+        return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
+
+    def pin(self, name):
+        """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
+        os.replace(self.pin_file(name, "probe"), self.pin_file(name))
+
+    def reboot(self, name, address):
+        """Ask the system to reboot; returns whether it took the order."""
+        return self._run(address, self.pin_file(name, "probe"), _REBOOT)[0] == 0
+
+    def _run(self, address, known_hosts, command):
+        seconds = self._connect_timeout * 3
+        returncode, output, errors = run_limited(self.argv(address, known_hosts, command), seconds)
+        if returncode == KILLED:
+            return 255, "", "no end within %d s" % seconds
+        return returncode, output, errors
+
+
+def _quoted(path):
+    """A path as the value of an ssh option, where blanks separate and percent signs expand."""
+    return '"%s"' % path.replace("%", "%%")
+
+
+def _printable(text):
+    return _UNPRINTABLE.sub(" ", text).strip()[:200]
+
+
+def _record(text):
+    """The installed record, if it is one."""
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    return {_printable(str(key)): _printable(value) for key, value in record.items() if isinstance(value, str)}
+
+
+def _remove(path):
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        return

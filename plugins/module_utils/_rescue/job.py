@@ -1,0 +1,140 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The machine's half of image_url_command: put the files in place, start the runner or attach to it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import time
+import zlib
+
+from . import protocol
+
+
+class JobError(Exception):
+    """The job can be neither started nor attached to; the text says why and what to do."""
+
+
+class Job:
+    """What travels from the controller to the machine, as one opaque string (it holds secrets)."""
+
+    def __init__(self, command, bootstrap, arguments, token, limit, rule, runner):
+        self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
+        self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
+
+    @property
+    def digest(self):
+        """The identity of the job; the token, the limit and the rule are not part of it."""
+        return protocol.job_digest(self.command, self.bootstrap, self.arguments)
+
+    def pack(self):
+        """One line of text for a C(no_log) option."""
+        fields = dict(self.__dict__)
+        for name in ("command", "bootstrap"):
+            fields[name] = base64.b64encode(fields[name]).decode("ascii")
+        return base64.b64encode(zlib.compress(json.dumps(fields).encode("utf-8"), 6)).decode("ascii")
+
+    @classmethod
+    def unpack(cls, text):
+        """Undo :meth:`pack`."""
+        fields = json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
+        for name in ("command", "bootstrap"):
+            fields[name] = base64.b64decode(fields[name])
+        return cls(**fields)
+
+
+def start_or_attach(job, run, base=protocol.BASE):
+    """Returns ``(status, attached)``; an image command never runs twice at the same time.
+
+    ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
+    ``AnsibleModule.run_command`` does.
+    """
+    state_dir = os.path.join(base, protocol.STATE_DIR)
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)
+    os.chmod(state_dir, 0o700)
+    with _lock(os.path.join(state_dir, "setup.lock")):
+        runner = _Runner(run, base)
+        status = runner.status()
+        todo = protocol.decide(status, job.digest, job.rule)
+        if todo == protocol.ATTACH:
+            return status, True
+        if todo == protocol.BUSY:
+            raise JobError(
+                "another image command is running in this rescue (job %s…, since %.0f s; other image URL, command, "
+                "bootstrap data or devices). Wait for it, or end it with: sh %s stop"
+                % (status.job[:12], status.seconds, runner.path)
+            )
+        _install(job, base)
+        return runner.start(job), False
+
+
+class _Runner:
+    """The runner in its place."""
+
+    def __init__(self, run, base):
+        self.path = os.path.join(base, protocol.RUNNER)
+        self._run, self._base = run, base
+
+    def status(self):
+        """What it says now; None when there is none."""
+        if not os.path.exists(self.path):
+            return None
+        answer = self._call("status")[1]
+        try:
+            return protocol.parse_status(answer)
+        except protocol.ProtocolError as exc:
+            raise JobError("%s answers nonsense (%s); remove it if no image command runs" % (self.path, exc)) from exc
+
+    def start(self, job):
+        """Start the installed job; returns the first status."""
+        code, answer, error = self._call("start", job.digest, str(job.limit))
+        if code != 0:
+            raise JobError("the image command could not be started: %s" % error.strip())
+        return protocol.parse_status(answer)
+
+    def _call(self, *words):
+        return self._run(["sh", self.path] + list(words), environ_update={"KUBENODE_BASE": self._base})
+
+
+def _install(job, base):
+    state_dir = os.path.join(base, protocol.STATE_DIR)
+    _write(os.path.join(base, protocol.RUNNER), job.runner.encode("utf-8"), 0o700)
+    _write(os.path.join(base, protocol.COMMAND), job.command, 0o700)
+    _write(os.path.join(base, protocol.BOOTSTRAP), job.bootstrap, 0o600)
+    lines = "".join(argument + "\n" for argument in job.arguments)
+    _write(os.path.join(state_dir, "arguments"), lines.encode("utf-8", "surrogateescape"), 0o600)
+    _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
+
+
+def _write(path, content, mode):
+    # A file is there as a whole, with its mode, or not at all.
+    new = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+    os.replace(new, path)
+
+
+@contextlib.contextmanager
+def _lock(path, patience=30.0):
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise JobError("another run is setting up this machine (lock %s); run again later" % path) from None
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)

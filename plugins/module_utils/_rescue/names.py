@@ -1,0 +1,56 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Names that end up in arguments and paths: image command, machine, root devices (pure)."""
+
+from __future__ import annotations
+
+import re
+
+COMMAND_PREFIX = "image-url-command-"
+_COMMAND = re.compile(r"image-url-command-[a-z0-9][a-z0-9._-]*\Z")
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}\Z")
+#: Kernel names, WWNs and /dev/disk/by-id names; udev escapes everything else.
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9#+.:=@_-]*\Z")
+
+
+class InvalidName(ValueError):
+    """The name is refused; the text says why and what would be taken."""
+
+
+def check_command_name(name):
+    """Return ``name`` when it is the bare name of an image command, else raise :class:`InvalidName`."""
+    if "/" in name:
+        raise InvalidName("it holds a '/'; give the name alone and the directory as command_dir")
+    if ".." in name:
+        raise InvalidName("it holds '..'; give the plain name of a file in command_dir")
+    if not name.startswith(COMMAND_PREFIX):
+        raise InvalidName("it does not begin with '%s'; rename the program" % COMMAND_PREFIX)
+    if not _COMMAND.match(name):
+        raise InvalidName(
+            "after '%s' it may hold only lower-case letters, digits, '.', '_' and '-', "
+            "and must begin with a letter or digit" % COMMAND_PREFIX
+        )
+    return name
+
+
+def check_machine_name(name):
+    """Return ``name`` when it is safe as an argument, a file name and a host key alias."""
+    if not _MACHINE.match(name):
+        raise InvalidName("use 1 to 253 letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    return name
+
+
+def check_root_devices(devices):
+    """Return ``devices`` when it is a non-empty list of device names without directory, else raise."""
+    if not devices:
+        raise InvalidName("the list is empty; name at least one device, such as sda")
+    for device in devices:
+        if "/" in device:
+            raise InvalidName("%r holds a '/'; give the name below /dev (sda, nvme0n1) or the WWN alone" % device)
+        if not _DEVICE.match(device):
+            raise InvalidName(
+                "%r is not a device name; give a kernel name (sda, nvme0n1), a WWN or a by-id name" % device
+            )
+    if len(set(devices)) != len(devices):
+        raise InvalidName("a device is named twice: %s" % " ".join(devices))
+    return devices

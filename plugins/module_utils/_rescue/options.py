@@ -1,0 +1,84 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Options of the modules of the SSH phase: one specification for the module and the action plugin in front of it."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import env_fallback
+
+
+def _flow_options(boot_state):
+    return {
+        "boot_state": {"type": "str", "default": boot_state},
+        "boot_state_since": {"type": "str"},
+        "known_hosts_dir": {"type": "path"},
+        "machine_name": {"type": "str"},
+    }
+
+
+def image_url_command_spec():
+    """Options of image_url_command."""
+    return dict(
+        _flow_options("BootingToRescue"),
+        image_url={"type": "str", "required": True},
+        command={"type": "str", "required": True},
+        command_dir={"type": "path", "default": "/shared"},
+        root_devices={"type": "list", "elements": "str", "default": ["sda"]},
+        bootstrap_data={"type": "raw", "no_log": True},
+        bootstrap_data_file={"type": "path"},
+        oci_registry_auth_token={
+            "type": "str",
+            "no_log": True,
+            "fallback": (env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"]),
+        },
+        timeout={"type": "int", "default": 420},
+        rescue_timeout={"type": "int", "default": 360},
+        success={
+            "type": "str",
+            "choices": ["marker_and_exit_code", "marker"],
+            "default": "marker_and_exit_code",
+        },
+        previous_boot_id={"type": "str"},
+        poll={"type": "float", "default": 2.0},
+        log_dir={"type": "path"},
+        payload={"type": "str", "no_log": True},
+    )
+
+
+def machine_boot_spec():
+    """Options of machine_boot."""
+    return dict(
+        _flow_options("RunningImageCommand"),
+        expect={"type": "str", "choices": ["os", "rescue"], "default": "os"},
+        reboot={"type": "bool", "default": True},
+        previous_boot_id={"type": "str"},
+        hostname={"type": "str"},
+        host_keys={"type": "list", "elements": "str", "no_log": False},
+        wait_cloud_init={"type": "bool", "default": True},
+        timeout={"type": "int", "default": 360},
+        cloud_init_timeout={"type": "int", "default": 600},
+        image_url={"type": "str"},
+        command={"type": "str"},
+        write_record={"type": "bool", "default": True},
+    )
+
+
+def image_url_check_spec():
+    """Options of image_url_check."""
+    return {
+        "machines": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {
+                "name": {"type": "str", "required": True},
+                "image_url": {"type": "str"},
+                "command": {"type": "str"},
+                "bootstrap_data": {"type": "raw", "no_log": True},
+                "bootstrap_data_file": {"type": "path"},
+                "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
+            },
+        },
+        "command_dir": {"type": "path", "default": "/shared"},
+        "ssh_private_key": {"type": "path", "no_log": False},
+    }

@@ -1,0 +1,168 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""How the image command and its runner are spoken to: identity of a job, answers of the runner, success (pure)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+
+MARKER = "IMAGE_URL_DONE"
+BASE = "/root"
+#: Below BASE. The first three are CAPH's names.
+COMMAND = "image-url-command"
+BOOTSTRAP = "bootstrap.data"
+OUTPUT = "output.json"
+STATE_DIR = ".kubenode"
+RUNNER = STATE_DIR + "/runner.sh"
+
+NONE, RUNNING, EXITED, TIMEOUT, KILLED, LOST = "none", "running", "exited", "timeout", "killed", "lost"
+_STATES = (NONE, RUNNING, EXITED, TIMEOUT, KILLED, LOST)
+
+#: Rules of success.
+MARKER_AND_EXIT_CODE = "marker_and_exit_code"
+MARKER_ONLY = "marker"
+
+_JOB = re.compile(r"[0-9a-f]{64}\Z")
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+
+
+class ProtocolError(ValueError):
+    """The answer is not one of the runner; the text says what is wrong with it."""
+
+
+def job_digest(command, bootstrap, arguments):
+    """What makes two jobs the same: the program, the bootstrap data and the arguments."""
+    digest = hashlib.sha256()
+    for part in [command, bootstrap] + [argument.encode("utf-8", "surrogateescape") for argument in arguments]:
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+class Status:
+    """One answer of the runner."""
+
+    def __init__(self, fields):
+        self.job = fields.get("job", "")
+        self.run = fields.get("id", "")
+        self.boot_id = fields["boot"]
+        self.state = fields["state"]
+        self.exit_code = int(fields["exit"]) if fields.get("exit") else None
+        self.seconds = float(fields.get("seconds") or 0)
+        self.limit = int(fields.get("limit") or 0)
+        self.marker = fields.get("marker") == "1"
+        self.left = int(fields.get("left") or 0)
+        self.log_size = int(fields.get("interleaved") or 0)
+        self.offset = int(fields.get("offset") or 0)
+        self.log = _decode(fields.get("log", ""))
+        self.message = message_of(_decode(fields.get("output", "")))
+        if self.state not in _STATES:
+            raise ProtocolError("unknown state %r" % self.state)
+        if self.job and not _JOB.match(self.job):
+            raise ProtocolError("the job is not a SHA-256 digest")
+        if not _BOOT_ID.match(self.boot_id):
+            raise ProtocolError("the boot id is not one")
+
+    @property
+    def next_offset(self):
+        """Where the next poll goes on."""
+        return self.offset + len(self.log)
+
+    def succeeded(self, rule):
+        """Whether the command has ended and ended well by ``rule``."""
+        if self.state != EXITED or not self.marker:
+            return False
+        return rule == MARKER_ONLY or self.exit_code == 0
+
+
+def parse_status(text):
+    """Read the answer of ``runner.sh status``; anything else raises :class:`ProtocolError`."""
+    _before, start, answer = text.partition("kubenode-runner=1\n")
+    if not start:
+        raise ProtocolError("no answer of the runner")
+    fields = {}
+    for line in answer.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key not in fields:
+            fields[key] = value
+    if fields.get("end") != "1":
+        raise ProtocolError("the answer of the runner is cut short")
+    try:
+        return Status(fields)
+    except (KeyError, ValueError) as exc:
+        raise ProtocolError("the answer of the runner is malformed: %s" % exc) from exc
+
+
+def message_of(output):
+    """The ``message`` of an ``output.json``; empty when there is none or the file is being written."""
+    try:
+        content = json.loads(output.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        return ""
+    message = content.get("message") if isinstance(content, dict) else None
+    return message if isinstance(message, str) else ""
+
+
+def parse_fetch(text):
+    """Undo ``runner.sh fetch``: the gzip bytes; raises :class:`ProtocolError`."""
+    body, end, _rest = text.partition("end=1")
+    if not end:
+        raise ProtocolError("the log is cut short")
+    return _decode("".join(body.split()))
+
+
+ATTACH, START, BUSY = "attach", "start", "busy"
+
+
+def decide(status, job, rule):
+    """What to do about ``job`` when the rescue is in ``status`` (None: it knows no runner yet)."""
+    if status is None or status.state == NONE:
+        return START
+    if status.state == RUNNING:
+        return ATTACH if status.job == job else BUSY
+    if status.job == job and status.succeeded(rule):
+        return ATTACH
+    return START
+
+
+def explain_failure(status, rule):
+    """Why a command that has ended did not succeed, and what to do about it."""
+    left = ""
+    if status.left:
+        left = " %d of its processes could not be ended (stuck in the kernel); reset the machine." % status.left
+    if status.state == TIMEOUT:
+        return (
+            "it did not end within %d s and was killed with all its processes.%s Raise 'timeout' if it needs longer."
+            % (
+                status.limit,
+                left,
+            )
+        )
+    if status.state == KILLED:
+        return "it was ended from outside after %.0f s.%s" % (status.seconds, left)
+    if status.state == LOST:
+        return (
+            "its runner was killed in the rescue; run again, which ends what is left of the command and starts it anew."
+        )
+    if status.state != EXITED:
+        return "the rescue knows of no such command; run again."
+    code = "exit code %s" % status.exit_code
+    if status.exit_code is not None and status.exit_code > 128:
+        code += " (signal %d)" % (status.exit_code - 128)
+    if status.marker and rule != MARKER_ONLY:
+        return "it printed %s but ended with %s; a command that succeeds ends with 0 (success: marker ignores it)." % (
+            MARKER,
+            code,
+        )
+    return "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
+
+
+def _decode(text):
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as exc:
+        raise ProtocolError("not base64") from exc

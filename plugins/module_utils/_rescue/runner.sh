@@ -1,0 +1,355 @@
+#!/bin/sh
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Runs one image command in a rescue system, detached from whoever started it.
+#
+#   runner.sh start JOB LIMIT    start the command, or attach when JOB is running; answers as status does
+#   runner.sh status [OFFSET [WAIT]]
+#                                one header, then what the interleaved log holds from byte OFFSET on (base64); when the
+#                                command is running, wait up to WAIT seconds for its end before answering
+#   runner.sh fetch NAME         the file stdout, stderr or interleaved (gzip, base64)
+#   runner.sh stop               end a running command: TERM, then KILL
+#
+# Everything lies below KUBENODE_BASE (default /root). State is replaced by rename, so a reader never sees half of it.
+# The runner holds a lock while it lives; a state "running" without a held lock means that the runner was killed ("lost").
+
+set -u
+umask 077
+case :${PATH-}: in *:/usr/sbin:*) ;; *) export PATH="${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin" ;; esac
+
+base=${KUBENODE_BASE:-/root}
+dir=$base/.kubenode
+grace=${KUBENODE_GRACE:-10}
+most=262144 # bytes of log in one answer
+
+clock() { # now, in hundredths of a second since boot; no fork, as it is asked for every line
+    read -r uptime _ </proc/uptime
+    now=${uptime%.*}${uptime#*.}
+}
+
+elapsed() { # seconds since the start, with two decimals
+    clock
+    hundredths=$(((now - began) % 100))
+    case $hundredths in ?) hundredths=0$hundredths ;; esac
+    elapsed=$(((now - began) / 100)).$hundredths
+}
+
+# --- the processes of the command ------------------------------------------------------------------------------------
+
+cgroup_open() { # a cgroup of our own finds children that left the session, and outlives the SSH session's
+    cgroup=
+    for root in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+        [ -e "$root/cgroup.controllers" ] || continue
+        mkdir -p "$root/kubenode-$id/runner" "$root/kubenode-$id/command" 2>/dev/null || continue
+        cgroup=$root/kubenode-$id/command
+        if { echo 0 >"$root/kubenode-$id/runner/cgroup.procs"; } 2>/dev/null; then return; fi
+        cgroup_close
+        cgroup=
+    done
+}
+
+cgroup_close() {
+    [ -n "$cgroup" ] || return 0
+    { echo 0 >"${cgroup%/kubenode-*}/cgroup.procs"; } 2>/dev/null # out of our own, where that is allowed
+    for try in 1 2 3 4 5 6 7 8 9; do # what was killed a moment ago may still be on its way out
+        find "${cgroup%/command}" -depth -type d -exec rmdir {} \; 2>/dev/null
+        [ -d "${cgroup%/command}" ] || break
+        sleep "0.$try"
+    done
+}
+
+members() { # every live process of the command: in its cgroup, its session, or with its mark in the environment
+    {
+        [ -z "$cgroup" ] || find "$cgroup" -name cgroup.procs -exec cat {} + 2>/dev/null
+        grep -l -F -e "KUBENODE_RUN=$id" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/.*||'
+        if [ -z "$cgroup" ] && [ -n "$session" ]; then
+            for stat in /proc/[0-9]*/stat; do
+                { read -r line <"$stat"; } 2>/dev/null || continue
+                # after the last ")" of the name: state, parent, process group, session
+                # shellcheck disable=SC2086
+                set -- ${line##*) }
+                case $1 in Z | X) continue ;; esac
+                [ "$4" != "$session" ] || echo "${line%% *}"
+            done
+        fi
+    } | sort -u
+}
+
+signal() { # NAME: to every member
+    for pid in $(members); do
+        kill -s "$1" "$pid" 2>/dev/null
+    done
+}
+
+terminate() { # GRACE: TERM, after GRACE seconds KILL, until nothing is left; says in $left what could not be ended
+    [ -n "$(members)" ] || { left=0 && return 0; }
+    signal TERM
+    signal CONT # a stopped process takes its TERM only then
+    clock
+    until=$((now + $1 * 100))
+    while clock && [ "$now" -lt "$until" ] && [ -n "$(members)" ]; do
+        sleep 0.1
+    done
+    until=$((now + 1000)) # a process stuck in the kernel cannot be killed; do not wait for it for ever
+    while clock && [ "$now" -lt "$until" ] && [ -n "$(members)" ]; do
+        [ ! -w "$cgroup/cgroup.kill" ] || echo 1 >"$cgroup/cgroup.kill"
+        signal KILL
+        sleep 0.1
+    done
+    left=$(members | wc -l)
+}
+
+bury() { # a run whose runner was killed: what is left of the command, then the runner's helpers
+    terminate "$grace"
+    [ -n "$cgroup" ] || return 0
+    for try in 1 2 3 4 5 6 7 8 9; do
+        helpers=$(cat "${cgroup%/command}/runner/cgroup.procs") 2>/dev/null
+        [ -n "$helpers" ] || break
+        # shellcheck disable=SC2086
+        kill -s KILL $helpers
+        sleep "0.$try"
+    done 2>/dev/null
+    cgroup_close
+}
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+save() { # STATE EXIT SECONDS MARKER LEFT
+    {
+        echo "job=$job"
+        echo "id=$id"
+        echo "boot=$boot"
+        echo "runner=$$"
+        echo "session=$session"
+        echo "cgroup=$cgroup"
+        echo "began=$began"
+        echo "limit=$limit"
+        echo "state=$1"
+        echo "exit=$2"
+        echo "seconds=$3"
+        echo "marker=$4"
+        echo "left=$5"
+    } >"$dir/state.new"
+    mv -f "$dir/state.new" "$dir/state"
+}
+
+parse() { # the state file into variables; a state of an earlier boot is none
+    job='' id='' boot='' runner='' session='' cgroup='' began=0 limit=0 state=none exit='' seconds=0 marker=0 left=0
+    if [ -r "$dir/state" ]; then
+        while IFS='=' read -r key value; do
+            case $key in
+            job) job=$value ;; id) id=$value ;; boot) boot=$value ;; runner) runner=$value ;; session) session=$value ;;
+            cgroup) cgroup=$value ;; began) began=$value ;; limit) limit=$value ;; state) state=$value ;;
+            exit) exit=$value ;; seconds) seconds=$value ;; marker) marker=$value ;; left) left=$value ;;
+            esac
+        done <"$dir/state"
+    fi
+    read -r this_boot </proc/sys/kernel/random/boot_id
+    [ "$boot" = "$this_boot" ] || state=none
+}
+
+load() { # [WAIT]: the state as it is; a running one whose runner holds no lock any more is lost
+    parse
+    [ "$state" = running ] || return 0
+    # the runner holds the lock exclusively until it is done
+    if flock -s -w "${1:-0}" "$dir/lock" true 2>/dev/null; then
+        seen=$id
+        parse # it may have ended, or another one begun, between the two looks
+        [ "$id" = "$seen" ] || { load 0 && return; }
+        [ "$state" != running ] || state=lost
+    fi
+    if [ -z "$exit" ] && [ "$state" != none ]; then
+        elapsed
+        seconds=$elapsed
+    fi
+}
+
+size() { # FILE
+    if [ -e "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi
+}
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
+record() { # NAME MARK: the bytes as they are to NAME, the lines with their time to the interleaved log
+    exec 9>&- # the lock is the runner's alone; a redirection of the call would keep a copy
+    tee "$dir/$1" <"$dir/$1.pipe" | while IFS= read -r line || [ -n "$line" ]; do
+        elapsed
+        printf '%s %s %s\n' "$elapsed" "$2" "$line"
+    done >>"$dir/interleaved"
+}
+
+watchdog() { # ends the command at its limit, also when the runner itself was killed
+    called_off=
+    trap 'called_off=1' TERM
+    exec 9>&-
+    sleep "$limit" &
+    nap=$!
+    # KILL, as a child that has not become sleep yet would swallow a TERM
+    trap 'kill -s KILL "$nap"; wait "$nap"; exit 0' TERM
+    [ -z "$called_off" ] || { kill -s KILL "$nap" && exit 0; }
+    wait "$nap"
+    trap '' TERM
+    : >"$dir/expired.$id"
+    terminate "$grace"
+}
+
+settle() { # STATE EXIT: nothing of the command is left; close the logs, say how it ended
+    elapsed
+    ended=$elapsed
+    tries=100
+    while [ "$tries" -gt 0 ] && { kill -0 "$recorder_out" || kill -0 "$recorder_err"; } 2>/dev/null; do
+        sleep 0.05
+        tries=$((tries - 1))
+    done
+    kill "$recorder_out" "$recorder_err" 2>/dev/null
+    marker=0
+    case $(tail -c 65536 "$dir/stdout" | LC_ALL=C tr -d '\000' | LC_ALL=C grep '[^[:space:]]' | tail -n 1) in
+    *IMAGE_URL_DONE*) marker=1 ;;
+    esac
+    rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/expired.$id"
+    save "$1" "$2" "$ended" "$marker" "$left"
+    exec 9>&- # whoever waits for the end goes on now
+    cgroup_close
+}
+
+run() { # JOB LIMIT BEFORE
+    exec 9>>"$dir/lock"
+    flock -w 5 9 || exit 75
+    parse
+    [ "$id" = "$3" ] || exit 0 # another start was quicker
+    [ "$state" != running ] || state=lost # its runner does not hold the lock
+    # Never two writers: what a killed runner left goes first.
+    if [ "$state" = lost ]; then
+        bury
+        [ "$left" -eq 0 ] || { echo "runner: $left processes of an earlier run cannot be ended" >&2 && exit 75; }
+    fi
+
+    job=$1 limit=$2 session='' left=0
+    clock
+    began=$now
+    id=$$.$began. # the last dot: no id is the beginning of another one
+    read -r boot </proc/sys/kernel/random/boot_id
+    cgroup_open
+    cd "$dir" || exit 1
+    rm -f stdout stderr interleaved stdout.pipe stderr.pipe expired.* "$base/output.json"
+    : >stdout && : >stderr && : >interleaved && mkfifo stdout.pipe stderr.pipe || exit 1
+    { IFS= read -r image_url && IFS= read -r machine && IFS= read -r devices; } <arguments || exit 1
+    OCI_REGISTRY_AUTH_TOKEN=$(cat token)
+    export OCI_REGISTRY_AUTH_TOKEN
+    rm -f token
+
+    record stdout out &
+    recorder_out=$!
+    record stderr err &
+    recorder_err=$!
+    (
+        exec 9>&-
+        [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"
+        cd "$base" || exit 126
+        umask 022
+        exec env KUBENODE_RUN="$id" setsid "$base/image-url-command" \
+            "$image_url" "$base/bootstrap.data" "$machine" "$devices"
+    ) </dev/null >stdout.pipe 2>stderr.pipe &
+    command=$!
+    session=$command # setsid does not fork here, so the command's process id is its session's
+    unset OCI_REGISTRY_AUTH_TOKEN
+    watchdog &
+    guard=$!
+    trap 'trap "" TERM INT HUP; kill "$guard" 2>/dev/null; terminate "$grace"; settle killed ""; exit 0' TERM INT HUP
+    save running '' 0 0 0
+
+    wait "$command"
+    status=$?
+    trap '' TERM INT HUP
+    if [ -e "expired.$id" ]; then
+        wait "$guard"
+        terminate "$grace"
+        settle timeout "$status"
+    else
+        kill "$guard" 2>/dev/null
+        wait "$guard"
+        terminate 2
+        settle exited "$status"
+    fi
+}
+
+# --- what the controller calls ---------------------------------------------------------------------------------------
+
+start() { # JOB LIMIT
+    load
+    if [ "$state" = running ]; then
+        [ "$job" = "$1" ] && status 0 && return
+        echo "runner: another command is running (job $job); wait for it, or end it: sh $dir/runner.sh stop" >&2
+        exit 75
+    fi
+    before=$id
+    setsid sh "$dir/runner.sh" run "$1" "$2" "$before" </dev/null >/dev/null 2>"$dir/runner.log" &
+    child=$!
+    while kill -0 "$child" 2>/dev/null; do # it says that it runs, or ends
+        load
+        [ "$id" = "$before" ] || break
+        sleep 0.05
+    done
+    load
+    if [ "$id" = "$before" ]; then
+        echo "runner: the command did not start: $(tail -n 3 "$dir/runner.log")" >&2
+        exit 1
+    fi
+    status 0
+}
+
+status() { # OFFSET [WAIT]
+    load "${2:-0}"
+    total=$(size "$dir/interleaved")
+    offset=$1
+    [ "$offset" -le "$total" ] || offset=0
+    bytes=$((total - offset))
+    [ "$bytes" -le "$most" ] || bytes=$most
+    echo "kubenode-runner=1"
+    echo "job=$job"
+    echo "id=$id"
+    echo "boot=$this_boot"
+    echo "state=$state"
+    echo "exit=$exit"
+    echo "seconds=$seconds"
+    echo "limit=$limit"
+    echo "marker=$marker"
+    echo "left=$left"
+    echo "stdout=$(size "$dir/stdout")"
+    echo "stderr=$(size "$dir/stderr")"
+    echo "interleaved=$total"
+    echo "offset=$offset"
+    echo "bytes=$bytes"
+    [ ! -r "$base/output.json" ] || echo "output=$(head -c 65536 "$base/output.json" | base64 -w 0)"
+    [ "$bytes" -eq 0 ] || echo "log=$(tail -c "+$((offset + 1))" "$dir/interleaved" | head -c "$bytes" | base64 -w 0)"
+    echo "end=1"
+}
+
+fetch() { # NAME
+    case $1 in
+    stdout | stderr | interleaved) gzip -c "$dir/$1" | base64 && echo "end=1" ;;
+    *) echo "runner: no such log: $1" >&2 && exit 64 ;;
+    esac
+}
+
+stop() {
+    load
+    case $state in
+    running)
+        kill -s TERM "$runner"
+        flock -w $((grace + 15)) "$dir/lock" true
+        ;;
+    lost) bury ;;
+    esac
+    status 0
+}
+
+case ${1-} in
+start) start "$2" "$3" ;;
+run) run "$2" "$3" "$4" ;;
+status) status "${2:-0}" "${3:-0}" ;;
+fetch) fetch "$2" ;;
+stop) stop ;;
+*) echo "usage: runner.sh start JOB LIMIT | status [OFFSET [WAIT]] | fetch NAME | stop" >&2 && exit 64 ;;
+esac

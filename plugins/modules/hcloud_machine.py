@@ -1,0 +1,345 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible module: the servers of a fleet exist, powered off and marked, or do not exist."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hcloud_machine
+short_description: Create, adopt or delete the Hetzner Cloud servers of a whole fleet
+version_added: 0.1.0
+author: kubenode.provision authors (@kubenode-provision)
+description:
+  - Makes sure that servers with these exact names exist. Missing ones are created B(powered off), so that their first
+    boot can be the rescue system (see M(kubenode.provision.hcloud_rescue)).
+  - Every input of every machine is checked before the first change - names, server types, images, locations, SSH
+    keys, networks, firewalls and placement groups. If anything cannot work, nothing is changed and all findings are
+    reported together.
+  - Servers are marked with the label C(kubenode.provision/machine). A server that has the name of a machine but not
+    this label belongs to somebody else and is refused, unless O(machines[].adopt=true).
+  - An existing server is never changed apart from its labels, and never rebuilt.
+extends_documentation_fragment:
+  - kubenode.provision.hcloud
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  machines:
+    description:
+      - The machines of the fleet.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - Name of the machine, and of its server. It must be a valid host name (RFC 1123) of at most 63 characters.
+        type: str
+        required: true
+      server_type:
+        description:
+          - Name or ID of the server type, for example V(cx23).
+          - Required for O(state=present).
+        type: str
+      location:
+        description:
+          - Name or ID of the location, for example V(fsn1). Without it the API chooses.
+        type: str
+      image:
+        description:
+          - What the disk holds until it is overwritten - the name or ID of an image, or the value of the label
+            C(caph-image-name) of a snapshot.
+          - It must have the architecture of O(machines[].server_type) and fit on its disk.
+        type: str
+        default: ubuntu-24.04
+      ssh_keys:
+        description:
+          - Names or IDs of SSH keys that are registered with the project.
+          - At least one is required for O(state=present), so that no root password is made.
+        type: list
+        elements: str
+        default: []
+      labels:
+        description:
+          - Labels the server has at least. Other labels of an existing server are kept.
+        type: dict
+        default: {}
+      networks:
+        description:
+          - Names or IDs of networks that a new server is attached to.
+        type: list
+        elements: str
+        default: []
+      firewalls:
+        description:
+          - Names or IDs of firewalls for a new server. A firewall that does not let port 22 in also blocks the
+            rescue.
+        type: list
+        elements: str
+        default: []
+      placement_group:
+        description:
+          - Name or ID of the placement group of a new server.
+        type: str
+      enable_ipv4:
+        description:
+          - Whether a new server gets a public IPv4 address.
+        type: bool
+        default: true
+      enable_ipv6:
+        description:
+          - Whether a new server gets a public IPv6 network.
+        type: bool
+        default: true
+      user_data:
+        description:
+          - User data of a new server, at most 32 KiB. The metadata service shows it to every process of the server
+            for as long as the server lives, so do not put secrets in it.
+        type: str
+      adopt:
+        description:
+          - Whether a server of this name that was made by somebody else may be taken over (O(state=present)) or
+            deleted (O(state=absent)).
+        type: bool
+        default: false
+  state:
+    description:
+      - V(present) creates missing servers, V(absent) deletes servers.
+    type: str
+    choices:
+      - present
+      - absent
+    default: present
+  ssh_private_key:
+    description:
+      - File of the SSH private key on the controller that later steps will use.
+      - If it is given, its public half must be one of O(machines[].ssh_keys) of every machine. Otherwise the module
+        refuses before anything is created.
+      - The public half is derived from the key itself, or read from the C(.pub) file beside it if the key has a
+        passphrase.
+    type: path
+  wait:
+    description:
+      - Whether to wait until the API has finished creating or deleting.
+      - With V(false) the results carry RV(machines[].create_action), and M(kubenode.provision.hcloud_rescue) waits
+        for it. So a fleet goes through both modules without a barrier in between.
+    type: bool
+    default: true
+  timeout:
+    description:
+      - Seconds each machine has for reaching its state, including repeated requests.
+    type: int
+    default: 360
+seealso:
+  - module: kubenode.provision.hcloud_rescue
+"""
+
+EXAMPLES = r"""
+- name: Create three machines, powered off
+  kubenode.provision.hcloud_machine:
+    machines:
+      - name: worker-1
+        server_type: cx23
+        location: fsn1
+        ssh_keys: [deploy]
+      - name: worker-2
+        server_type: cx23
+        location: nbg1
+        ssh_keys: [deploy]
+      - name: worker-arm
+        server_type: cax11
+        location: hel1
+        ssh_keys: [deploy]
+        labels:
+          pool: arm
+    ssh_private_key: ~/.ssh/deploy
+    wait: false
+  delegate_to: localhost
+  run_once: true
+  register: fleet
+
+- name: Take over a server that was made by hand
+  kubenode.provision.hcloud_machine:
+    machines:
+      - name: old-server
+        server_type: cx23
+        ssh_keys: [deploy]
+        adopt: true
+  delegate_to: localhost
+
+- name: Delete two machines
+  kubenode.provision.hcloud_machine:
+    state: absent
+    machines:
+      - name: worker-1
+      - name: worker-2
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+machines:
+  description: One result for each machine, in the order of the option O(machines).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the machine.
+      type: str
+      sample: worker-1
+    id:
+      description: ID of the server, V(null) if there is none.
+      type: int
+      sample: 42
+    ipv4:
+      description: Public IPv4 address, V(null) if there is none.
+      type: str
+      sample: 192.0.2.10
+    ipv6:
+      description: Public IPv6 network, V(null) if there is none.
+      type: str
+      sample: 2001:db8:0:1::/64
+    status:
+      description: Status of the server as far as it is known.
+      type: str
+      sample: 'off'
+    server_type:
+      description: Name of the server type the server has, or shall have.
+      type: str
+      sample: cx23
+    location:
+      description: Name of the location the server is in, or shall be in.
+      type: str
+      sample: fsn1
+    image:
+      description: Name or ID of the image the server was made from.
+      type: raw
+      sample: ubuntu-24.04
+    created:
+      description: Whether the server was created by this call.
+      type: bool
+      sample: true
+    adopted:
+      description: Whether the server was adopted by this call.
+      type: bool
+      sample: false
+    fresh:
+      description:
+        - V(true) if the server was created by this call and so never started, V(false) if it has certainly been
+          started.
+        - V(null) if that would have to be looked up.
+      type: bool
+      sample: true
+    create_action:
+      description: The action of the API that creates the server, if it was created by this call.
+      type: dict
+      sample:
+        id: 7
+        command: create_server
+        status: running
+        started: '2026-11-21T00:00:00Z'
+    boot_state:
+      description: Boot state of the machine, empty if it is not known.
+      type: str
+      sample: Initializing
+    boot_state_since:
+      description: When the boot state began.
+      type: str
+      sample: '2026-11-21T00:00:00.000Z'
+    transitions:
+      description: Changes of the boot state during this call.
+      type: list
+      elements: dict
+      sample:
+        - machine: worker-1
+          from: ''
+          to: Initializing
+          at: '2026-11-21T00:00:00.000Z'
+          seconds: 0.412
+    api_calls:
+      description: Requests that were made for this machine alone.
+      type: int
+      sample: 1
+    changed:
+      description: Whether anything about this machine was changed.
+      type: bool
+      sample: true
+    failed:
+      description: Whether this machine failed.
+      type: bool
+      sample: false
+    msg:
+      description: What was done, or why it failed.
+      type: str
+      sample: created, powered off
+api_calls:
+  description: Requests that were made for the whole fleet, shared ones included.
+  returned: always
+  type: int
+  sample: 8
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.machines import MachineFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
+
+
+def argument_spec():
+    """The options of the module."""
+    machine = {
+        "name": {"type": "str", "required": True},
+        "server_type": {"type": "str"},
+        "location": {"type": "str"},
+        "image": {"type": "str", "default": "ubuntu-24.04"},
+        "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "labels": {"type": "dict", "default": {}},
+        "networks": {"type": "list", "elements": "str", "default": []},
+        "firewalls": {"type": "list", "elements": "str", "default": []},
+        "placement_group": {"type": "str"},
+        "enable_ipv4": {"type": "bool", "default": True},
+        "enable_ipv6": {"type": "bool", "default": True},
+        "user_data": {"type": "str", "no_log": True},
+        "adopt": {"type": "bool", "default": False},
+    }
+    return dict(
+        api_options(),
+        machines={"type": "list", "elements": "dict", "required": True, "options": machine},
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        ssh_private_key={"type": "path", "no_log": False},
+        wait={"type": "bool", "default": True},
+        timeout={"type": "int", "default": 360},
+    )
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    params = module.params
+
+    def make_fleet(api):
+        return MachineFleet(
+            api,
+            params["machines"],
+            state=params["state"],
+            wait=params["wait"],
+            timeout=params["timeout"],
+            check_mode=module.check_mode,
+            private_key=params["ssh_private_key"],
+        )
+
+    run_fleet(module, make_fleet)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible module: the machines of a fleet run their rescue system, or leave it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hcloud_rescue
+short_description: Boot the Hetzner Cloud servers of a whole fleet into their rescue system, and prove it
+version_added: 0.1.0
+author: kubenode.provision authors (@kubenode-provision)
+description:
+  - Arms the rescue system and boots the machine into it. The API can only say that the rescue is armed for the next
+    boot, so the module proves by SSH that the rescue is what came up (see O(prove)).
+  - What is done depends on what is found. A server that is off and never started (its action history says so) is
+    armed and powered on. A server that is in its rescue already is left there. A server with another running system
+    is left alone. A server that is off but was started before, or that runs without answering, is refused.
+    O(reinstall) is the consent to boot such a server into the rescue nevertheless.
+  - The host key of the rescue is not known in advance. It is accepted on first contact and kept in O(known_hosts_dir)
+    for the rest of the run; the known_hosts files of the user are neither read nor written.
+extends_documentation_fragment:
+  - kubenode.provision.hcloud
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Servers are read and running ones are asked by SSH which system they run; nothing is changed.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  machines:
+    description:
+      - The machines of the fleet. Each one needs at least C(name).
+      - Pass the results of M(kubenode.provision.hcloud_machine) on; then C(create_action) is waited for, and C(fresh)
+        saves the look into the action history of servers that were just created.
+      - A machine that already C(failed) is handed on as it is.
+      - C(adopt=true) for a machine permits to handle a server that was not made by this collection.
+    type: list
+    elements: dict
+    required: true
+  state:
+    description:
+      - V(rescue) boots the machines into their rescue.
+      - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
+    type: str
+    choices:
+      - rescue
+      - os
+    default: rescue
+  ssh_keys:
+    description:
+      - Names or IDs of registered SSH keys that may log in to the rescue. Only these can.
+      - Required for O(state=rescue).
+    type: list
+    elements: str
+    default: []
+  prove:
+    description:
+      - Whether to wait until SSH answers as root with the hostname C(rescue) and a new boot ID.
+      - With V(false) the module is done when the machines were told to boot.
+    type: bool
+    default: true
+  reinstall:
+    description:
+      - Names of machines whose present system may be given up. The module itself overwrites nothing.
+    type: list
+    elements: str
+    default: []
+  rearm:
+    description:
+      - Whether to try again with machines that an earlier call armed and that did not arrive in their rescue. They
+        are recognised by C(boot_state=BootingToRescue) in O(machines).
+      - They are armed again if the rescue is not armed any more, and reset.
+    type: bool
+    default: false
+  ssh_private_key:
+    description:
+      - File of the SSH private key on the controller.
+      - If it is given, its public half must be one of O(ssh_keys).
+      - Without it the SSH client uses the agent or the keys it finds by itself.
+    type: path
+  ssh_user:
+    description:
+      - User to log in as. The rescue only counts as proved for C(root).
+    type: str
+    default: root
+  ssh_port:
+    description:
+      - Port of the SSH server.
+    type: int
+    default: 22
+  ssh_args:
+    description:
+      - More arguments for the SSH client, for example C(-J bastion.example.com). Options that the module sets itself
+        cannot be changed.
+    type: str
+    default: ''
+  known_hosts_dir:
+    description:
+      - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
+      - Without it, a temporary directory is used and removed at the end.
+    type: path
+  timeout:
+    description:
+      - Seconds each machine has for each step at the API, including repeated requests.
+    type: int
+    default: 360
+  rescue_timeout:
+    description:
+      - Seconds each machine has from being started until its rescue answers, and each running machine for answering
+        at all.
+    type: int
+    default: 360
+seealso:
+  - module: kubenode.provision.hcloud_machine
+"""
+
+EXAMPLES = r"""
+- name: Boot new machines into their rescue
+  kubenode.provision.hcloud_rescue:
+    machines: "{{ fleet.machines }}"
+    ssh_keys: [deploy]
+    ssh_private_key: ~/.ssh/deploy
+  delegate_to: localhost
+  run_once: true
+  register: rescued
+
+- name: Only start them, the gate of each machine does the rest
+  kubenode.provision.hcloud_rescue:
+    machines: "{{ fleet.machines }}"
+    ssh_keys: [deploy]
+    prove: false
+  delegate_to: localhost
+  run_once: true
+
+- name: Once more for those that did not arrive
+  kubenode.provision.hcloud_rescue:
+    machines: "{{ rescued.machines | rejectattr('in_rescue') }}"
+    ssh_keys: [deploy]
+    rearm: true
+  delegate_to: localhost
+  run_once: true
+
+- name: Give up the system of one machine
+  kubenode.provision.hcloud_rescue:
+    machines:
+      - name: worker-1
+      - name: worker-2
+    ssh_keys: [deploy]
+    reinstall: [worker-2]
+  delegate_to: localhost
+
+- name: Leave the rescue
+  kubenode.provision.hcloud_rescue:
+    state: os
+    machines:
+      - name: worker-1
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+machines:
+  description: One result for each machine, in the order of the option O(machines).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the machine.
+      type: str
+      sample: worker-1
+    id:
+      description: ID of the server.
+      type: int
+      sample: 42
+    ipv4:
+      description: Public IPv4 address, V(null) if there is none.
+      type: str
+      sample: 192.0.2.10
+    ipv6:
+      description: Public IPv6 network, V(null) if there is none.
+      type: str
+      sample: 2001:db8:0:1::/64
+    ipv6_address:
+      description: First address of that network, which is the address of the server in its rescue.
+      type: str
+      sample: 2001:db8:0:1::1
+    status:
+      description: Status of the server as far as it is known.
+      type: str
+      sample: running
+    in_rescue:
+      description: Whether the rescue answered by SSH, V(null) if nobody looked.
+      type: bool
+      sample: true
+    hostname:
+      description: Host name of the system that answered last by SSH.
+      returned: when a system answered
+      type: str
+      sample: rescue
+    boot_id:
+      description: Boot ID of the system that answered last by SSH, V(null) if none did.
+      type: str
+      sample: 9a3c6fd4-7f60-4a30-a8fd-1f0c4b6ff1d3
+    previous_boot_id:
+      description: Boot ID of the system that ran before this call rebooted the machine, V(null) if that is not known.
+      type: str
+      sample: 0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11
+    installed:
+      description: Whether another system than the rescue runs and was left alone.
+      type: bool
+      sample: false
+    installed_record:
+      description: The installed record of the system that answered, V(null) if it has none.
+      returned: when a system answered
+      type: dict
+      sample:
+        machine: worker-1
+        image_url: https://images.example.com/node.raw.zst
+    boot_state:
+      description: Boot state of the machine, empty if it is not known.
+      type: str
+      sample: BootingToRescue
+    boot_state_since:
+      description: When the boot state began.
+      type: str
+      sample: '2026-11-21T00:00:00.000Z'
+    transitions:
+      description: Changes of the boot state during this call.
+      type: list
+      elements: dict
+      sample:
+        - machine: worker-1
+          from: Initializing
+          to: EnablingRescue
+          at: '2026-11-21T00:00:19.000Z'
+          seconds: 19.021
+    api_calls:
+      description: Requests that were made for this machine alone.
+      type: int
+      sample: 2
+    changed:
+      description: Whether anything about this machine was changed.
+      type: bool
+      sample: true
+    failed:
+      description: Whether this machine failed, now or in an earlier step.
+      type: bool
+      sample: false
+    msg:
+      description: What was done, or why it failed.
+      type: str
+      sample: is in the rescue
+api_calls:
+  description: Requests that were made for the whole fleet, shared ones included.
+  returned: always
+  type: int
+  sample: 12
+"""
+
+import shutil
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import RescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
+
+
+def argument_spec():
+    """The options of the module."""
+    return dict(
+        api_options(),
+        machines={"type": "list", "elements": "dict", "required": True},
+        state={"type": "str", "choices": ["rescue", "os"], "default": "rescue"},
+        ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
+        prove={"type": "bool", "default": True},
+        reinstall={"type": "list", "elements": "str", "default": []},
+        rearm={"type": "bool", "default": False},
+        ssh_private_key={"type": "path", "no_log": False},
+        ssh_user={"type": "str", "default": "root"},
+        ssh_port={"type": "int", "default": 22},
+        ssh_args={"type": "str", "default": ""},
+        known_hosts_dir={"type": "path"},
+        timeout={"type": "int", "default": 360},
+        rescue_timeout={"type": "int", "default": 360},
+    )
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    params = module.params
+    temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
+
+    def make_fleet(api):
+        return RescueFleet(
+            api,
+            make_ssh(params, params["known_hosts_dir"] or temporary),
+            params["machines"],
+            state=params["state"],
+            ssh_keys=params["ssh_keys"],
+            prove=params["prove"],
+            reinstall=params["reinstall"],
+            rearm=params["rearm"],
+            timeout=params["timeout"],
+            rescue_timeout=params["rescue_timeout"],
+            check_mode=module.check_mode,
+            private_key=params["ssh_private_key"],
+        )
+
+    try:
+        run_fleet(module, make_fleet)
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

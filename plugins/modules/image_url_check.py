@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: image_url_check
+short_description: Checks image URLs, image commands, bootstrap data and the SSH key of a fleet
+version_added: 0.1.0
+description:
+  - Examines on the controller what M(kubenode.provision.image_url_command) will be given for each machine,
+    before anything is created. One message lists everything that is wrong, each with machine, field, value and what
+    to do.
+  - Changes nothing and contacts nobody.
+options:
+  machines:
+    description:
+      - The machines.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - Name of the machine.
+        type: str
+        required: true
+      image_url:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: str
+      command:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: str
+      bootstrap_data:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: raw
+      bootstrap_data_file:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: path
+      root_devices:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: list
+        elements: str
+        default: [sda]
+  command_dir:
+    description:
+      - Directory in which the image commands lie. A command that is shipped with this collection is found by its
+        name when the directory lacks it. A link that leads out of the directory is refused.
+    type: path
+    default: /shared
+  ssh_private_key:
+    description:
+      - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
+    type: path
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.attributes.flow
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details: Nothing is changed.
+  idempotent:
+    support: full
+  action:
+    support: full
+  async:
+    support: none
+seealso:
+  - module: kubenode.provision.image_url_command
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Check everything before the first server is created
+  kubenode.provision.image_url_check:
+    machines:
+      - name: node-1
+        image_url: https://images.example.com/debian.raw.zst
+        command: image-url-command-raw-disk
+        bootstrap_data_file: user-data.yml
+      - name: node-2
+        image_url: oci://registry.example.com/images/node:v1
+        command: image-url-command-oci
+    command_dir: /srv/image-commands
+    ssh_private_key: ~/.ssh/id_ed25519
+"""
+
+RETURN = r"""
+machines:
+  description: One result for each machine, in the order of O(machines).
+  type: list
+  elements: dict
+  returned: always
+  contains:
+    name:
+      description: Name of the machine.
+      type: str
+      returned: always
+    failed:
+      description: Whether something is wrong with this machine.
+      type: bool
+      returned: always
+    msg:
+      description: Everything that is wrong with this machine.
+      type: str
+      returned: always
+    image_url:
+      description: The image URL without user info, query and fragment.
+      type: str
+      returned: when nothing is wrong
+    command_path:
+      description: Where the image command was found.
+      type: str
+      returned: when nothing is wrong
+    command_sha256:
+      description: Its SHA-256 digest.
+      type: str
+      returned: when nothing is wrong
+    command_shipped:
+      description: Whether it is shipped with this collection.
+      type: bool
+      returned: when nothing is wrong
+api_calls:
+  description: Always 0.
+  type: int
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
+
+def main():
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.image_url_check_spec(), supports_check_mode=True)
+    module.fail_json(msg="image_url_check works through its action plugin; call it as a task, not as a bare module")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+#!/usr/bin/python
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: machine_boot
+short_description: Reboots a machine and proves which system answers
+version_added: 0.1.0
+description:
+  - Sends a reboot over SSH, waits until another boot answers, and proves that it is the system that was expected.
+  - A system other than the rescue is proven by another boot id, a hostname that is not V(rescue), the hostname and
+    the SSH host keys when they are given, and a cloud-init that has ended without errors when the system has one.
+  - The machine needs no Python, only a POSIX shell.
+  - The installed record C(/etc/kubenode/installed.json) is completed after the proof, when the root file system can
+    be written.
+options:
+  expect:
+    description:
+      - The system that is to answer.
+    type: str
+    choices:
+      os: Any system but the rescue.
+      rescue: The rescue, which something else has armed.
+    default: os
+  reboot:
+    description:
+      - Whether to reboot. A machine that runs another boot than O(previous_boot_id) has been rebooted already and
+        is left alone.
+    type: bool
+    default: true
+  previous_boot_id:
+    description:
+      - Boot id of the system that is to reboot, such as the one that M(kubenode.provision.image_url_command)
+        returned.
+      - By default, the system that answers is asked for its boot id and rebooted.
+    type: str
+  hostname:
+    description:
+      - Hostname of the new system. Not checked when it is not set.
+    type: str
+  host_keys:
+    description:
+      - Public SSH host keys of the new system, as lines of its C(.pub) files. Nobody with another key is spoken to.
+      - Without them, the first key that the new system shows is pinned.
+    type: list
+    elements: str
+  wait_cloud_init:
+    description:
+      - Whether to wait until cloud-init has ended, and to fail when it ended with errors. Systems without
+        cloud-init do not wait.
+      - Warnings count as errors, deprecated keys in the bootstrap data do not.
+    type: bool
+    default: true
+  timeout:
+    description:
+      - Seconds to wait until the system answers.
+    type: int
+    default: 360
+  cloud_init_timeout:
+    description:
+      - Seconds to wait for the end of cloud-init after that.
+    type: int
+    default: 600
+  image_url:
+    description:
+      - What was installed, for the installed record. Without user info, query and fragment.
+    type: str
+  command:
+    description:
+      - The image command that installed it, for the installed record.
+    type: str
+  write_record:
+    description:
+      - Whether to complete the installed record. It needs O(image_url), O(command) or a record that exists.
+    type: bool
+    default: true
+  machine_name:
+    description:
+      - Name of the machine.
+      - The default is the name of the host in the inventory.
+    type: str
+  known_hosts_dir:
+    description:
+      - Directory on the controller for the SSH host keys that the machine showed, the same as for
+        M(kubenode.provision.image_url_command). The user's own C(known_hosts) is left alone.
+      - The default is a temporary directory of this run.
+      - Only used when the connection is P(ansible.builtin.ssh#connection).
+    type: path
+  boot_state:
+    description:
+      - Boot state of the machine when the task begins, as the step before returned it.
+    type: str
+    default: RunningImageCommand
+  boot_state_since:
+    description:
+      - Since when the machine is in O(boot_state), as the step before returned it.
+      - The default is the begin of the task.
+    type: str
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.attributes.flow
+attributes:
+  check_mode:
+    support: full
+    details: The machine is not contacted.
+  diff_mode:
+    support: none
+  idempotent:
+    support: partial
+    details: With O(previous_boot_id) a machine is rebooted once. Without it, every run reboots.
+  action:
+    support: full
+  async:
+    support: none
+seealso:
+  - module: kubenode.provision.image_url_command
+  - module: ansible.builtin.reboot
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Boot what the image command wrote
+  kubenode.provision.machine_boot:
+    previous_boot_id: "{{ written.boot_id }}"
+    boot_state: "{{ written.boot_state }}"
+    boot_state_since: "{{ written.boot_state_since }}"
+    image_url: "{{ written.image_url }}"
+    command: image-url-command-raw-disk
+  register: booted
+
+- name: Ask who answers, without a reboot
+  kubenode.provision.machine_boot:
+    reboot: false
+    hostname: node-1
+    host_keys:
+      - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s node-1
+"""
+
+RETURN = r"""
+machine_name:
+  description: Name of the machine.
+  type: str
+  returned: always
+  sample: node-1
+hostname:
+  description: Hostname of the system that answered.
+  type: str
+  returned: when a system answered
+  sample: node-1
+boot_id:
+  description: Boot id of the system that answered.
+  type: str
+  returned: when a system answered
+system:
+  description: What is known of the system that answered.
+  type: dict
+  returned: when a system answered
+  contains:
+    hostname:
+      description: Its hostname.
+      type: str
+    boot_id:
+      description: Its boot id.
+      type: str
+    previous_boot_id:
+      description: The boot id of the system before it, if known.
+      type: str
+    os:
+      description: Its name and release.
+      type: str
+      sample: Debian GNU/Linux 12 (bookworm)
+    kernel:
+      description: Release of its kernel.
+      type: str
+    cloud_init:
+      description:
+        - RV(ignore:status) of cloud-init (V(done), V(error), V(degraded), V(running), V(disabled) or V(absent)),
+          its C(errors) and C(warnings), and its C(datasource).
+      type: dict
+    installed:
+      description: The installed record, with C(machine), C(image_url), C(command), C(installed_at) and C(verified_at).
+      type: dict
+    host_key_fingerprints:
+      description: SHA-256 fingerprints of the SSH host keys that were given or that it showed.
+      type: list
+      elements: str
+record_written:
+  description: Whether the installed record was written or completed.
+  type: bool
+  returned: success
+boot_state:
+  description: Boot state of the machine when the task ended.
+  type: str
+  returned: always
+  sample: OperatingSystemRunning
+boot_state_since:
+  description: Since when.
+  type: str
+  returned: always
+  sample: "2026-11-21T10:00:00.000Z"
+transitions:
+  description: Every change of the boot state in this task, with C(machine), C(from), C(to), C(at) and C(seconds).
+  type: list
+  elements: dict
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
+
+def main():
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.machine_boot_spec(), supports_check_mode=True)
+    module.fail_json(msg="machine_boot works through its action plugin; call it as a task, not as a bare module")
+
+
+if __name__ == "__main__":
+    main()

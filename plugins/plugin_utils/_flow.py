@@ -1,0 +1,60 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the action plugins of the SSH phase have in common: the machine's name, its time line, its host keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+
+
+def run_id() -> str:
+    """The same in every task of one run of Ansible, another one in the next run."""
+    return os.path.basename(C.DEFAULT_LOCAL_TMP)
+
+
+class Flow:
+    """One machine's way through one task."""
+
+    def __init__(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> None:
+        self.machine = options.get("machine_name") or task_vars["inventory_hostname"]
+        try:
+            names.check_machine_name(self.machine)
+        except names.InvalidName as exc:
+            raise AnsibleActionFail(f"machine_name {self.machine!r}: {exc}") from exc
+        self.timeline = _timeline(self.machine, options)
+        self._directory = options.get("known_hosts_dir") or os.path.join(C.DEFAULT_LOCAL_TMP, "kubenode-known-hosts")
+
+    def known_hosts(self, phase: str) -> KnownHosts:
+        """The host keys of the machine's ``rescue`` or ``os``."""
+        known_hosts = KnownHosts(self._directory, self.machine, phase, run_id())
+        try:
+            known_hosts.prepare()
+        except OSError as exc:
+            raise AnsibleActionFail(f"known_hosts_dir {self._directory!r} cannot be made: {exc.strerror}") from exc
+        return known_hosts
+
+    def result(self, **fields: Any) -> dict[str, Any]:
+        """A task result with the machine's name and time line."""
+        return {"changed": False, "failed": False, "machine_name": self.machine, **fields, **self.timeline.result()}
+
+
+def _timeline(machine: str, options: Mapping[str, Any]) -> _states.Timeline:
+    state, since = options["boot_state"], options.get("boot_state_since")
+    if state not in _states.ORDER:
+        raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, _states.ORDER))}")
+    try:
+        return _states.Timeline(machine, state, _states.from_rfc3339(since) if since else None)
+    except ValueError as exc:
+        raise AnsibleActionFail(
+            f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"
+        ) from exc

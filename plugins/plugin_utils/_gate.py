@@ -1,0 +1,173 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gates: wait until the right system answers, and be able to say what answered instead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, Remote, Unreachable
+
+#: How long another system may answer before it is clear that it is no passing state of the boot.
+STEADY = 20.0
+
+
+class Verdict(Enum):
+    """What a gate says of a system that answered."""
+
+    OPEN = "open"
+    WAIT = "wait"
+    #: Wrong, and staying so: no need to wait for the whole limit when it goes on answering.
+    WRONG = "wrong"
+    #: Wrong for good, now.
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict and its reason."""
+
+    verdict: Verdict
+    why: str = ""
+
+
+class GateClosed(Exception):
+    """The right system did not answer in time; the text says what did instead. ``system``: who answered last."""
+
+    def __init__(self, message: str, system: System | None) -> None:
+        super().__init__(message)
+        self.system = system
+
+
+class OtherKey(Exception):
+    """Somebody shows a host key that is not the pinned one, where that was asked for."""
+
+
+def judge_rescue(system: System, previous_boot_id: str | None) -> Judgement:
+    """The rescue gate: hostname ``rescue``, and not the boot that was seen before the reset."""
+    if system.boot_id == previous_boot_id:
+        return Judgement(Verdict.WAIT, f"the system seen before the reset still answers ({_who(system)})")
+    if system.is_rescue:
+        return Judgement(Verdict.OPEN)
+    return Judgement(Verdict.WRONG, f"another system answers instead of the rescue ({_who(system)})")
+
+
+def judge_system(
+    system: System, previous_boot_id: str | None, expect: str, hostname: str | None, wait_cloud_init: bool
+) -> Judgement:
+    """The gate after a reboot: another boot, of the kind that was expected, ready."""
+    if system.boot_id == previous_boot_id:
+        return Judgement(Verdict.WAIT, f"it did not reboot: the boot seen before still answers ({_who(system)})")
+    if expect == "rescue":
+        return judge_rescue(system, previous_boot_id)
+    if system.is_rescue:
+        return Judgement(
+            Verdict.NEVER,
+            "the disk did not boot: the rescue answers again. Look at the image (partition table, boot loader for this "
+            "machine's firmware) and at the boot order, and check that no rescue is armed",
+        )
+    if hostname and system.hostname != hostname:
+        # cloud-init sets the name while it runs.
+        waiting = wait_cloud_init and system.cloud_init.state in ("running", "unknown")
+        verdict = Verdict.WAIT if waiting else Verdict.WRONG
+        return Judgement(verdict, f"its hostname is {system.hostname!r}, expected {hostname!r}")
+    return Judgement(Verdict.OPEN)
+
+
+def judge_cloud_init(system: System, unknown_for: float) -> Judgement:
+    """cloud-init has ended well, or is not there."""
+    state = system.cloud_init.state
+    # The generator that decides whether cloud-init runs is one of the first things of a boot.
+    if state == "running" or (state == "unknown" and unknown_for < STEADY):
+        return Judgement(Verdict.WAIT, "cloud-init is still running")
+    if system.cloud_init.status in ("error", "degraded"):
+        reasons = system.cloud_init.errors or system.cloud_init.warnings
+        return Judgement(
+            Verdict.NEVER,
+            f"cloud-init ended with status {system.cloud_init.status}: {'; '.join(reasons[:5])}. The new system's "
+            "/var/log/cloud-init.log and cloud-init-output.log say more; wait_cloud_init: false skips this check",
+        )
+    return Judgement(Verdict.OPEN)
+
+
+def wait_for(
+    remote: Remote,
+    known_hosts: KnownHosts,
+    judge: Callable[[System], Judgement],
+    timeout: float,
+    what: str,
+    *,
+    ask: tuple[str, ...] = (),
+    prove: bool = True,
+    stop_at_other_key: bool = False,
+    longest: float = 2.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> System:
+    """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
+
+    ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens.
+    """
+    began = clock()
+    pause, wrong_since, last = 0.2, None, None
+    seen: dict[str, int] = {}
+    while True:
+        known_hosts.forget_unproven()
+        remote.use(known_hosts, shared=False)
+        try:
+            system = _probe.parse(remote.run(_probe.SCRIPT, *ask)[1])
+        except Unreachable as exc:
+            if stop_at_other_key and exc.kind == OTHER_KEY:
+                raise OtherKey from exc
+            verdict = Judgement(Verdict.WAIT, _of_unreachable(exc))
+            wrong_since = None
+        except _probe.ProbeError as exc:
+            verdict = Judgement(Verdict.WAIT, f"it answers, but not as expected: {exc}")
+        else:
+            last = system
+            verdict = judge(system)
+            if verdict.verdict is Verdict.OPEN:
+                if prove:
+                    known_hosts.prove(system.boot_id)
+                return system
+        seen[verdict.why] = seen.get(verdict.why, 0) + 1
+        if verdict.verdict is Verdict.NEVER:
+            raise GateClosed(verdict.why, last)
+        if verdict.verdict is Verdict.WRONG:
+            wrong_since = wrong_since or clock()
+            if clock() - wrong_since >= STEADY:
+                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s", last)
+        waited = clock() - began
+        if waited >= timeout:
+            raise GateClosed(_summary(what, timeout, seen), last)
+        sleep(min(pause, max(0.0, timeout - waited)))
+        pause = min(pause * 1.3, longest)
+
+
+def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:
+    reasons = list(seen)
+    text = f"{what} did not answer within {timeout:.0f} s; at last: {reasons[-1]}"
+    # Who refused us matters more than the silence around it.
+    telling = [why for why in reasons[:-1] if why.startswith(("another system", "somebody", "the system", "it "))]
+    return f"{text}; before: {'; '.join(telling[-3:])}" if telling else text
+
+
+def _of_unreachable(failure: Unreachable) -> str:
+    if failure.kind == REFUSED:
+        return (
+            f"somebody answers but refuses our key ({failure.detail}): another system, or the key is not the armed one"
+        )
+    if failure.kind == OTHER_KEY:
+        return "somebody answers with a host key that is not the pinned one: another system, or somebody in between"
+    return f"nobody answers ({failure.detail})"
+
+
+def _who(system: System) -> str:
+    return f"hostname {system.hostname!r}, {system.os or 'unknown system'}, boot {system.boot_id}"

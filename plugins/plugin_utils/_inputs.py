@@ -1,0 +1,128 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a user says about one machine's image, examined on the controller before anything happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
+from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
+    Command,
+    CommandNotUsable,
+    find_command,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One machine's job, complete and checked."""
+
+    machine: str
+    image_url: str
+    command: Command
+    bootstrap: bytes
+    root_devices: list[str]
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the runner puts into the command's arguments (it adds the path of the bootstrap data)."""
+        return [self.image_url, self.machine, " ".join(self.root_devices)]
+
+
+def examine(
+    spec: Mapping[str, Any], command_dir: str, read_file: Callable[[str], bytes]
+) -> tuple[Inputs | None, list[str]]:
+    """Check everything; returns the inputs, or None and every finding (``field value: why; fix``)."""
+    findings: list[str] = []
+    url, name = spec.get("image_url") or "", spec.get("command") or ""
+    _check(findings, "name", spec["name"], names.InvalidName, lambda: names.check_machine_name(spec["name"]))
+    if not url and not name:
+        findings.append("image_url and command are both missing; set both")
+    elif not url:
+        findings.append(f"image_url is missing although command is {_shown(name)}; set both, or neither")
+    elif not name:
+        findings.append(
+            f"command is missing although image_url is {_shown(image_url.redact(url))}; set both, or neither"
+        )
+    if url:
+        shown = image_url.redact(url)
+        _check(findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url))
+    command = None
+    if name:
+        command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir))
+    devices = spec.get("root_devices") or []
+    _check(findings, "root_devices", devices, names.InvalidName, lambda: names.check_root_devices(devices))
+    bootstrap = _bootstrap(spec, read_file, findings)
+    if findings or command is None or bootstrap is None:
+        return None, findings
+    return Inputs(spec["name"], url, command, bootstrap, devices), []
+
+
+def check_token(token: str | None) -> list[str]:
+    """The registry token travels as one line of a file; its value is never shown."""
+    if token and any(character < " " or character == "\x7f" for character in token):
+        return ["oci_registry_auth_token holds a control character (a line break?); give the token alone"]
+    return []
+
+
+def file_reader(action: Any) -> Callable[[str], bytes]:
+    """Reads files of the controller as Ansible finds them: relative to role or playbook, vault decrypted."""
+
+    def read(path: str) -> bytes:
+        found = action._find_needle("files", path)
+        real = action._loader.get_real_file(found)
+        try:
+            return Path(real).read_bytes()
+        finally:
+            if real != found:
+                action._loader.cleanup_tmp_file(real)
+
+    return read
+
+
+def _bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], findings: list[str]) -> bytes | None:
+    data, path = spec.get("bootstrap_data"), spec.get("bootstrap_data_file")
+    if data is not None and path:
+        findings.append("bootstrap_data and bootstrap_data_file are both set; use one of them")
+        return None
+    if path:
+        try:
+            content = read_file(path)
+        except (AnsibleError, OSError) as exc:
+            findings.append(f"bootstrap_data_file {_shown(path)}: it cannot be read ({one_line(str(exc), 200)})")
+            return None
+        if not content.strip():
+            findings.append(
+                f"bootstrap_data_file {_shown(path)}: it is empty; leave the option out to hand over nothing"
+            )
+            return None
+        return content
+    if data is None:
+        return b""
+    # Ansible turns text that looks like JSON into a dictionary; Ignition is such text.
+    text = data if isinstance(data, str) else json.dumps(data)
+    if not text.strip():
+        findings.append("bootstrap_data is empty; leave the option out to hand over nothing")
+        return None
+    return text.encode("utf-8")
+
+
+def _check(findings: list[str], field: str, value: Any, error: type[Exception], check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except error as exc:
+        findings.append(f"{field} {_shown(value)}: {exc}")
+        return None
+
+
+def _shown(value: Any) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False), 200)

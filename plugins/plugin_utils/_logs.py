@@ -1,0 +1,77 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The logs of an image command on the controller: private files, without our secrets in them."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker
+
+#: A log that unpacks to more is cut: a hostile machine must not fill the controller's disk.
+MOST = 256 * 1024 * 1024
+
+
+def default_directory() -> str:
+    """Where logs go when nothing is said."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "kubenode-provision", "logs")
+
+
+class Logs:
+    """The three logs of one machine: interleaved (grows while the command runs), stdout, stderr."""
+
+    def __init__(self, directory: str, machine: str, masker: Masker) -> None:
+        self.directory = Path(directory) / machine
+        self.interleaved = self.directory / "image-url-command.log"
+        self._masker = masker
+        self._rest = b""
+        self._size = 0
+
+    def prepare(self) -> None:
+        """Make the directory; raises OSError when nothing can be written there."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def begin(self) -> None:
+        """Start over: the log is read from its beginning, also when a running command is attached to."""
+        self.prepare()
+        for name in ("stdout", "stderr"):
+            self._path(name).unlink(missing_ok=True)
+        self._write(self.interleaved, b"")
+
+    def append(self, data: bytes) -> list[str]:
+        """Add new bytes of the interleaved log; returns the lines completed by them."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        masked = [self._masker.bytes(line) for line in lines]
+        if masked and self._size < MOST:
+            text = b"".join(line + b"\n" for line in masked)
+            self._size += len(text)
+            with open(self.interleaved, "ab") as file:
+                file.write(text)
+        return [line.decode("utf-8", "replace") for line in masked]
+
+    def store(self, name: str, packed: bytes) -> bytes:
+        """Keep ``stdout`` or ``stderr`` as fetched (gzip); returns its last 64 KiB."""
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            data = unpacker.decompress(packed, MOST)
+        except zlib.error as exc:
+            raise gzip.BadGzipFile(str(exc)) from exc
+        data = self._masker.bytes(data)
+        self._write(self._path(name), data)
+        return data[-65536:]
+
+    def _path(self, name: str) -> Path:
+        return self.directory / f"image-url-command.{name}.log"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One question to whatever system answers: who are you? One shell script, no Python needed over there."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+RECORD = "/etc/kubenode/installed.json"
+
+#: With an argument, the boot id of the system that is to reboot now ("any" for whichever answers).
+SCRIPT = r"""
+encode() { head -c 65536 "$1" 2>/dev/null | base64 2>/dev/null | tr -d '\n'; }
+boot=$(cat /proc/sys/kernel/random/boot_id)
+echo kubenode-probe=1
+echo "boot_id=$boot"
+echo "hostname=$(uname -n)"
+echo "kernel=$(uname -r)"
+echo "os=$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d \")"
+echo "user=$(id -u)"
+echo "record=$(encode /etc/kubenode/installed.json)"
+if [ -e /run/cloud-init/result.json ]; then state=done
+elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
+elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; then state=disabled
+elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
+else state=unknown
+fi
+echo "cloud_init=$state"
+echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
+echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
+if [ -n "${1-}" ]; then
+  if [ "$1" = any ] || [ "$1" = "$boot" ]; then
+    # Detached and a moment later, so that this answer still gets through.
+    nohup sh -c 'sleep 0.3; sync; reboot || systemctl reboot || reboot -f' </dev/null >/dev/null 2>&1 &
+    echo reboot=sent
+  else
+    echo reboot=no
+  fi
+fi
+echo end=1
+"""
+
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+
+
+class ProbeError(ValueError):
+    """The answer is not one of the probe."""
+
+
+@dataclass(frozen=True)
+class CloudInit:
+    """How far cloud-init is: ``absent``, ``disabled``, ``unknown``, ``running`` or ``done``, and what went wrong."""
+
+    state: str
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    datasource: str = ""
+
+    @property
+    def status(self) -> str:
+        """In cloud-init's own words, as far as it has any."""
+        if self.state == "done":
+            return "error" if self.errors else "degraded" if self.warnings else "done"
+        return self.state
+
+
+@dataclass(frozen=True)
+class System:
+    """What answered."""
+
+    boot_id: str
+    hostname: str
+    kernel: str
+    os: str
+    user: int
+    cloud_init: CloudInit
+    record: dict[str, Any] | None
+    reboot_sent: bool = False
+
+    @property
+    def is_rescue(self) -> bool:
+        """A rescue is a system that calls itself so."""
+        return self.hostname == "rescue"
+
+
+def parse(text: str) -> System:
+    """Read the probe's answer; nothing in it is trusted to be well-formed."""
+    _before, start, answer = text.partition("kubenode-probe=1\n")
+    fields: dict[str, str] = {}
+    for line in answer.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            fields.setdefault(key, value.strip())
+    if not start or fields.get("end") != "1":
+        raise ProbeError("no complete answer: " + (one_line(text, 200) or "nothing"))
+    if not _BOOT_ID.match(fields.get("boot_id", "")):
+        raise ProbeError("it tells no boot id; only Linux with /proc can be proven")
+    return System(
+        boot_id=fields["boot_id"],
+        hostname=one_line(fields.get("hostname", ""), 253),
+        kernel=one_line(fields.get("kernel", ""), 100),
+        os=one_line(fields.get("os", ""), 200),
+        user=int(fields["user"]) if fields.get("user", "").isdigit() else -1,
+        cloud_init=_cloud_init(fields),
+        record=_json(fields.get("record", "")),
+        reboot_sent=fields.get("reboot") == "sent",
+    )
+
+
+def _json(text: str) -> dict[str, Any] | None:
+    try:
+        content = json.loads(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _cloud_init(fields: dict[str, str]) -> CloudInit:
+    result = _inner(_json(fields.get("cloud_init_result", "")))
+    status = _inner(_json(fields.get("cloud_init_status", "")))
+    errors = _strings(result.get("errors"))
+    warnings = []
+    for stage in status.values():
+        if not isinstance(stage, dict):
+            continue
+        errors += [error for error in _strings(stage.get("errors")) if error not in errors]
+        recoverable = stage.get("recoverable_errors")
+        for level, texts in (recoverable if isinstance(recoverable, dict) else {}).items():
+            # A deprecated key is advice to whoever wrote the bootstrap data, no fault of the new system.
+            if level != "DEPRECATED":
+                warnings += [text for text in _strings(texts) if text not in warnings]
+    datasource = result.get("datasource") or status.get("datasource")
+    return CloudInit(
+        state=one_line(fields.get("cloud_init", "absent"), 20),
+        errors=errors,
+        warnings=warnings,
+        datasource=one_line(datasource, 200) if isinstance(datasource, str) else "",
+    )
+
+
+def _inner(content: dict[str, Any] | None) -> dict[str, Any]:
+    inner = (content or {}).get("v1")
+    return inner if isinstance(inner, dict) else {}
+
+
+def _strings(value: Any) -> list[str]:
+    return [one_line(str(item)) for item in value[:50]] if isinstance(value, list) else []

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The installed record of a machine: what was installed, when, and when it was proven (pure, but for the script)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url as image_urls
+
+_KEYS = ("machine", "image_url", "command", "installed_at", "verified_at")
+
+#: Writes its first argument as the record; whole or not at all.
+SCRIPT = r"""
+umask 022
+mkdir -p /etc/kubenode && printf '%s\n' "$1" >/etc/kubenode/.installed.json.new &&
+mv -f /etc/kubenode/.installed.json.new /etc/kubenode/installed.json && sync && echo recorded=1
+"""
+
+
+def complete(
+    found: dict[str, Any] | None, machine: str, image_url: str | None, command: str | None, now: str
+) -> dict[str, Any] | None:
+    """The record to write, or None when the one that was found says it all already."""
+    known: dict[str, Any] = {"machine": machine}
+    if image_url:
+        known["image_url"] = image_urls.redact(image_url)
+    if command:
+        known["command"] = command
+    record = dict(found or {})
+    if any(record.get(key, value) != value for key, value in known.items()):
+        # It tells of another installation, such as the one the image was made from.
+        record = {}
+    if record.get("verified_at") and all(key in record for key in known):
+        return None
+    record.update(known)
+    record.setdefault("installed_at", now)
+    record["verified_at"] = now
+    return record
+
+
+def public(record: dict[str, Any] | None) -> dict[str, str]:
+    """The keys of the contract, as strings; a record comes from a disk that anybody may have written."""
+    return {key: str((record or {})[key])[:2000] for key in _KEYS if (record or {}).get(key) is not None}
+
+
+def to_json(record: dict[str, Any]) -> str:
+    """One line of JSON."""
+    return json.dumps(record, sort_keys=True)

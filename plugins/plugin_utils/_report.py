@@ -1,0 +1,180 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run says of its machines: collected from task results, summed up, shown as a table (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
+def plain(text: Any, limit: int = 400) -> str:
+    """One line of printable text: results carry what machines said, which may be hostile."""
+    line = _CONTROL.sub(" ", str(text)).strip()
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Nearest-rank percentile of a non-empty list, so that every figure is one that was really seen."""
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+
+
+class Report:
+    """Collects the results of a run and knows what became of every machine."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, dict[str, Any]] = {}
+        self._seen: set[tuple[str, str, str, str]] = set()
+        self.api_calls = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._machines)
+
+    def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
+        """Take one task result of ``host``; results that say nothing about boot states are ignored."""
+        if isinstance(result.get("results"), list):
+            for item in result["results"]:
+                if isinstance(item, Mapping):
+                    self.add(host, item, failed=bool(item.get("failed")))
+            return
+        fleet = result.get("machines")
+        if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
+            self.api_calls += _count(result.get("api_calls"))
+            for one in fleet:
+                if isinstance(one, Mapping) and one.get("name"):
+                    self._machine(str(one["name"]), one, bool(one.get("failed")))
+        elif "boot_state" in result:
+            self._machine(str(result.get("machine_name") or host), result, failed)
+        elif failed and host in self._machines:
+            self._machines[host].update(failed=True, reason=plain(result.get("msg") or "task failed"))
+
+    def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
+        machine = self._machines.setdefault(
+            name,
+            {
+                "name": name,
+                "boot_state": "",
+                "changed": False,
+                "failed": False,
+                "reason": None,
+                "api_calls": 0,
+                "transitions": [],
+            },
+        )
+        machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
+        machine["changed"] = machine["changed"] or bool(result.get("changed"))
+        machine["api_calls"] += _count(result.get("api_calls"))
+        # A machine that failed a step and passed the same step later (a second try) is not a failed one.
+        machine["failed"] = failed
+        machine["reason"] = plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ") if failed else None
+        for transition in result.get("transitions") or ():
+            if _is_transition(transition):
+                key = (name, transition["from"], transition["to"], transition["at"])
+                if key not in self._seen:
+                    self._seen.add(key)
+                    machine["transitions"].append({**transition, "machine": name})
+
+    @property
+    def machines(self) -> list[dict[str, Any]]:
+        """Every machine, by name, with the seconds its transitions add up to."""
+        listing = []
+        for name in sorted(self._machines):
+            machine = self._machines[name]
+            seconds = sum(step["seconds"] for step in machine["transitions"])
+            listing.append({**machine, "seconds": round(seconds, 3)})
+        return listing
+
+    def durations(self) -> list[dict[str, Any]]:
+        """Statistics per state pair, in the order in which a machine passes through the states."""
+        pairs: dict[tuple[str, str], list[float]] = {}
+        for machine in self._machines.values():
+            for step in machine["transitions"]:
+                pairs.setdefault((step["from"], step["to"]), []).append(float(step["seconds"]))
+        return [
+            {
+                "from": pair[0],
+                "to": pair[1],
+                "count": len(values),
+                "avg": round(sum(values) / len(values), 3),
+                "p50": percentile(values, 0.50),
+                "p95": percentile(values, 0.95),
+                "min": min(values),
+                "max": max(values),
+            }
+            for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0]))
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The whole report as plain data."""
+        machines = self.machines
+        return {
+            "version": 1,
+            "changed": any(machine["changed"] for machine in machines),
+            "machines": machines,
+            "durations": self.durations(),
+            "api_calls": {"total": self.api_calls, "per_machine": _ratio(self.api_calls, len(machines))},
+        }
+
+
+def table(report: Report) -> list[str]:
+    """The lines a person reads at the end of a run."""
+    machines, durations = report.machines, report.durations()
+    lines = []
+    if durations:
+        labels = [f"{step['from'] or '(none)'} → {step['to']}" for step in durations]
+        width = max(len("seconds"), *(len(label) for label in labels))
+        heads = ("count", "avg", "p50", "p95", "min", "max")
+        lines.append("seconds".ljust(width) + "".join(head.rjust(9) for head in heads))
+        for label, step in zip(labels, durations, strict=True):
+            figures = "".join(f"{step[head]:9.1f}" for head in heads[1:])
+            lines.append(f"{label.ljust(width)}{step['count']:9d}{figures}")
+        totals = [machine["seconds"] for machine in machines if machine["transitions"]]
+        figures = (
+            sum(totals) / len(totals),
+            percentile(totals, 0.5),
+            percentile(totals, 0.95),
+            min(totals),
+            max(totals),
+        )
+        lines.append("whole machine".ljust(width) + f"{len(totals):9d}" + "".join(f"{one:9.1f}" for one in figures))
+        lines.append("")
+    per_machine = _ratio(report.api_calls, len(machines))
+    lines.append(f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine")
+    failed = [machine for machine in machines if machine["failed"]]
+    running = [machine for machine in machines if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING]
+    changed = sum(machine["changed"] for machine in machines)
+    lines.append(
+        f"Machines: {len(machines)}, {len(running)} running a verified system, {changed} changed, {len(failed)} failed"
+    )
+    if not changed and not failed:
+        lines.append("Nothing changed: every machine was found in the state that was asked for.")
+    lines.extend(f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed)
+    return lines
+
+
+def _position(pair: tuple[str, str]) -> tuple[int, int]:
+    known = {state: place for place, state in enumerate(_states.ORDER)}
+    return known.get(pair[0], len(known)), known.get(pair[1], len(known))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _ratio(total: int, machines: int) -> float:
+    return round(total / machines, 2) if machines else 0.0
+
+
+def _is_transition(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    keys: Iterable[str] = ("from", "to", "at")
+    return all(isinstance(value.get(key), str) for key in keys) and isinstance(value.get("seconds"), (int, float))

@@ -1,0 +1,7 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fixtures for all tests."""
+
+from lab.testing import lab, lab_dry, lab_nspawn, lab_qemu
+
+__all__ = ["lab", "lab_dry", "lab_nspawn", "lab_qemu"]

@@ -1,0 +1,112 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An image server that misbehaves on request."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Site:
+    """Files by path, faults by path (one is used up per request), and the requests that came."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    faults: dict[str, list[tuple]] = field(default_factory=dict)
+    seen: list[tuple[str, dict]] = field(default_factory=list)
+    ranges: bool = True
+    tag: str = '"v1"'
+    url: str = ""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves site.files with Range, If-Range and strong ETags, unless a fault says otherwise."""
+
+    protocol_version = "HTTP/1.1"
+    site: Site
+
+    def log_message(self, *_):
+        """Keep quiet."""
+
+    def do_GET(self):
+        """Answer one request."""
+        site, path = self.site, self.path.split("?")[0]
+        site.seen.append((self.path, dict(self.headers)))
+        faults = site.faults.get(path, [])
+        fault, *rest = faults.pop(0) if faults else ("none",)
+        if fault == "status" or path not in site.files:
+            self._answer(rest[0] if rest else 404, {}, b"")
+        elif fault == "redirect":
+            self._answer(302, {"Location": rest[0]}, b"")
+        else:
+            if fault == "tag":
+                site.tag = rest[0]
+            self._file(site.files[path], fault, rest)
+
+    def _file(self, body: bytes, fault: str, rest: list) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(wanted.group(1)) if wanted and self.site.ranges else 0
+        if self.headers.get("If-Range", self.site.tag) != self.site.tag:
+            start = 0
+        headers = {"ETag": self.site.tag}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        if fault == "unsized":  # no length, the end of the connection is the end of the body
+            headers["Connection"] = "close"
+        else:
+            headers["Content-Length"] = str(len(body) - start)
+        part = body[start:]
+        if fault == "slow":
+            self._head(206 if start else 200, headers)
+            for place in range(0, len(part), 65536):
+                self.wfile.write(part[place : place + 65536])
+                time.sleep(rest[0])
+            return
+        if fault in ("cut", "stall"):
+            part = part[: rest[0]]
+        self._answer(206 if start else 200, headers, part)
+        if fault == "stall":
+            time.sleep(rest[1])
+        if fault in ("cut", "stall", "unsized"):
+            self.close_connection = True
+
+    def _head(self, status: int, headers: dict) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _answer(self, status: int, headers: dict, body: bytes) -> None:
+        self._head(status, headers if "ETag" in headers else {**headers, "Content-Length": str(len(body))})
+        try:
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True
+
+
+class Web:
+    """A running server; Web.site says what it serves."""
+
+    def __init__(self, listener: socket.socket | None = None):
+        self.site = Site()
+        handler = type("BoundHandler", (Handler,), {"site": self.site})
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None)
+        if listener is not None:
+            self.server.socket.close()
+            self.server.socket = listener
+            self.server.server_address = listener.getsockname()
+            self.server.server_port = self.server.server_address[1]
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None
+        self.site.url = "http://{}:{}".format(*self.server.server_address[:2])
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.server.shutdown()
+        self.server.server_close()

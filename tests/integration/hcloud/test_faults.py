@@ -1,0 +1,100 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An API that fails, locks, throttles and loses answers: nothing doubled, nobody else hurt, no traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def create(project, *names, **options):
+    return project.run("hcloud_machine", machines=[project.machine(name) for name in names], **options)
+
+
+def rescue(project, run, **options):
+    return project.run("hcloud_rescue", machines=run.result["machines"], ssh_keys=["deploy"], prove=False, **options)
+
+
+@pytest.mark.parametrize("how", [{"status": 502}, {"status": 504, "code": "timeout"}, {"drop": True}])
+def test_a_lost_create_is_found_and_not_doubled(project, how):
+    project.fault(point="request", method="POST", path="/servers", after_effect=True, **how)
+    run = create(project, "n1", "n2")
+    assert not run.failed, run.printed
+    assert all(machine["created"] for machine in run.machines.values())
+    assert sorted(project.servers()) == ["n1", "n2"]
+
+
+def test_a_create_that_never_happened_is_sent_again(project):
+    project.fault(point="request", method="POST", path="/servers", status=502, times=2)
+    run = create(project, "n1")
+    assert not run.failed
+    assert list(project.servers()) == ["n1"]
+
+
+@pytest.mark.parametrize("route", ["enable_rescue", "poweron"])
+@pytest.mark.parametrize("how", [{"status": 502}, {"drop": True}])
+def test_a_lost_mutation_is_found_in_the_history(project, route, how):
+    run = create(project, "n1", wait=False)
+    project.fault(point="request", method="POST", path=f".*/actions/{route}", after_effect=True, **how)
+    assert not rescue(project, run).failed
+    assert project.commands("n1") == ["create_server", "enable_rescue", "start_server"]
+
+
+def test_locks_and_throttling_are_waited_out(project):
+    run = create(project, "n1")
+    project.fault(point="request", method="POST", path=".*/enable_rescue", status=423, code="locked", times=2)
+    project.fault(point="request", method="POST", path=".*/poweron", status=429, code="rate_limit_exceeded")
+    assert not rescue(project, run).failed
+    assert project.commands("n1") == ["create_server", "enable_rescue", "start_server"]
+
+
+def test_a_failed_arming_is_asked_for_again(project):
+    run = create(project, "n1")
+    project.fault(point="action", machine="n1", command="enable_rescue", code="unknown_error")
+    assert not rescue(project, run).failed
+    assert project.commands("n1") == ["create_server", "enable_rescue", "enable_rescue", "start_server"]
+
+
+def test_a_failed_create_is_one_machines_failure(project):
+    project.fault(point="action", machine="n2", command="create_server", code="placement_error", message="no room")
+    run = create(project, "n1", "n2", "n3")
+    assert run.failed
+    assert run.result["msg"].startswith("1 of 3 machines failed: n2: the API action create_server")
+    assert "choose another location" in run.machines["n2"]["msg"]
+    assert run.machines["n2"]["boot_state"] == "ProvisioningFailed"
+    assert not run.machines["n1"]["failed"]
+    assert not run.machines["n3"]["failed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "hint"),
+    [
+        (412, "resource_unavailable", "choose another location or server_type"),
+        (403, "resource_limit_exceeded", "higher limit"),
+        (409, "uniqueness_error", "set adopt to true"),
+    ],
+)
+def test_refusals_of_the_api_name_the_way_out(project, status, code, hint):
+    project.fault(point="request", method="POST", path="/servers", status=status, code=code)
+    run = create(project, "n1", on_error="report")
+    assert not run.failed
+    assert hint in run.machines["n1"]["msg"]
+    assert run.machines["n1"]["failed"]
+
+
+def test_a_stuck_action_ends_with_the_time_limit_and_holds_nobody_up(project):
+    project.fault(point="action", machine="n1", command="create_server", effect="stuck")
+    run = create(project, "n1", "n2", timeout=4)
+    assert run.failed
+    assert "was not reached within 4 s: the API action create_server" in run.machines["n1"]["msg"]
+    assert not run.machines["n2"]["failed"]
+
+
+def test_a_machine_that_failed_before_is_handed_on_untouched(project):
+    project.fault(point="request", method="POST", path="/servers", status=412, code="resource_unavailable")
+    run = create(project, "n1", "n2", on_error="report")
+    failed = next(name for name, machine in run.machines.items() if machine["failed"])
+    armed = rescue(project, run, on_error="report")
+    assert armed.machines[failed]["msg"] == run.machines[failed]["msg"]
+    other = next(name for name in run.machines if name != failed)
+    assert armed.machines[other]["boot_state"] == "BootingToRescue"

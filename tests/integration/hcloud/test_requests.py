@@ -1,0 +1,56 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What fifty machines cost: requests counted by the lab, not by us."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.integration.hcloud.conftest import Project
+
+MACHINES = 50
+
+
+@pytest.mark.timeout(300)
+def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_path):
+    project = Project(lab(profile="hetzner", seed=1), tmp_path)
+    project.lab.control("DELETE", "/requests")
+    began = time.monotonic()
+    made = project.run(
+        "hcloud_machine",
+        machines=[project.machine(f"n{number:02}") for number in range(MACHINES)],
+        ssh_private_key=str(project.key),
+        wait=False,
+    )
+    armed = project.run(
+        "hcloud_rescue",
+        machines=made.result["machines"],
+        ssh_keys=["deploy"],
+        ssh_private_key=str(project.key),
+        prove=False,
+    )
+    seconds = time.monotonic() - began
+    counted = len(project.lab.control("GET", "/requests")["requests"])
+    print(f"{counted} requests, {seconds:.1f} s")
+    assert not made.failed
+    assert not armed.failed, armed.result["msg"]
+    assert counted == made.result["api_calls"] + armed.result["api_calls"]
+    assert counted <= 3.5 * MACHINES
+    # Slowest creation 21 s and slowest arming 23 s; the rest is ours.
+    assert seconds < 21 + 23 + 16
+    assert {machine["boot_state"] for machine in armed.result["machines"]} == {"BootingToRescue"}
+
+
+def test_a_short_budget_is_paced_and_never_overdrawn(project):
+    project.lab.control("POST", "/bucket", {"remaining": 6})
+    project.lab.control("DELETE", "/requests")
+    began = time.monotonic()
+    run = project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)])
+    assert not run.failed, run.printed
+    statuses = [request["status"] for request in project.lab.control("GET", "/requests")["requests"]]
+    assert len(statuses) >= 12
+    assert 429 not in statuses
+    # What was missing came back at one request a second.
+    assert time.monotonic() - began > len(statuses) - 6 - 1

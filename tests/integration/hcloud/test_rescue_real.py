@@ -1,0 +1,154 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hcloud_rescue against machines that really boot: which system answers is proved by SSH."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.nspawn
+
+
+class Fleet:
+    """The machines of one test, and the options every step of it shares."""
+
+    def __init__(self, project, *names: str) -> None:
+        self.project = project
+        self.names = names
+        self.pins = project.folder / "pins"
+        self.options = {
+            "ssh_keys": [project.key_name],
+            "ssh_private_key": str(project.key),
+            "known_hosts_dir": str(self.pins),
+            "rescue_timeout": 60,
+        }
+
+    def create(self) -> list[dict]:
+        """Create the machines; returns their results."""
+        machines = [self.project.machine(name) for name in self.names]
+        return self.project.run("hcloud_machine", machines=machines, wait=False).result["machines"]
+
+    def rescue(self, machines: list[dict] | None = None, *flags: str, **more: object):
+        """Run hcloud_rescue for the machines, or for their bare names."""
+        given = machines or [{"name": name} for name in self.names]
+        return self.project.run("hcloud_rescue", *flags, machines=given, **{**self.options, **more})
+
+    def ssh(self, result: dict, command: str) -> str:
+        """Run a command on a machine, trusting only the host key that hcloud_rescue pinned."""
+        line = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-i", str(self.project.key)]
+        line += ["-o", f"UserKnownHostsFile={self.pins}/{result['name']}.rescue", f"root@{result['ipv4']}", command]
+        return subprocess.run(line, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+
+def user_known_hosts() -> bytes:
+    """The known_hosts file of the user who runs the tests."""
+    path = Path("~/.ssh/known_hosts").expanduser()
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
+    fleet, before = Fleet(real_project, "real-a", "real-b", "real-c"), user_known_hosts()
+    run = fleet.rescue(fleet.create(), "-vvv")
+    assert not run.failed, run.printed
+    for result in run.machines.values():
+        assert result["in_rescue"]
+        assert result["hostname"] == "rescue"
+        assert fleet.ssh(result, "cat /proc/sys/kernel/random/boot_id; hostname").split() == [
+            result["boot_id"],
+            "rescue",
+        ]
+    assert fleet.pins.stat().st_mode & 0o077 == 0
+    assert user_known_hosts() == before
+    assert real_project.key.read_text().splitlines()[1] not in run.printed
+    again = fleet.rescue()
+    assert not again.failed
+    assert not again.result["changed"]
+    for name, result in again.machines.items():
+        assert result["in_rescue"]
+        assert result["boot_id"] == run.machines[name]["boot_id"]
+        assert result["previous_boot_id"] is None
+    assert again.result["api_calls"] == 2
+
+
+def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
+    fleet = Fleet(real_project, "real-d")
+    rescued = fleet.rescue(fleet.create()).machines["real-d"]
+    run = fleet.rescue(state="os")
+    assert not run.failed, run.printed
+    left = run.machines["real-d"]
+    assert (left["in_rescue"], left["previous_boot_id"]) == (False, rescued["boot_id"])
+    assert [change["to"] for change in left["transitions"]] == ["BootingToRealOS", "OperatingSystemRunning"]
+    assert not fleet.rescue(state="os").result["changed"]
+
+    alone = fleet.rescue().machines["real-d"]
+    assert (alone["changed"], alone["installed"], alone["in_rescue"]) == (False, True, False)
+    assert alone["boot_state"] == "OperatingSystemRunning"
+    assert alone["msg"].startswith("left alone: hostname 'real-d'")
+    assert alone["boot_id"] == left["boot_id"]
+
+    commands = real_project.commands("real-d")
+    planned = fleet.rescue(None, "--check", reinstall=["real-d"]).machines["real-d"]
+    assert planned["msg"] == "would arm the rescue and reboot"
+    assert real_project.commands("real-d") == commands
+
+    back = fleet.rescue(reinstall=["real-d"]).machines["real-d"]
+    assert back["in_rescue"]
+    assert back["previous_boot_id"] == left["boot_id"]
+    assert back["boot_id"] not in (left["boot_id"], rescued["boot_id"])
+    # Rebooted by SSH: the API was only asked to arm.
+    assert real_project.commands("real-d")[len(commands) :] == ["enable_rescue"]
+
+
+def test_a_machine_whose_rescue_did_not_come_up_is_told_apart_and_armed_once_more(real_project):
+    fleet = Fleet(real_project, "real-e", "real-f")
+    real_project.fault(point="boot", machine="real-e", effect="ignore_rescue")
+    run = fleet.rescue(fleet.create(), on_error="report")
+    missed = run.machines["real-e"]
+    assert (missed["failed"], missed["in_rescue"], missed["boot_state"]) == (True, False, "BootingToRescue")
+    assert "the rescue did not come up: hostname 'real-e'" in missed["msg"]
+    assert run.machines["real-f"]["in_rescue"]
+    arrived = run.machines["real-f"]["boot_id"]
+
+    again = fleet.rescue(run.result["machines"], rearm=True)
+    assert not again.failed, again.result["msg"]
+    assert again.machines["real-e"]["in_rescue"]
+    assert again.machines["real-e"]["previous_boot_id"] == missed["boot_id"]
+    assert again.machines["real-f"]["boot_id"] == arrived
+    assert not again.machines["real-f"]["changed"]
+
+
+def test_an_installed_system_is_never_rearmed(real_project):
+    fleet = Fleet(real_project, "real-g")
+    real_project.fault(point="boot", machine="real-g", effect="ignore_rescue")
+    missed = fleet.rescue(fleet.create(), on_error="report").machines["real-g"]
+    line = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    record = 'mkdir -p /etc/kubenode && echo \'{"machine": "real-g"}\' > /etc/kubenode/installed.json'
+    line += ["-i", str(real_project.key), f"root@{missed['ipv4']}", record]
+    subprocess.run(line, capture_output=True, timeout=30, check=True)
+    commands = real_project.commands("real-g")
+    kept = fleet.rescue([missed], rearm=True).machines["real-g"]
+    assert kept["installed_record"] == {"machine": "real-g"}
+    assert kept["boot_id"] == missed["boot_id"]
+    assert real_project.commands("real-g") == commands
+
+
+def test_a_key_that_the_running_system_does_not_know_is_a_refusal(real_project):
+    fleet = Fleet(real_project, "real-h")
+    fleet.rescue(fleet.create())
+    other = real_project.new_key("other")
+    real_project.call("DELETE", f"/ssh_keys/{real_project.key_id}")
+    body = {"name": real_project.key_name, "public_key": other.with_suffix(".pub").read_text()}
+    real_project.key_id = real_project.call("POST", "/ssh_keys", body)["ssh_key"]["id"]
+    commands = real_project.commands("real-h")
+    run = fleet.rescue(ssh_private_key=str(other), rescue_timeout=3)
+    assert run.failed
+    assert "does not let us in" in run.machines["real-h"]["msg"]
+    assert real_project.commands("real-h") == commands
+
+    forced = fleet.rescue(ssh_private_key=str(other), rescue_timeout=30, reinstall=["real-h"])
+    assert not forced.failed, forced.result["msg"]
+    assert forced.machines["real-h"]["in_rescue"]
+    assert real_project.commands("real-h")[len(commands) :] == ["enable_rescue", "reset_server"]

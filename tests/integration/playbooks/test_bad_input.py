@@ -1,0 +1,142 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every wrong input is one clear message, and nothing is created."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import hcloud
+import pytest
+
+SHIPPED = "image-url-command-raw-disk"
+
+#: variables that are wrong → words of the message: the field, the value, the fix
+WRONG = {
+    "URL that Go refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["image_url", "exa mple.com"]),
+    "relative URL": ({"kubenode_image_url": "debian.raw"}, ["image_url", "debian.raw"]),
+    "command with a path": ({"kubenode_image_url_command": "/tmp/image-url-command-x"}, ["command", "/tmp/image-url"]),
+    "command with dots": (
+        {"kubenode_image_url_command": "image-url-command-a..b"},
+        ["command", "image-url-command-a..b"],
+    ),
+    "command without the prefix": ({"kubenode_image_url_command": "write-disk"}, ["command", "image-url-command-"]),
+    "command that is not there": ({"kubenode_image_url_command": "image-url-command-none"}, ["image-url-command-none"]),
+    "URL without a command": ({"kubenode_image_url_command": None}, ["command"]),
+    "command without a URL": ({"kubenode_image_url": None}, ["image_url"]),
+    "bootstrap data that is not there": (
+        {"kubenode_bootstrap_data_file": "/nowhere/user-data"},
+        ["/nowhere/user-data"],
+    ),
+    "key that is not registered": ({"ansible_ssh_private_key_file": "{other_key}"}, ["stage", "{other_key}"]),
+    "no key name": ({"kubenode_ssh_keys": None}, ["kubenode_ssh_keys"]),
+    "empty list of keys": ({"kubenode_ssh_keys": []}, ["kubenode_ssh_keys"]),
+    "unknown key name": ({"kubenode_ssh_keys": ["nobody"]}, ["ssh_keys", "nobody"]),
+    "unknown server type": ({"kubenode_server_type": "cx9000"}, ["server_type", "cx9000"]),
+    "unknown location": ({"kubenode_location": "moon1"}, ["location", "moon1"]),
+    "unknown image": ({"kubenode_placeholder_image": "plan9"}, ["image", "plan9"]),
+}
+
+
+@pytest.fixture(scope="module")
+def dry(playground):
+    """A lab for input that must be refused before anything boots; servers of it would be seen."""
+    lab = playground("dry")
+    other = lab.stage.folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    return lab
+
+
+def servers(stage):
+    client = hcloud.Client(token=stage.environment["HCLOUD_TOKEN"], api_endpoint=stage.lab["endpoint"])
+    return [server.name for server in client.servers.get_all()]
+
+
+def inventory(dry, names=("wrong-1",), **variables):
+    """An inventory in which everything is right but the given variables; None leaves a variable out."""
+    other = str(dry.stage.folder / "other")
+    variables = {key: other if value == "{other_key}" else value for key, value in variables.items()}
+    image = {"kubenode_image_url": "https://images.example.com/x.raw.zst#sha256=" + "0" * 64}
+    dry.stage.image_url = lambda: image["kubenode_image_url"]
+    dry.stage.write_inventory(list(names), **{**image, **variables})
+    return other
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_refused_before_anything_is_created(dry, what):
+    variables, words = WRONG[what]
+    other = inventory(dry, **variables)
+    assert dry.run() != 0
+    for word in words:
+        assert word.replace("{other_key}", other) in dry.output
+    assert "Traceback" not in dry.output
+    assert servers(dry.stage) == []
+
+
+def test_a_command_that_is_not_executable(dry):
+    folder = dry.stage.folder / "commands"
+    folder.mkdir(exist_ok=True)
+    (folder / "image-url-command-plain").write_text("#!/bin/sh\n")
+    inventory(dry, kubenode_command_dir=str(folder), kubenode_image_url_command="image-url-command-plain")
+    assert dry.run() != 0
+    assert "image-url-command-plain" in dry.output
+    assert "executable" in dry.output
+    assert servers(dry.stage) == []
+
+
+def test_machines_of_one_run_share_their_keys(dry):
+    inventory(dry, names=["wrong-1", "wrong-2"])
+    assert dry.run("-e", "{kubenode_ssh_keys: \"{{ ['key-of-' ~ inventory_hostname] }}\"}") != 0
+    assert "key-of-wrong-1" in dry.output
+    assert "key-of-wrong-2" in dry.output
+    assert servers(dry.stage) == []
+
+
+def test_every_finding_of_every_machine_is_in_one_message(dry):
+    inventory(dry, names=["wrong-1", "wrong-2"], kubenode_image_url="nonsense", kubenode_image_url_command="x")
+    assert dry.run() != 0
+    message = dry.output[dry.output.index("[ERROR]") :]
+    assert "4 findings" in message
+    for name in ("wrong-1", "wrong-2"):
+        for field in ("image_url", "command"):
+            assert re.search(rf"{name}\b.*\b{field}\b", message)
+    assert servers(dry.stage) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"), [("missing", "HCLOUD_TOKEN"), ("refused", "unauthorized"), ("read-only", "token_readonly")]
+)
+def test_tokens(dry, token, reason):
+    inventory(dry)
+    stage, before = dry.stage, dict(dry.stage.environment)
+    try:
+        if token == "missing":
+            stage.environment.pop("HCLOUD_TOKEN")
+        elif token == "refused":
+            stage.environment["HCLOUD_TOKEN"] = "A" * 64
+        else:
+            stage.environment["HCLOUD_TOKEN"] = Path(stage.lab["token_file"] + "-read-only").read_text()
+        assert dry.run() != 0
+    finally:
+        stage.environment.clear()
+        stage.environment.update(before)
+    assert "api_token: " in dry.output
+    assert reason in dry.output
+    assert servers(stage) == []
+
+
+def test_a_foreign_server_is_adopted_only_on_demand(dry):
+    client = hcloud.Client(token=dry.stage.environment["HCLOUD_TOKEN"], api_endpoint=dry.stage.lab["endpoint"])
+    image = client.images.get_by_name_and_architecture("ubuntu-24.04", "x86")
+    server_type = client.server_types.get_by_name("cx23")
+    created = client.servers.create("foreign-1", server_type, image, start_after_create=False)
+    try:
+        inventory(dry, names=["foreign-1"])
+        assert dry.run() != 0
+        assert "foreign-1" in dry.output
+        assert "adopt" in dry.output
+        assert client.servers.get_by_id(created.server.id).labels == {}
+    finally:
+        client.servers.get_by_id(created.server.id).delete()

@@ -1,0 +1,149 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The main job on machines that boot, and what becomes of it when it is disturbed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from dev.stage import CHECKOUT
+from lab.client import call
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+
+SIX_STEPS = [
+    ("", "Initializing"),
+    ("Initializing", "EnablingRescue"),
+    ("EnablingRescue", "BootingToRescue"),
+    ("BootingToRescue", "RunningImageCommand"),
+    ("RunningImageCommand", "BootingToRealOS"),
+    ("BootingToRealOS", "OperatingSystemRunning"),
+]
+RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+
+
+def proof(stage, name):
+    return stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
+
+
+def slow_command(folder, seconds):
+    """A command of the user's own: says that it starts, takes its time, then does what raw-disk does."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "image-url-command-slow"
+    script = f"""#!/bin/bash
+set -e
+echo start >> /root/starts
+echo "start $(wc -l < /root/starts)"
+sleep {seconds}
+cat > /root/raw-disk <<'END-OF-RAW-DISK'
+{RAW_DISK.read_text()}
+END-OF-RAW-DISK
+chmod 0700 /root/raw-disk
+/root/raw-disk "$@"
+"""
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
+
+
+def test_from_nothing_to_a_verified_system_and_again(nspawn):
+    stage = nspawn.stage
+    stage.write_inventory(["first-1", "first-2"])
+    assert nspawn.run() == 0, nspawn.output
+    report = json.loads(stage.report.read_text())
+    for machine in report["machines"]:
+        assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS
+        assert machine["boot_state"] == "OperatingSystemRunning"
+        assert proof(stage, machine["name"]) == [machine["name"], "made by the bootstrap data"]
+        assert nspawn.boots(machine["name"]) == ["rescue", "disk"]
+    assert [machine["name"] for machine in report["machines"]] == ["first-1", "first-2"]
+
+    assert nspawn.run() == 0, nspawn.output
+    assert not json.loads(stage.report.read_text())["changed"]
+    assert "Nothing changed" in nspawn.output
+    assert nspawn.boots("first-1") == ["rescue", "disk"]
+
+
+def test_dynamic_inventory_finds_the_same_machines(nspawn):
+    stage = nspawn.stage
+    stage.write_inventory(["dynamic-1"], kubenode_labels={"role": "dynamic"})
+    assert nspawn.run() == 0, nspawn.output
+    inventory = stage.folder / "inventory.hcloud.yml"
+    inventory.write_text("plugin: hetzner.hcloud.hcloud\nlabel_selector: role=dynamic\ngroups:\n  machines: true\n")
+    words = stage.playbook_command()
+    words[words.index("-i") + 1 : words.index("-i") + 2] = [str(inventory), "-i", str(stage.inventory)]
+    done = subprocess.run(words, env=stage.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing changed" in done.stdout
+    assert "dynamic-1 " in done.stdout
+
+
+def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspawn):
+    stage = nspawn.stage
+    commands = stage.folder / "commands"
+    slow_command(commands, seconds=12)
+    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
+    stage.write_inventory(["cut-1"], **variables)
+    words = stage.playbook_command("-v")
+    log = stage.folder / "interrupted.txt"
+    with log.open("w") as output:
+        first = subprocess.Popen(words, env=stage.environment, stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while "start 1" not in log.read_text() and time.monotonic() < deadline and first.poll() is None:
+            time.sleep(0.2)
+        first.send_signal(signal.SIGINT)
+        first.wait(timeout=60)
+    assert "start 1" in log.read_text()
+    assert first.returncode != 0
+    assert nspawn.boots("cut-1") == ["rescue"]
+
+    assert nspawn.run() == 0, nspawn.output
+    assert proof(stage, "cut-1") == ["cut-1", "made by the bootstrap data"]
+    assert nspawn.boots("cut-1") == ["rescue", "disk"]
+    (stdout,) = (stage.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
+    text = stdout.read_text()
+    assert text.count("start ") == 1
+    assert text.rstrip().endswith("IMAGE_URL_DONE")
+
+
+def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
+    stage = nspawn.stage
+    stage.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=25)
+    fault = {"point": "boot", "machine": "late-1", "effect": "ignore_rescue", "times": 1}
+    call(stage.lab["endpoint"], stage.environment["HCLOUD_TOKEN"], "POST", "/faults", fault)
+    assert nspawn.run() == 0, nspawn.output
+    assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
+    assert nspawn.boots("late-2") == ["rescue", "disk"]
+    assert proof(stage, "late-1") == ["late-1", "made by the bootstrap data"]
+
+
+def test_only_reinstall_writes_an_installed_machine_again(nspawn):
+    stage = nspawn.stage
+    stage.write_inventory(["again-1", "again-2"])
+    assert nspawn.run() == 0, nspawn.output
+    stage.ssh("again-1", "touch /etc/old")
+    stage.ssh("again-2", "touch /etc/old")
+    assert nspawn.run("-e", '{"kubenode_reinstall": ["again-1"]}') == 0, nspawn.output
+    assert stage.ssh("again-1", "ls /etc/old || true") == ""
+    assert stage.ssh("again-2", "ls /etc/old") == "/etc/old\n"
+
+
+def test_one_bad_machine_does_not_fail_the_others(nspawn):
+    stage = nspawn.stage
+    stage.write_inventory(["good-1", "bad-1"])
+    fault = {"point": "request", "method": "POST", "path": "/servers", "status": 412, "code": "resource_unavailable"}
+    fault |= {"message": "error during placement", "times": 1}
+    call(stage.lab["endpoint"], stage.environment["HCLOUD_TOKEN"], "POST", "/faults", fault)
+    assert nspawn.run() != 0
+    report = json.loads(stage.report.read_text())
+    states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])
+    assert states[0] == (False, "OperatingSystemRunning")
+    assert states[1][0]
+    (failed,) = [machine for machine in report["machines"] if machine["failed"]]
+    assert "error during placement" in failed["reason"]
+    assert nspawn.run() == 0, nspawn.output

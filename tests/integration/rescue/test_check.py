@@ -1,0 +1,150 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""image_url_check, run as a user runs it; it needs no machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rescue.conftest import Run
+
+GOOD = {
+    "name": "node-1",
+    "image_url": "https://u:secret-pw@x.example/a.raw?sig=secret-sig",
+    "command": "image-url-command-a",
+}
+
+
+class User:
+    """A folder with image commands, a key, and Ansible."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.commands, self.key = folder, folder / "commands", folder / "key"
+        self.commands.mkdir()
+        command = self.commands / GOOD["command"]
+        command.write_text("#!/bin/sh\n")
+        command.chmod(0o755)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
+
+    def check(self, *machines: dict, **options: object) -> Run:
+        """Run the module."""
+        given = {
+            "machines": list(machines),
+            "command_dir": str(self.commands),
+            "ssh_private_key": str(self.key),
+            **options,
+        }
+        process = subprocess.run(
+            ["ansible", "localhost", "-vvv", "-m", "kubenode.provision.image_url_check", "-a", json.dumps(given)],
+            env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible")},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Run(process.returncode, process.stdout, process.stderr)
+
+
+@pytest.fixture
+def user(tmp_path) -> User:
+    """A user who did everything right so far."""
+    return User(tmp_path)
+
+
+def test_what_is_right_is_resolved_and_nothing_is_shown(user):
+    (user.folder / "user-data").write_text("#cloud-config\n")
+    run = user.check(
+        {**GOOD, "bootstrap_data_file": str(user.folder / "user-data")},
+        {**GOOD, "name": "node-2", "bootstrap_data": {"ignition": {"version": "3.4.0", "key": "secret-ign"}}},
+    )
+    assert not run.failed, run.printed
+    assert run["changed"] is False
+    first, second = run["machines"]
+    assert first == {
+        "name": "node-1",
+        "changed": False,
+        "failed": False,
+        "msg": "",
+        "image_url": "https://x.example/a.raw",
+        "command_path": str(user.commands / GOOD["command"]),
+        "command_sha256": hashlib.sha256(b"#!/bin/sh\n").hexdigest(),
+        "command_shipped": False,
+    }
+    assert second["name"] == "node-2"
+    assert "secret" not in run.printed
+
+
+def test_one_message_lists_every_finding(user):
+    (user.folder / "empty").write_text("\n")
+    run = user.check(
+        {"name": "no-scheme", "image_url": "x.example/a.raw", "command": GOOD["command"]},
+        {"name": "no-prefix", "image_url": "https://x/y", "command": "raw-disk"},
+        {"name": "escape", "image_url": "https://x/y", "command": "../image-url-command-a"},
+        {"name": "missing", "image_url": "https://x/y", "command": "image-url-command-nowhere"},
+        {"name": "only-url", "image_url": "https://u:secret-pw@x/y"},
+        {"name": "only-command", "command": GOOD["command"]},
+        {"name": "neither"},
+        {**GOOD, "name": "two-data", "bootstrap_data": "secret-a", "bootstrap_data_file": "b"},
+        {**GOOD, "name": "no-file", "bootstrap_data_file": str(user.folder / "nowhere")},
+        {**GOOD, "name": "empty-file", "bootstrap_data_file": str(user.folder / "empty")},
+        {**GOOD, "name": "empty-data", "bootstrap_data": ""},
+        {**GOOD, "name": "no-device", "root_devices": []},
+        {**GOOD, "name": "bad/name"},
+        {**GOOD, "name": "twice"},
+        {**GOOD, "name": "twice"},
+        ssh_private_key=str(user.folder / "no-key"),
+    )
+    assert run.failed
+    lines = run["msg"].splitlines()
+    assert lines[0] == "16 findings, nothing was created or changed:"
+    for expected in (
+        '- no-scheme: image_url "x.example/a.raw": it is neither an absolute URL (scheme://…) nor an absolute path',
+        "- no-prefix: command \"raw-disk\": it does not begin with 'image-url-command-'; rename the program",
+        "- escape: command \"../image-url-command-a\": it holds a '/'; give the name alone",
+        f'- missing: command "image-url-command-nowhere": there is no {user.commands}/image-url-command-nowhere',
+        '- only-url: command is missing although image_url is "https://x/y"; set both, or neither',
+        '- only-command: image_url is missing although command is "image-url-command-a"; set both, or neither',
+        "- neither: image_url and command are both missing; set both",
+        "- two-data: bootstrap_data and bootstrap_data_file are both set; use one of them",
+        f'- no-file: bootstrap_data_file "{user.folder}/nowhere": it cannot be read',
+        f'- empty-file: bootstrap_data_file "{user.folder}/empty": it is empty',
+        "- empty-data: bootstrap_data is empty; leave the option out",
+        "- no-device: root_devices []: the list is empty",
+        '- bad/name: name "bad/name": use 1 to 253 letters',
+        "- twice: name: it stands in the list more than once",
+        f"- ssh_private_key '{user.folder}/no-key': there is no such file",
+    ):
+        assert any(line.startswith(expected) for line in lines), f"{expected}\nis not in\n{run['msg']}"
+    assert {machine["name"] for machine in run["machines"] if not machine["failed"]} == set()
+    assert "secret" not in run.printed
+
+
+def test_a_vaulted_file_is_bootstrap_data(user, monkeypatch):
+    password = user.folder / "password"
+    password.write_text("vault password\n")
+    data = user.folder / "user-data"
+    data.write_text("#cloud-config\n")
+    vault = ["ansible-vault", "encrypt", "--vault-password-file", str(password), str(data)]
+    subprocess.run(vault, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    run = user.check({**GOOD, "bootstrap_data_file": str(data)})
+    assert not run.failed, run.printed
+
+
+def test_a_shipped_command_is_found(user):
+    run = user.check({**GOOD, "command": "image-url-command-raw-disk"})
+    assert not run.failed, run.printed
+    assert run["machines"][0]["command_shipped"] is True
+
+
+def test_no_machine_is_a_finding(user):
+    run = user.check()
+    assert run.failed
+    assert "machines is empty" in run["msg"]

@@ -1,0 +1,129 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""machine_boot on machines that really reboot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.nspawn
+
+DONE = "echo IMAGE_URL_DONE\n"
+
+
+def rescued(controller, name: str, script: str = DONE, **more: object) -> dict:
+    """A machine whose image command has ended; returns the result of that."""
+    controller.machine(name, **more)
+    run = controller.command(name, controller.install(name, script))
+    assert not run.failed, run.printed
+    return run.result
+
+
+def test_the_new_system_is_proven_and_recorded(controller):
+    before = rescued(controller, "boot-a")
+    options = {
+        "previous_boot_id": before["boot_id"],
+        "boot_state": before["boot_state"],
+        "boot_state_since": before["boot_state_since"],
+        "image_url": "https://user:pw@images.example/a.raw?x=1#sha256=0",
+        "command": "image-url-command-boot-a",
+        "hostname": "boot-a",
+    }
+    run = controller.run("boot-a", "machine_boot", **options)
+    assert not run.failed, run.printed
+    assert run["changed"] is True
+    system = run["system"]
+    assert (system["hostname"], system["previous_boot_id"]) == ("boot-a", before["boot_id"])
+    assert system["boot_id"] == controller.ssh("boot-a", "cat /proc/sys/kernel/random/boot_id").strip()
+    assert system["boot_id"] != before["boot_id"]
+    assert system["os"].startswith("Debian GNU/Linux")
+    assert system["cloud_init"]["status"] == "done"
+    assert [(change["from"], change["to"]) for change in run["transitions"]] == [
+        ("RunningImageCommand", "BootingToRealOS"),
+        ("BootingToRealOS", "OperatingSystemRunning"),
+    ]
+    assert run["boot_state"] == "OperatingSystemRunning"
+    record = json.loads(controller.ssh("boot-a", "cat /etc/kubenode/installed.json"))
+    assert record == system["installed"]
+    assert record["image_url"] == "https://images.example/a.raw"
+    assert sorted(record) == ["command", "image_url", "installed_at", "machine", "verified_at"]
+    shown = controller.ssh("boot-a", "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done")
+    assert set(system["host_key_fingerprints"]) <= {line.split()[1] for line in shown.splitlines()}
+    assert system["host_key_fingerprints"]
+
+    again = controller.run("boot-a", "machine_boot", **options)
+    assert not again.failed, again.printed
+    assert again["changed"] is False
+    assert again["boot_id"] == system["boot_id"]
+
+    # The same system may boot again under the keys that were pinned.
+    rebooted = controller.run("boot-a", "machine_boot")
+    assert not rebooted.failed, rebooted.printed
+    assert rebooted["system"]["previous_boot_id"] == system["boot_id"]
+    assert rebooted["boot_id"] != system["boot_id"]
+
+
+def test_a_disk_that_does_not_boot_is_told_apart(controller):
+    before = rescued(controller, "boot-b")
+    # Stands for a firmware that falls back to the network: the rescue is armed once more.
+    controller.act("boot-b", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
+    run = controller.run("boot-b", "machine_boot", previous_boot_id=before["boot_id"])
+    assert run.failed
+    assert "the disk did not boot: the rescue answers again" in run["msg"]
+    assert run["boot_state"] == "ProvisioningFailed"
+
+    wiped = controller.install("wipe", "dd if=/dev/zero of=/dev/sda bs=1M count=8 conv=notrunc 2>&1\n" + DONE)
+    controller.command("boot-b", wiped)
+    silent = controller.run("boot-b", "machine_boot", timeout=8)
+    assert silent.failed
+    assert "the new system did not answer within 8 s" in silent["msg"]
+
+
+def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
+    before = rescued(controller, "boot-c")
+    key = controller.folder / "host_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    wrong = [key.with_suffix(".pub").read_text()]
+    run = controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=10)
+    assert run.failed
+    assert "a host key that is not the pinned one" in run["msg"]
+    right = controller.ssh("boot-c", "cat /etc/ssh/ssh_host_ed25519_key.pub").splitlines()
+    run = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right)
+    assert not run.failed, run.printed
+    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=3)
+    assert name.failed
+    assert "its hostname is 'boot-c', expected 'other'" in name["msg"]
+    bad = controller.run("boot-c", "machine_boot", reboot=False, host_keys=["ssh-ed25519 non-sense"])
+    assert "host_keys 'ssh-ed25519 non-sense': its second word is not base64" in bad["msg"]
+
+
+def test_a_cloud_init_that_ends_with_errors_is_a_failure(controller):
+    before = rescued(controller, "boot-d", user_data="#cloud-config\nruncmd:\n  - [sh, -c, 'exit 3']\n")
+    run = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"])
+    assert run.failed
+    assert "cloud-init ended with status error" in run["msg"]
+    assert run["system"]["cloud_init"]["errors"]
+    lenient = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"], wait_cloud_init=False)
+    assert not lenient.failed, lenient.printed
+
+
+def test_a_rescue_can_be_expected(controller):
+    controller.machine("boot-e", rescue=False)
+    first = controller.run("boot-e", "machine_boot", reboot=False)
+    assert not first.failed, first.printed
+    controller.act("boot-e", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
+    run = controller.run("boot-e", "machine_boot", expect="rescue", boot_state="EnablingRescue")
+    assert not run.failed, run.printed
+    assert run["hostname"] == "rescue"
+    assert run["boot_state"] == "BootingToRescue"
+    assert run["system"]["previous_boot_id"] == first["boot_id"]
+
+
+def test_check_mode_contacts_nobody(controller):
+    (controller.folder / "nobody.host").write_text("nobody ansible_host=127.0.0.1 ansible_port=1\n")
+    run = controller.run("nobody", "machine_boot", "--check")
+    assert not run.failed, run.printed
+    assert run["changed"] is True

@@ -1,0 +1,85 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A bare HTTP client for the API, and the usual objects."""
+
+import time
+
+import pytest
+import requests
+
+from tests.lab.clients.keys import public_key
+
+
+class Api:
+    """Sends requests as they are and keeps out of the way."""
+
+    def __init__(self, lab, token=None):
+        self.lab = lab
+        self.session = requests.Session()
+        self.session.headers["Authorization"] = f"Bearer {token or lab.token}"
+
+    def __call__(self, method, path, body=None, **options):
+        return self.session.request(method, self.lab.endpoint + path, json=body, timeout=30, **options)
+
+    def good(self, method, path, body=None, **options):
+        """The JSON of an answer that must be a success."""
+        answer = self(method, path, body, **options)
+        assert answer.ok, answer.text
+        return answer.json() if answer.content else None
+
+    def refused(self, method, path, body=None, **options):
+        """(HTTP status, code) of an answer that must be an error envelope."""
+        answer = self(method, path, body, **options)
+        error = answer.json()["error"]
+        assert set(error) == {"code", "message", "details"}
+        assert error["message"]
+        return answer.status_code, error["code"]
+
+    def wait(self, action, seconds=10):
+        """The action when it has ended."""
+        deadline = time.monotonic() + seconds
+        while action["status"] == "running" and time.monotonic() < deadline:
+            time.sleep(0.01)
+            action = self.good("GET", f"/actions/{action['id']}")["action"]
+        assert action["status"] != "running", f"{action['command']} still runs after {seconds} s"
+        return action
+
+    def create(self, name="n1", wait=True, **options):
+        """A server, powered off unless told otherwise; returns its id."""
+        body = {"name": name, "server_type": "cx23", "image": "ubuntu-24.04", "start_after_create": False} | options
+        answer = self.good("POST", "/servers", body)
+        for action in [answer["action"], *answer["next_actions"]] if wait else []:
+            self.wait(action)
+        return answer["server"]["id"]
+
+    def act(self, server, name, body=None):
+        """Run a server action to its end."""
+        return self.wait(self.good("POST", f"/servers/{server}/actions/{name}", body)["action"])
+
+    def server(self, server):
+        """A server as the API shows it now."""
+        return self.good("GET", f"/servers/{server}")["server"]
+
+    def until(self, server, seconds=10, **wanted):
+        """Wait until the server shows these values."""
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = self.server(server)
+            if all(seen[key] == value for key, value in wanted.items()):
+                return seen
+            assert time.monotonic() < deadline, {key: seen[key] for key in wanted}
+            time.sleep(0.01)
+
+    def key(self, name="k1"):
+        """A new SSH key; returns its id."""
+        return self.good("POST", "/ssh_keys", {"name": name, "public_key": public_key()})["ssh_key"]["id"]
+
+    def boots(self, name="n1"):
+        """What a machine booted, in order."""
+        machines = {machine["name"]: machine for machine in self.lab.control("GET", "/machines")["machines"]}
+        return [boot["source"] for boot in machines[name]["boots"]]
+
+
+@pytest.fixture
+def api(lab_dry):
+    return Api(lab_dry)

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Delays: measured bounds, the right mean, the same again for the same seed."""
+
+import random
+import statistics
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.delays import GUEST_SECONDS, HETZNER, INSTANT, PROFILES, Delays, Span
+from tests.lab.api.conftest import Api
+
+SPANS = [*HETZNER.actions.values(), HETZNER.other_action, HETZNER.rescue_ssh, HETZNER.disk_boot, HETZNER.soft_off]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_bounds_and_mean(span):
+    source = random.Random(1)
+    drawn = [span.draw(source) for _dummy in range(5000)]
+    assert span.low <= min(drawn)
+    assert max(drawn) <= span.high
+    assert statistics.mean(drawn) == pytest.approx(span.typical, rel=0.02)
+
+
+@given(st.integers(0, 1000), st.lists(st.sampled_from(["n1", "n2", "n3"]), max_size=12))
+def test_order_of_machines_changes_nothing(seed, order):
+    mixed, alone = Delays(HETZNER, "dry", seed), Delays(HETZNER, "dry", seed)
+    seen = {}
+    for name in order:
+        seen.setdefault(name, []).append(mixed.action(name, "create_server"))
+    for name in sorted(seen):
+        assert seen[name] == [alone.action(name, "create_server") for _dummy in seen[name]]
+
+
+def test_seeds_differ():
+    assert Delays(HETZNER, "dry", 1).action("n1", "create_server") != Delays(HETZNER, "dry", 2).action(
+        "n1", "create_server"
+    )
+
+
+@pytest.mark.parametrize("kind", GUEST_SECONDS)
+def test_firmware_is_the_measured_time_less_what_the_guest_needs(kind):
+    seconds = Delays(HETZNER, kind).firmware("n1", rescue=True)
+    assert HETZNER.rescue_ssh.low <= seconds + GUEST_SECONDS[kind] <= HETZNER.rescue_ssh.high
+
+
+def test_instant_is_instant():
+    delays = Delays(INSTANT, "nspawn")
+    assert delays.action("n1", "create_server") == 0
+    assert delays.firmware("n1", rescue=True) == 0
+
+
+def test_report_adds_up_without_what_overlaps():
+    delays = Delays(HETZNER, "dry")
+    create, rescue = delays.action("n1", "create_server"), delays.action("n1", "enable_rescue")
+    delays.action("n1", "start_server")
+    firmware = delays.firmware("n1", rescue=True)
+    report = delays.report()
+    assert report["machines"]["n1"]["total"] == pytest.approx(create + rescue + firmware, abs=0.01)
+    assert [entry["what"] for entry in report["machines"]["n1"]["delays"]] == [
+        "create_server",
+        "enable_rescue",
+        "start_server",
+        "firmware_rescue",
+    ]
+
+
+def test_profiles_have_names():
+    assert set(PROFILES) == {"instant", "hetzner"}
+    assert Span(1, 1, 1).draw(random.Random(0)) == 1
+
+
+def test_actions_and_boots_take_the_time_that_was_drawn(lab):
+    api = Api(lab(profile="hetzner", seed=7))
+    created = api.good("POST", "/servers", {"name": "n1", "server_type": "cx23", "image": "debian-12"})["action"]
+    began = time.monotonic()
+    time.sleep(2)
+    progress = api.good("GET", f"/actions/{created['id']}")["action"]["progress"]
+    assert api.wait(created, 30)["status"] == "success"
+    (drawn,) = (
+        entry["seconds"]
+        for entry in api.lab.control("GET", "/delays")["machines"]["n1"]["delays"]
+        if entry["what"] == "create_server"
+    )
+    assert drawn == pytest.approx(Delays(HETZNER, "dry", 7).action("n1", "create_server"), abs=0.01)
+    assert time.monotonic() - began == pytest.approx(drawn, abs=1.5)
+    assert progress == pytest.approx(100 * 2 / drawn, abs=8)

@@ -1,0 +1,14 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Key pairs as tests need them."""
+
+import base64
+import os
+import struct
+
+
+def public_key(comment: str = "test") -> str:
+    """A public key nobody has the private half of."""
+    name = b"ssh-ed25519"
+    blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + os.urandom(32)
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()} {comment}"

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The official client and plain OpenSSH against machines that really boot (kind nspawn)."""
+
+import subprocess
+import time
+
+import hcloud
+import pytest
+from hcloud.images import Image
+from hcloud.server_types import ServerType
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(240)]
+
+
+class Machine:
+    """One server with a key pair, reached by the OpenSSH client."""
+
+    def __init__(self, client, lab, folder, name):
+        self.client, self.lab, self.name = client, lab, name
+        self.private_key = folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.private_key], check=True)
+        self.key = client.ssh_keys.create(name, (folder / "key.pub").read_text())
+        answer = client.servers.create(
+            name, ServerType(name="cx23"), Image(name="debian-12"), ssh_keys=[self.key], start_after_create=False
+        )
+        answer.action.wait_until_finished()
+        self.server = client.servers.get_by_id(answer.server.id)
+        self.address = self.server.public_net.ipv4.ip
+
+    def remove(self):
+        self.server.delete().wait_until_finished()
+        self.key.delete()
+
+    def ssh_once(self, command, key=None):
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+        options += ["ConnectTimeout=3", "IdentitiesOnly=yes", "IdentityAgent=none"]
+        words = [word for option in options for word in ("-o", option)]
+        return subprocess.run(
+            ["ssh", "-F", "none", *words, "-i", key or self.private_key, f"root@{self.address}", command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def ssh(self, command, seconds=90):
+        """The output of a command, as soon as SSH answers."""
+        deadline = time.monotonic() + seconds
+        while True:
+            done = self.ssh_once(command)
+            if done.returncode == 0:
+                return done.stdout
+            assert time.monotonic() < deadline, done.stderr
+            time.sleep(0.1)
+
+    def arm_and_start(self):
+        self.server.enable_rescue("linux64", [self.key.id]).action.wait_until_finished()
+        self.server.power_on().wait_until_finished()
+
+    def boots(self):
+        machines = {entry["name"]: entry for entry in self.lab.control("GET", "/machines")["machines"]}
+        return [boot["source"] for boot in machines[self.name]["boots"]]
+
+    def until_off(self):
+        for _dummy in range(300):
+            self.server.reload()
+            if self.server.status == "off":
+                return
+            time.sleep(0.1)
+        pytest.fail(f"{self.name} is {self.server.status}, not off")
+
+
+@pytest.fixture
+def machine(lab_nspawn, tmp_path, request):
+    client = hcloud.Client(lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.05)
+    name = request.node.name.replace("_", "-")[:40].strip("-")
+    machine = Machine(client, lab_nspawn, tmp_path, name)
+    yield machine
+    machine.remove()
+
+
+def test_rescue_metadata_and_image_files(machine, tmp_path):
+    machine.arm_and_start()
+    assert machine.ssh("hostname") == "rescue\n"
+    assert not machine.client.servers.get_by_id(machine.server.id).rescue_enabled
+    other = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    assert machine.ssh_once("true", key=other).returncode == 255
+    url = "http://169.254.169.254/hetzner/v1/metadata"
+    assert machine.ssh(f"curl -sf {url}/instance-id {url}/hostname") == f"{machine.server.id}{machine.name}"
+    listed = machine.ssh(f"curl -sf {machine.lab.images_url}/").split()
+    assert {"debian.raw.zst", "debian.raw.zst.sha256"} <= set(listed)
+    check = "head -c 4 /tmp/part | od -An -tx1; rm /tmp/part"
+    assert machine.ssh(f"curl -sf -r 0-3 -o /tmp/part {machine.lab.images_url}/debian.raw.zst && {check}") == (
+        " 28 b5 2f fd\n"
+    ), "the magic number of zstd"
+
+
+def test_write_reboot_shutdown_snapshot(machine):
+    machine.arm_and_start()
+    rescue_boot = machine.ssh("cat /proc/sys/kernel/random/boot_id")
+    machine.ssh("blkdiscard -f /dev/sda || true; dd if=/dev/zero of=/dev/sda bs=1M count=4 2>/dev/null; sync")
+    machine.ssh(f"curl -sf {machine.lab.images_url}/debian.raw.zst | zstd -dc | dd of=/dev/sda bs=4M 2>/dev/null; sync")
+    machine.ssh_once("reboot")
+    deadline = time.monotonic() + 90
+    while machine.ssh_once("hostname").stdout != f"{machine.name}\n":
+        assert time.monotonic() < deadline, "the written system does not answer"
+        time.sleep(0.1)
+    assert machine.ssh("cat /proc/sys/kernel/random/boot_id") != rescue_boot
+    assert machine.boots() == ["rescue", "disk"]
+    machine.ssh("echo 4711 > /etc/mark; sync")
+
+    machine.server.shutdown().wait_until_finished()
+    machine.until_off()
+    answer = machine.server.create_image(description="marked", type="snapshot")
+    answer.action.wait_until_finished()
+    image = machine.client.images.get_by_id(answer.image.id)
+    assert image.image_size > 0
+
+    copy = machine.client.servers.create(
+        f"{machine.name[:30]}-copy", ServerType(name="cx33"), Image(id=image.id), ssh_keys=[machine.key]
+    )
+    for action in (copy.action, *copy.next_actions):
+        action.wait_until_finished()
+    server = machine.client.servers.get_by_id(copy.server.id)
+    machine.address = server.public_net.ipv4.ip
+    assert machine.ssh("cat /etc/mark") == "4711\n"
+    server.delete().wait_until_finished()
+    image.delete()
+
+
+def test_power_off_inside_the_guest_is_seen_by_the_api(machine):
+    machine.arm_and_start()
+    machine.ssh("hostname")
+    machine.ssh_once("poweroff")
+    machine.until_off()
+    machine.server.power_on().wait_until_finished()
+    deadline = time.monotonic() + 60
+    while machine.boots() != ["rescue", "disk"]:
+        assert time.monotonic() < deadline, machine.boots()
+        time.sleep(0.1)
+
+
+def test_hard_reset_enters_the_armed_rescue(machine):
+    machine.arm_and_start()
+    first = machine.ssh("cat /proc/sys/kernel/random/boot_id")
+    machine.server.enable_rescue("linux64", [machine.key.id]).action.wait_until_finished()
+    machine.server.reset().wait_until_finished()
+    assert machine.ssh("cat /proc/sys/kernel/random/boot_id") != first
+    assert machine.boots() == ["rescue", "rescue"]

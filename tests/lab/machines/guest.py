@@ -1,0 +1,157 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A person at the lab: keys, SSH sessions, and machines whose boot source can be changed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.machines.base import BootSource, FromDisk, Hardware, Machine, Rescue
+from lab.machines.site import Site
+
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+
+
+@dataclass
+class Key:
+    """An SSH key pair in files."""
+
+    private: Path
+
+    @classmethod
+    def make(cls, folder: Path, name: str = "key") -> Key:
+        """A new pair."""
+        private = folder / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(private)], check=True)
+        return cls(private)
+
+    @property
+    def public(self) -> str:
+        """The public half."""
+        return self.private.with_suffix(".pub").read_text().strip()
+
+
+@dataclass
+class Answer:
+    """What a command over SSH gave back."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass
+class Bench:
+    """One machine on the bench, with the switches of its firmware."""
+
+    machine: Machine
+    hardware: Hardware
+    key: Key
+    source: list[BootSource]
+    boots: list[BootSource] = field(default_factory=list)
+    switched_off: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def arm(self, source: BootSource) -> None:
+        """Choose the source of the coming boots."""
+        self.source[0] = source
+
+    def rescue(self) -> Rescue:
+        """A rescue that our key opens."""
+        return Rescue((self.key.public,))
+
+    def command(self, words: str, key: Key | None = None) -> list[str]:
+        """The SSH command line."""
+        return [
+            "ssh", "-F", "none", "-i", str((key or self.key).private), "-o", "IdentitiesOnly=yes",
+            "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+            "-o", "LogLevel=ERROR",
+            "-o", "ConnectTimeout=2", f"root@{self.hardware.ipv4}", words,
+        ]  # fmt: skip
+
+    async def ssh(self, words: str, key: Key | None = None) -> Answer:
+        """Run a command in the machine, once."""
+        process = await asyncio.create_subprocess_exec(*self.command(words, key), stdin=-3, stdout=-1, stderr=-1)
+        out, err = await process.communicate()
+        return Answer(process.returncode or 0, out.decode(), err.decode())
+
+    async def answers(self, words: str, limit: float = 30, unless: str | None = None) -> str:
+        """Output of a command as soon as the machine answers with something else than ``unless``."""
+        deadline = time.monotonic() + limit
+        while True:
+            answer = await self.ssh(words)
+            if answer.status == 0 and answer.out.strip() != unless:
+                return answer.out.strip()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{words!r}: {answer}; console:\n{self.machine.console()[-3000:]}")
+            await asyncio.sleep(0.1)
+
+    async def host_keys(self) -> set[str]:
+        """The public host keys the machine shows."""
+        process = await asyncio.create_subprocess_exec(
+            "ssh-keyscan", "-T", "2", self.hardware.ipv4, stdout=-1, stderr=-3
+        )
+        out, _none = await process.communicate()
+        return {line.split(maxsplit=1)[1] for line in out.decode().splitlines() if not line.startswith("#")}
+
+    async def says(self, words: str, limit: float = 10) -> None:
+        """Wait for words on the console."""
+        deadline = time.monotonic() + limit
+        while words not in self.machine.console():
+            assert time.monotonic() < deadline, f"no {words!r} on the console:\n{self.machine.console()[-3000:]}"
+            await asyncio.sleep(0.05)
+
+    async def write(self, image: Path, unpack: str = "zstd -dc") -> None:
+        """Write an image over SSH, as anybody would by hand."""
+        command = self.command(f"{unpack} | dd of=/dev/sda bs=4M iflag=fullblock status=none && sync")
+        with image.open("rb") as file:
+            process = await asyncio.create_subprocess_exec(*command, stdin=file, stdout=-1, stderr=-2)
+            out, _none = await process.communicate()
+        assert process.returncode == 0, out.decode()
+
+    async def seed(self, name: str, partition: str = "/dev/sda2") -> None:
+        """Leave bootstrap data for the new system, in the rescue: a name and our key."""
+        folder = "/mnt/var/lib/cloud/seed/nocloud"
+        script = f"""set -e
+            for try in $(seq 50); do [ -b {partition} ] && break; sleep 0.1; done
+            mount {partition} /mnt; mkdir -p {folder}
+            printf 'instance-id: i-{name}\\nlocal-hostname: {name}\\n' > {folder}/meta-data
+            printf '#cloud-config\\nssh_authorized_keys:\\n- {self.key.public}\\n' > {folder}/user-data
+            umount /mnt"""
+        answer = await self.ssh(script)
+        assert answer.status == 0, answer
+
+
+async def publish(site: Site, file: Path, port: int = 8080) -> asyncio.Server:
+    """Serve one file to machines by plain HTTP on the site's gateway."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.0 200 OK\r\nContent-Length: {file.stat().st_size}\r\n\r\n".encode())
+        with file.open("rb") as content:
+            await asyncio.get_running_loop().sendfile(writer.transport, content)
+        writer.close()
+
+    return await asyncio.start_server(answer, sock=site.listen(port))
+
+
+def bench(site: Site, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mib: int = 2048) -> Bench:
+    """The index-th machine of a site: rescue armed, no disk yet."""
+    hardware = Hardware(
+        1000 + index, f"machine-{index}", 1, memory_mib, disk_bytes, site.mac(index), site.address(index)
+    )
+    source: list[BootSource] = [Rescue((key.public,))]
+    boots: list[BootSource] = []
+    off = asyncio.Event()
+
+    def firmware() -> BootSource:
+        boots.append(source[0])
+        return source[0]
+
+    return Bench(site.machine(hardware, firmware, off.set), hardware, key, source, boots, off)
+
+
+__all__ = ["BOOT_ID", "Answer", "Bench", "FromDisk", "Key", "Rescue", "bench", "publish"]

@@ -1,0 +1,114 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Dry machines: power states, boot decisions and disks; no root needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from lab.machines.base import FromDisk
+from lab.machines.host import LabError
+from lab.machines.site import Site, open_site
+from tests.lab.machines.guest import Bench, Key, bench
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    opened = await open_site("dry", "test", tmp_path / "site")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def one(site: Site, key: Key) -> Bench:
+    return bench(site, key, 1, disk_bytes=1 << 20)
+
+
+async def test_firmware_is_asked_once_per_boot(one: Bench) -> None:
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.machine.power_on()
+    assert one.boots == [one.rescue()]
+    one.arm(FromDisk())
+    await one.machine.request_reboot()
+    await one.machine.reset()
+    assert one.boots == [one.rescue(), FromDisk(), FromDisk()]
+    assert one.machine.running
+    assert "disk" in one.machine.console()
+
+
+async def test_power_button_switches_off_and_tells(one: Bench) -> None:
+    await one.machine.create(None)
+    await one.machine.press_power_button()
+    assert not one.switched_off.is_set()
+    await one.machine.power_on()
+    await one.machine.press_power_button()
+    assert one.switched_off.is_set()
+    assert not one.machine.running
+
+
+async def test_cut_power_tells_nobody(one: Bench) -> None:
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.machine.cut_power()
+    assert not one.machine.running
+    assert not one.switched_off.is_set()
+
+
+async def test_disk_keeps_its_bytes_through_copy_and_create(one: Bench, site: Site, key: Key, tmp_path: Path) -> None:
+    image = tmp_path / "image.raw"
+    with image.open("wb") as file:
+        file.write(b"first")
+        file.seek(600_000)
+        file.write(os.urandom(4096))
+    await one.machine.create(image)
+    snapshot = tmp_path / "snapshot.raw"
+    allocated = await one.machine.copy_disk(snapshot)
+    assert snapshot.stat().st_size == 1 << 20
+    assert snapshot.read_bytes().rstrip(b"\0") == image.read_bytes().rstrip(b"\0")
+    assert 0 < allocated < 1 << 20
+    two = bench(site, key, 2, disk_bytes=2 << 20)
+    await two.machine.create(snapshot)
+    await two.machine.write_disk(None)
+    assert await two.machine.copy_disk(tmp_path / "empty.raw") == 0
+
+
+async def test_image_larger_than_the_disk_is_refused(one: Bench, tmp_path: Path) -> None:
+    image = tmp_path / "large.raw"
+    image.write_bytes(b"x" * (2 << 20))
+    with pytest.raises(LabError, match="2097152 bytes, more than the disk of 1048576"):
+        await one.machine.create(image)
+
+
+async def test_disk_of_a_running_machine_is_not_replaced(one: Bench) -> None:
+    await one.machine.create(None)
+    await one.machine.power_on()
+    with pytest.raises(LabError, match="machine-1 is on"):
+        await one.machine.write_disk(None)
+
+
+async def test_close_and_reopen_leave_no_disk(tmp_path: Path, key: Key) -> None:
+    for _time in range(2):
+        site = await open_site("dry", "test", tmp_path / "site")
+        assert list(site.disks.iterdir()) == []
+        await bench(site, key, 1, disk_bytes=1 << 20).machine.create(None)
+        assert list(site.disks.iterdir()) != []
+    await site.close()
+    assert not site.disks.exists()
+
+
+def test_addresses_are_stable_and_distinct(site: Site) -> None:
+    assert len({site.address(index) for index in range(1, 600)}) == 599
+    assert len({site.mac(index) for index in range(1, 600)}) == 599
+    assert site.address(7) == site.address(7)
+    with pytest.raises(LabError, match="machine index 0"):
+        site.address(0)
+
+
+async def test_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="'docker' is not one of dry, nspawn, qemu"):
+        await open_site("docker", "test", tmp_path)

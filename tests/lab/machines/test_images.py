@@ -1,0 +1,154 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lab images: where packages come from, what a digest covers, and that a folder is whole or not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import images
+from lab.images import cache, debian, host
+from lab.images.recipe import RECIPES
+from lab.machines import bootable
+
+_DEB822 = """# of the installer
+Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates trixie
+Components: main contrib
+
+Types: deb
+URIs: http://security.example/debian
+Suites: bookworm-security
+Components: main
+
+Types: deb
+Enabled: no
+URIs: http://off.example/debian
+Suites: bookworm
+Components: main
+"""
+_ONE_LINE = """deb [signed-by=/usr/share/keyrings/a.gpg] http://mirror.example/debian bookworm main contrib
+deb-src http://mirror.example/debian bookworm main
+# deb http://off.example/debian bookworm main
+deb http://other.example/apt stable main
+"""
+
+
+@pytest.fixture
+def apt(tmp_path: Path) -> Path:
+    (tmp_path / "sources.list.d").mkdir()
+    return tmp_path
+
+
+def test_sources_of_the_host_for_this_suite_only(apt: Path) -> None:
+    (apt / "sources.list.d" / "debian.sources").write_text(_DEB822)
+    assert host.sources("bookworm", apt) == [
+        "deb http://mirror.example/debian bookworm main",
+        "deb http://mirror.example/debian bookworm-updates main",
+        "deb http://security.example/debian bookworm-security main",
+    ]
+
+
+def test_one_line_sources(apt: Path) -> None:
+    (apt / "sources.list").write_text(_ONE_LINE)
+    assert host.sources("bookworm", apt) == ["deb http://mirror.example/debian bookworm main"]
+
+
+def test_host_of_another_suite_leaves_the_choice_to_mmdebstrap(apt: Path) -> None:
+    (apt / "sources.list").write_text("deb http://mirror.example/ubuntu noble main universe\n")
+    assert host.sources("bookworm", apt) == []
+
+
+def test_digest_covers_what_the_content_depends_on() -> None:
+    recipe = RECIPES["debian"]
+    assert recipe.digest == dataclasses.replace(recipe).digest
+    assert recipe.digest != RECIPES["rescue"].digest
+    assert recipe.digest != dataclasses.replace(recipe, disk_mib=recipe.disk_mib + 1).digest
+    assert recipe.digest != dataclasses.replace(recipe, packages=recipe.packages[1:]).digest
+
+
+def test_unfinished_folder_is_not_there(tmp_path: Path) -> None:
+    target = tmp_path / "image"
+
+    def build() -> None:
+        with cache.new_folder(target) as folder:
+            (folder / "half").write_text("x")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    assert list(tmp_path.iterdir()) == []
+    with cache.new_folder(target) as folder:
+        (folder / "whole").write_text("x")
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["whole"]
+
+
+def test_unknown_names_and_forms_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(images.ImageError, match="'ubuntu' is not one of debian, rescue"):
+        images.ensure("ubuntu")
+    with pytest.raises(images.ImageError, match="'zip' is not one of raw, bz2, gz, xz, zst"):
+        debian.pack(tmp_path / "x.raw", "zip")
+
+
+def test_forms_are_packed_once_and_hold_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
+    folder = tmp_path / "images" / "0123"
+    folder.mkdir(parents=True)
+    raw = folder / "debian.raw"
+    raw.write_bytes(os.urandom(4096) + bytes(1 << 20))
+    (folder / "image.json").write_text(
+        json.dumps({"name": "debian", "files": {"raw": raw.name}, "sha256": {"raw": cache.sha256(raw)}})
+    )
+    (image,) = images.listing()
+    for form, unpack in (("zst", "zstd"), ("gz", "gzip"), ("bz2", "bzip2"), ("xz", "xz")):
+        packed = images.variant(image, form)
+        assert subprocess.run([unpack, "-dc", packed], capture_output=True, check=True).stdout == raw.read_bytes()
+        line = packed.with_name(f"{packed.name}.sha256").read_text()
+        assert line == f"{cache.sha256(packed)}  {packed.name}\n"
+        written = packed.stat().st_mtime_ns
+        assert images.variant(image, form).stat().st_mtime_ns == written
+    (image,) = images.listing()
+    assert sorted(image.files) == ["bz2", "gz", "raw", "xz", "zst"]
+
+
+@pytest.mark.root
+def test_built_disk_is_sparse_and_matches_its_digest() -> None:
+    image = images.ensure("debian")
+    raw = image.files["raw"]
+    assert raw.stat().st_size == RECIPES["debian"].disk_mib << 20
+    assert raw.stat().st_blocks * 512 < raw.stat().st_size
+    with subprocess.Popen(["zstd", "-dc", images.variant(image, "zst")], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert hashlib.file_digest(process.stdout, "sha256").hexdigest() == image.sha256["raw"]  # type: ignore[arg-type]
+    assert bootable.why_not(raw) is None
+    assert image.dir in [known.dir for known in images.listing()]
+
+
+@pytest.mark.root
+def test_image_carries_no_identity(tmp_path: Path) -> None:
+    image = images.ensure("rescue")
+    assert list((image.tree / "etc/ssh").glob("ssh_host_*")) == []
+    assert (image.tree / "etc/machine-id").read_text() == ""
+    assert (image.tree / "etc/hostname").read_text() == "rescue\n"
+    mount = tmp_path / "root"
+    mount.mkdir()
+    offset = 4096 * 512
+    subprocess.run(
+        ["mount", "-o", f"ro,noload,loop,offset={offset}", images.ensure("debian").files["raw"], mount], check=True
+    )
+    try:
+        assert list((mount / "etc/ssh").glob("ssh_host_*")) == []
+        assert (mount / "etc/machine-id").read_text() == ""
+        assert not (mount / "root/.ssh/authorized_keys").exists()
+        assert os.readlink(mount / "etc/systemd/system/systemd-networkd-wait-online.service") == "/dev/null"
+    finally:
+        subprocess.run(["umount", mount], check=True)

@@ -1,0 +1,255 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines as containers: what a person with SSH and a power switch sees of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lab import images
+from lab.machines.site import Site
+from tests.lab.machines.guest import BOOT_ID, FromDisk, Key, bench
+
+pytestmark = pytest.mark.nspawn
+_CAP_SYS_RESOURCE = 24
+
+
+def _host_may_resize_online() -> bool:
+    """Some hosts withhold the capability that ext4 asks for, from root as well."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    return bool(int(line.split()[1], 16) >> _CAP_SYS_RESOURCE & 1)
+
+
+async def test_rescue_opens_for_the_armed_key_only(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    assert one.machine.running
+    assert await one.answers("hostname") == "rescue"
+    assert (await one.ssh("true", Key.make(tmp_path, "stranger"))).status == 255
+    assert (await one.ssh("cat /root/.ssh/authorized_keys")).out == f"{key.public}\n"
+    assert "password" not in (await one.ssh("sshd -T | grep -i '^authenticationmethods'")).out
+    assert (await one.ssh("sshd -T | grep '^passwordauthentication'")).out.split() == ["passwordauthentication", "no"]
+    size = (await one.ssh("blockdev --getsize64 /dev/sda")).out
+    assert int(size) == one.hardware.disk_bytes
+
+
+async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    first, keys = await one.answers(BOOT_ID), await one.host_keys()
+    assert len(keys) == 2
+    await one.ssh("touch /root/left; echo on-disk | dd of=/dev/sda conv=fsync status=none; systemctl reboot")
+    second = await one.answers(BOOT_ID, unless=first)
+    assert second != first
+    assert not keys & await one.host_keys()
+    assert (await one.ssh("ls /root")).out == ""
+    assert (await one.ssh("head -c 8 /dev/sda")).out == "on-disk\n"[:8]
+    assert one.boots == [one.rescue(), one.rescue()]
+
+
+@pytest.mark.parametrize("content", ["nothing", "a table only"])
+async def test_disk_without_a_system_does_not_boot(nspawn_site: Site, key: Key, content: str) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    if content == "a table only":
+        await one.machine.power_on()
+        await one.answers("echo 'label: gpt' | sfdisk --quiet /dev/sda && echo ,,L | sfdisk --quiet --append /dev/sda")
+    one.arm(FromDisk())
+    await one.machine.reset()
+    await one.says("No bootable device")
+    assert one.machine.running
+    assert (await one.ssh("true")).status == 255
+    await one.machine.cut_power()
+    assert not one.machine.running
+
+
+async def test_written_image_boots_by_reboot_from_inside(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    rescue = await one.answers(BOOT_ID)
+    await one.write(images.ensure("debian").files["zst"])
+    await one.seed("web-1")
+    one.arm(FromDisk())
+    await one.ssh("systemctl reboot")
+    assert await one.answers("hostname", unless="rescue") == "web-1"
+    assert (await one.ssh(BOOT_ID)).out.strip() != rescue
+    assert (await one.ssh("cloud-init status --wait")).out.strip().endswith("status: done")
+    address = (await one.ssh("networkctl status eth0 | grep -c DHCP4; ip -4 -o addr show eth0")).out
+    assert f"{one.hardware.ipv4}/24" in address
+    assert not address.startswith("0")
+    assert (await one.ssh("findmnt -no SOURCE /")).out.strip() == "/dev/sda2"
+    assert one.boots == [one.rescue(), FromDisk()]
+
+
+async def test_partition_nodes_follow_the_table(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    nodes = "ls /dev | grep '^sda' | tr '\\n' ' '"
+    assert (await one.ssh(nodes)).out == "sda "
+    await one.ssh("printf 'label: gpt\\nsize=8MiB\\nsize=8MiB\\nsize=8MiB\\n' | sfdisk --quiet /dev/sda")
+    assert await one.answers(nodes, limit=3, unless="sda") == "sda sda1 sda2 sda3"
+    await one.ssh("sgdisk --delete=2 /dev/sda")
+    assert await one.answers(nodes, limit=3, unless="sda sda1 sda2 sda3") == "sda sda1 sda3"
+    assert (await one.ssh("mkfs.ext4 -q /dev/sda3 && mount /dev/sda3 /mnt && umount /mnt")).status == 0
+    await one.ssh("wipefs --all --quiet /dev/sda; blockdev --rereadpt /dev/sda")
+    assert await one.answers(nodes, limit=3, unless="sda sda1 sda3") == "sda"
+
+
+async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(images.ensure("debian").files["raw"])
+    await one.machine.power_on()
+    await one.answers("true")
+    await one.seed("web-1")
+    half = "sgdisk --move-second-header /dev/sda >/dev/null; echo ',2GiB' | sfdisk --quiet -N 2 /dev/sda"
+    grown = await one.ssh(f"{half} && e2fsck -fp /dev/sda2 && resize2fs /dev/sda2")
+    assert grown.status == 0, grown
+    one.arm(FromDisk())
+    await one.ssh("systemctl reboot")
+    size = "findmnt -bno SIZE /"
+    before = int(await one.answers(f"test $(hostname) = web-1 && {size}"))
+    assert 1.8e9 < before < 2.2e9
+    assert (await one.ssh("growpart /dev/sda 2")).status == 0
+    assert int((await one.ssh("blockdev --getsize64 /dev/sda2")).out) > 3.5e9
+    grown = await one.ssh("resize2fs /dev/sda2")
+    if _host_may_resize_online():
+        assert int((await one.ssh(size)).out) > 3.5e9, grown
+    else:
+        assert "Permission denied" in grown.err
+
+
+async def test_discarded_blocks_read_as_zeros(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1, disk_bytes=64 << 20)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("dd if=/dev/urandom of=/dev/sda bs=1M count=64 conv=fsync status=none; blkdiscard /dev/sda")
+    digest = (await one.ssh("sha256sum < /dev/sda")).out.split()[0]
+    assert digest == hashlib.sha256(bytes(64 << 20)).hexdigest()
+
+
+async def test_power_cut_in_the_middle_of_writing(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(images.ensure("debian").files["raw"])
+    await one.machine.power_on()
+    await one.answers("true")
+    await one.seed("web-1")
+    one.arm(FromDisk())
+    await one.machine.reset()
+    first = await one.answers(f"test $(hostname) = web-1 && {BOOT_ID}")
+    await one.ssh("echo kept > /root/kept; sync")
+    writer = asyncio.create_task(one.ssh("i=0; while :; do i=$((i+1)); echo $i > /root/lost-$i; done"))
+    await asyncio.sleep(1)
+    await one.machine.cut_power()
+    assert not one.machine.running
+    assert not one.switched_off.is_set()
+    await writer
+    await one.machine.power_on()
+    assert await one.answers("cat /root/kept") == "kept"
+    assert (await one.ssh(BOOT_ID)).out.strip() != first
+    assert one.boots == [one.rescue(), FromDisk(), FromDisk()]
+
+
+async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("echo durable | dd of=/dev/sda conv=fsync status=none")
+    await one.machine.cut_power()
+    assert not one.machine.running
+    assert (await one.ssh("true")).status == 255
+    await one.machine.power_on()
+    assert await one.answers("head -c 7 /dev/sda") == "durable"
+
+
+@pytest.mark.parametrize("how", ["button", "poweroff"])
+async def test_system_switches_itself_off(nspawn_site: Site, key: Key, how: str) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    # what counts is that the boot has ended, whatever a unit of no concern here made of it
+    await one.answers("systemctl is-system-running --wait || true")
+    if how == "button":
+        await one.machine.press_power_button()
+    else:
+        await one.ssh("systemctl poweroff")
+    await asyncio.wait_for(one.switched_off.wait(), 15)
+    assert not one.machine.running
+
+
+async def test_reboot_request_asks_the_firmware_again(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    first = await one.answers(f"systemctl is-system-running --wait >/dev/null; {BOOT_ID}")
+    await one.machine.request_reboot()
+    await one.answers(BOOT_ID, unless=first)
+    assert len(one.boots) == 2
+    assert not one.switched_off.is_set()
+
+
+async def test_several_machines_at_once(nspawn_site: Site, key: Key) -> None:
+    many = [bench(nspawn_site, key, index) for index in range(1, 6)]
+    await asyncio.gather(*(one.machine.create(images.ensure("debian").files["raw"]) for one in many))
+    await asyncio.gather(*(one.machine.power_on() for one in many))
+    boots = await asyncio.gather(*(one.answers(BOOT_ID, limit=60) for one in many))
+    assert len(set(boots)) == 5
+    keys = await asyncio.gather(*(one.host_keys() for one in many))
+    assert len(frozenset().union(*keys)) == 10
+
+
+async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_site: Site, key: Key) -> None:
+    one, two = bench(nspawn_site, key, 1), bench(nspawn_site, key, 2)
+    await one.machine.create(images.ensure("debian").files["raw"])
+    await one.machine.power_on()
+    await one.answers("true")
+    await one.seed("golden")
+    await one.machine.cut_power()
+    snapshot = nspawn_site.disks / "snapshot.raw"
+    started = time.monotonic()
+    assert await one.machine.copy_disk(snapshot) > 100 << 20
+    await two.machine.create(snapshot)
+    assert time.monotonic() - started < 10
+    two.arm(FromDisk())
+    await two.machine.power_on()
+    assert await two.answers("hostname") == "golden"
+    assert two.hardware.ipv4 in (await two.ssh("ip -4 -o addr show eth0")).out
+
+
+async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: Key) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nhere")
+        await writer.drain()
+        writer.close()
+
+    gateway, metadata = nspawn_site.listen(8080), nspawn_site.listen(80, "169.254.169.254")
+    servers = [await asyncio.start_server(answer, sock=socket) for socket in (gateway, metadata)]
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    assert await one.answers(f"curl -s http://{nspawn_site.gateway}:8080/") == "here"
+    assert await one.answers("curl -s http://169.254.169.254/") == "here"
+    assert (await one.ssh("curl -s --max-time 5 http://192.0.2.1/")).status == 7, "other networks are refused at once"
+    for server in servers:
+        server.close()
+
+
+async def test_destroyed_machine_leaves_nothing(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    await one.machine.destroy()
+    await one.machine.destroy()
+    assert not one.machine.running
+    assert not [path for path in os.listdir(nspawn_site.disks) if path.startswith("m")]

@@ -1,0 +1,111 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a killed lab leaves, and that the next one of its name removes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.machines.cgroup import hierarchy
+from lab.machines.host import LabError
+from lab.machines.rooted import label_of
+from lab.machines.site import Site, open_site
+from lab.machines.sweep import store_folder
+from tests.lab.machines.guest import Key, bench
+
+pytestmark = pytest.mark.nspawn
+
+_LAB = """
+import asyncio, json, sys
+from pathlib import Path
+from lab.machines.site import open_site
+from tests.lab.machines.guest import Key, bench
+
+async def main():
+    site = await open_site("nspawn", "doomed", Path(sys.argv[1]))
+    one = bench(site, Key(Path(sys.argv[2])), 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    print(json.dumps({"address": site.address(1), "gateway": site.gateway}), flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def traces(label: str) -> list[str]:
+    """Everything on this host that carries the lab's label."""
+    found = [str(path) for path in (hierarchy() / f"kubenode-lab-{label}", store_folder(label)) if path.exists()]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if label in line]
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        found += [line for line in file.read_text().splitlines() if label in line]
+    processes = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return found + [line for line in processes.splitlines() if label in line]
+
+
+async def vanished(label: str) -> list[str]:
+    """What is left after a short wait (the kernel takes mounts and devices away in the background)."""
+    deadline = time.monotonic() + 5
+    while traces(label) and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    return traces(label)
+
+
+@pytest.mark.parametrize("name", ["doomed", "another"])
+async def test_killed_lab_dies_whole_and_is_swept_by_the_next(key: Key, tmp_path: Path, name: str) -> None:
+    state = (tmp_path / "site").resolve()
+    label = label_of("doomed", state)
+    lab = subprocess.Popen([sys.executable, "-c", _LAB, state, key.private], stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    facts = json.loads(await asyncio.to_thread(lab.stdout.readline))
+    assert traces(label)
+    lab.send_signal(signal.SIGKILL)
+    lab.wait()
+    lab.stdout.close()
+    events = hierarchy() / f"kubenode-lab-{label}" / "cgroup.events"
+    deadline = time.monotonic() + 5
+    while "populated 1" in events.read_text():
+        assert time.monotonic() < deadline, "machines of a killed lab go on"
+        await asyncio.sleep(0.02)
+
+    site = await open_site("nspawn", name, state)
+    try:
+        assert site.gateway == facts["gateway"], "the subnet is free again"
+        one = bench(site, key, 1)
+        await one.machine.create(None)
+        await one.machine.power_on()
+        assert await one.answers("hostname") == "rescue"
+    finally:
+        await site.close()
+        await site.close()
+    assert await vanished(label) == []
+
+
+async def test_second_lab_of_a_name_is_refused(nspawn_site: Site, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="already open in another process"):
+        await open_site("nspawn", "test", tmp_path / "site")
+    assert nspawn_site.gateway.startswith("198.18.")
+
+
+async def test_two_labs_have_networks_of_their_own(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+    other = await open_site("nspawn", "test", tmp_path / "other")
+    try:
+        assert other.gateway != nspawn_site.gateway
+        pair = [bench(nspawn_site, key, 1), bench(other, key, 1)]
+        for one in pair:
+            await one.machine.create(None)
+            await one.machine.power_on()
+        assert await pair[0].answers("cat /proc/sys/kernel/random/boot_id") != await pair[1].answers(
+            "cat /proc/sys/kernel/random/boot_id"
+        )
+    finally:
+        await other.close()

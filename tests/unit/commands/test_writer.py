@@ -1,0 +1,111 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is on a dirty device after a write is the image, byte for byte; nothing bootable before its ends are put."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commands.parts.errors import Refused
+from commands.parts.stream import blocks
+from commands.parts.writer import EDGE, Writer
+
+GRAIN = 256 * 1024
+DEVICE = 48 * GRAIN
+
+
+def make(shape: list, rest: int) -> bytes:
+    """Build an image out of pieces: zeros, data, or data with zeros around a single byte."""
+    noise = random.Random(len(shape)).randbytes(GRAIN)
+    kinds = {
+        "zero": bytes(GRAIN),
+        "data": noise,
+        "thin": bytes(GRAIN - 1) + b"x",
+        "half": bytes(GRAIN // 2) + noise[: GRAIN // 2],
+    }
+    return b"".join(kinds[kind] for kind in shape) + noise[:rest]
+
+
+class Target:
+    """A device as a file, full of old data."""
+
+    def __init__(self, path):
+        self.path = path
+        path.write_bytes(b"\xaa" * DEVICE)
+        self.fd = os.open(path, os.O_RDWR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+    def read(self) -> bytes:
+        return self.path.read_bytes()
+
+
+SHAPES = st.lists(st.sampled_from(["zero", "data", "thin", "half"]), max_size=DEVICE // GRAIN - 1)
+
+
+@given(shape=SHAPES, rest=st.integers(0, GRAIN), start=st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_the_device_holds_the_image(tmp_path_factory, shape, rest, start):
+    image = make(shape, rest)
+    with Target(tmp_path_factory.mktemp("w") / "disk") as target:
+        writer = Writer(target.fd, DEVICE)
+        del writer.ways[:start]  # as on devices that cannot punch, or can do nothing but write
+        writer.prepare()
+        for block in blocks([image]):
+            writer.write(block)
+        head, place, tail = writer.finish()
+        assert not any(target.read()[:EDGE])
+        assert not any(target.read()[-EDGE:])
+        writer.put(memoryview(head), 0)
+        writer.put(memoryview(tail), place)
+        found = target.read()
+        assert found[: len(image)] == image
+        beyond = found[max(len(image), EDGE) : -EDGE]
+        assert set(beyond) <= {0xAA}
+        assert len(found) == DEVICE
+
+
+@given(shape=SHAPES)
+@settings(max_examples=20, deadline=None)
+def test_a_spoiled_device_has_neither_head_nor_tail(tmp_path_factory, shape):
+    with Target(tmp_path_factory.mktemp("w") / "disk") as target:
+        writer = Writer(target.fd, DEVICE)
+        writer.prepare()
+        for block in blocks([make(["data", *shape], 0)]):
+            writer.write(block)
+        writer.put(memoryview(writer.finish()[0]), 0)
+        assert any(target.read()[:EDGE])
+        writer.spoil()
+        assert not any(target.read()[:EDGE])
+        assert not any(target.read()[-EDGE:])
+
+
+def test_zeros_are_not_written(tmp_path):
+    with Target(tmp_path / "disk") as target:
+        writer = Writer(target.fd, DEVICE)
+        writer.prepare()
+        for block in blocks([make(["data"] * 4 + ["zero"] * 20 + ["data"] * 2, 0)]):
+            writer.write(block)
+        writer.put(memoryview(writer.finish()[0]), 0)
+        assert writer.written == 6 * GRAIN
+        assert os.fstat(target.fd).st_blocks * 512 < DEVICE - 18 * GRAIN
+
+
+def test_an_image_larger_than_the_device_is_refused(tmp_path):
+    with Target(tmp_path / "disk") as target:
+        writer = Writer(target.fd, DEVICE)
+        writer.prepare()
+        *fitting, last = blocks([b"x" * (DEVICE + 1)])
+        for block in fitting:
+            writer.write(block)
+        with pytest.raises(Refused, match=str(DEVICE)):
+            writer.write(last)

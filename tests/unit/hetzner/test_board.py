@@ -1,0 +1,92 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for actions: who is woken by what, and with how many requests."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard, ActionFailed
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    FleetError,
+    MachineError,
+    TimeLimit,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import first_address
+from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
+
+
+def action(number, status="running", **more):
+    return {"id": number, "command": "reset_server", "status": status, "progress": 40, **more}
+
+
+def answer(*actions):
+    return Reply(200, {"actions": list(actions)})
+
+
+def board(server):
+    return ActionBoard(Api("token", server.endpoint))
+
+
+def soon(seconds=15):
+    return Deadline(seconds, "the state")
+
+
+def test_an_action_that_ended_already_costs_no_request():
+    with ScriptedServer(answer()) as server:
+        assert board(server).wait(action(1, "success"), soon())["status"] == "success"
+        with pytest.raises(ActionFailed, match=r"reset_server \(id 2\) failed: no luck \(action_failed\)"):
+            board(server).wait(action(2, "error", error={"code": "action_failed", "message": "no luck"}), soon())
+    assert server.requests == []
+
+
+def test_many_waiters_share_their_requests():
+    numbers = range(1, 31)
+    batches = [answer(*(action(number, "success") for number in numbers))]
+    with ScriptedServer(*batches) as server:
+        common, done = board(server), []
+        threads = [
+            threading.Thread(target=lambda number=number: done.append(common.wait(action(number), soon())["id"]))
+            for number in numbers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(done) == list(numbers)
+    assert len(server.requests) <= 4
+    assert all(path.count("id=") <= 25 for _method, path, _headers, _body in server.requests)
+
+
+def test_a_lost_look_is_repeated():
+    with ScriptedServer(Reply(drop=True), answer(action(1, "success"))) as server:
+        assert board(server).wait(action(1), soon())["id"] == 1
+
+
+def test_an_action_nobody_knows_any_more_is_an_error():
+    with ScriptedServer(answer()) as server, pytest.raises(MachineError, match=r"does not know .* \(id 1\) any more"):
+        board(server).wait(action(1), soon())
+    assert len(server.requests) == 3
+
+
+def test_credentials_that_are_refused_meanwhile_wake_everybody():
+    with ScriptedServer(failure(401, "unauthorized")) as server, pytest.raises(FleetError, match="api_token"):
+        board(server).wait(action(1), soon())
+
+
+def test_the_time_limit_says_how_far_it_was():
+    with ScriptedServer(answer(action(1, progress=70))) as server:
+        message = r"the state was not reached within 2 s: .* \(id 1\) is still running at 70 %"
+        with pytest.raises(TimeLimit, match=message):
+            board(server).wait(action(1), soon(2))
+
+
+@pytest.mark.parametrize(
+    ("network", "address"), [("2001:db8:0:1::/64", "2001:db8:0:1::1"), (None, None), ("nonsense", None)]
+)
+def test_address_in_an_ipv6_network(network, address):
+    assert first_address(network) == address

@@ -1,0 +1,86 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All machines at once: whose error is whose, and the result of each."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    Refused,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
+
+
+class Stoppable:
+    """Stands where the API stands: takes note of a stop."""
+
+    def __init__(self):
+        self.stopped_by = None
+
+    def stop(self, error):
+        self.stopped_by = error
+
+
+def runs(count):
+    return [MachineRun("n%d" % number) for number in range(count)]
+
+
+def test_all_machines_are_under_way_at_the_same_time():
+    machines = runs(40)
+    barrier = threading.Barrier(len(machines), timeout=10)
+    run_all(Stoppable(), machines, lambda _run: barrier.wait())
+    assert not any(run.result["failed"] for run in machines)
+
+
+def test_one_machines_error_is_its_own():
+    machines = runs(3)
+
+    def work(run):
+        if run.name == "n1":
+            raise MachineError("broken")
+
+    run_all(Stoppable(), machines, work)
+    assert [run.result["failed"] for run in machines] == [False, True, False]
+    assert machines[1].finish(4)["boot_state"] == _states.PROVISIONING_FAILED
+    assert machines[1].finish(4)["api_calls"] == 4
+
+
+def test_a_refusal_is_no_change_of_the_boot_state():
+    (run,) = runs(1)
+    run.timeline.to(_states.INITIALIZING)
+
+    def work(_run):
+        raise Refused("not mine")
+
+    run_all(Stoppable(), [run], work)
+    result = run.finish(0)
+    assert (result["failed"], result["msg"], result["boot_state"]) == (True, "not mine", _states.INITIALIZING)
+
+
+@pytest.mark.parametrize("error", [FleetError("token"), ZeroDivisionError("bug")])
+def test_any_other_error_stops_the_api_and_is_raised(error):
+    api = Stoppable()
+
+    def work(run):
+        if run.name == "n1":
+            raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        run_all(api, runs(3), work)
+    assert isinstance(api.stopped_by, FleetError)
+
+
+def test_no_machines_no_work():
+    run_all(Stoppable(), [], lambda _run: pytest.fail("there is nobody to work for"))
+
+
+def test_errors_with_a_known_way_out_name_it():
+    assert "higher limit" in str(explain(ApiError(403, "resource_limit_exceeded", "limit")))
+    assert str(explain(MachineError("plain"))) == "plain"

@@ -1,0 +1,110 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The SSH client's command line, and what is believed of the answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import (
+    DENIED,
+    SILENT,
+    SYSTEM,
+    Ssh,
+    make_ssh,
+    parse_failure,
+    parse_probe,
+)
+
+BOOT_ID = "0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11"
+GOOD = f"""kubenode-probe=1
+uid=0
+hostname=rescue
+boot_id={BOOT_ID}
+os=Debian GNU/Linux 12 (bookworm)
+installed={{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}}
+"""
+
+
+def test_a_rescue_is_recognised():
+    answer = parse_probe(GOOD)
+    assert answer.in_rescue
+    assert answer.boot_id == BOOT_ID
+    assert answer.os_name == "Debian GNU/Linux 12 (bookworm)"
+    assert answer.installed == {"machine": "n1", "image_url": "https://example.com/a=b"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("hostname=rescue", "hostname=rescue2"), ("hostname=rescue", "hostname=rescue\x07"), ("uid=0", "uid=1000")],
+)
+def test_what_is_no_rescue(old, new):
+    assert not parse_probe(GOOD.replace(old, new)).in_rescue
+
+
+def test_output_of_another_program_is_some_system():
+    answer = parse_probe("Welcome!\x1b[2J Please choose: ")
+    assert (answer.kind, answer.in_rescue, answer.boot_id) == (SYSTEM, False, None)
+    assert "\x1b" not in answer.detail
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{", "7", '"x"'])
+def test_a_broken_record_is_no_record(text):
+    assert parse_probe("kubenode-probe=1\ninstalled=" + text).installed is None
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_hostile_output_never_gets_through(before, value):
+    answer = parse_probe(f"{before}\nkubenode-probe=1\nos={value}\nhostname={value}\nboot_id={value}")
+    for text in (answer.detail, answer.os_name or "", answer.hostname or "", answer.describe()):
+        assert text.isascii()
+        assert text.isprintable() or text == ""
+    assert answer.boot_id is None or answer.boot_id == value
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "kind"),
+    [
+        (255, "root@192.0.2.1: Permission denied (publickey).", DENIED),
+        (255, "Received disconnect from 192.0.2.1: Too many authentication failures", DENIED),
+        (255, "ssh: connect to host 192.0.2.1 port 22: Connection refused", SILENT),
+        (255, "", SILENT),
+        (1, "", SYSTEM),
+        (127, "sh: not found", SYSTEM),
+    ],
+)
+def test_failures_are_told_apart(code, errors, kind):
+    assert parse_failure(code, errors).kind == kind
+
+
+def test_the_command_line_keeps_to_our_own_host_keys():
+    line = Ssh("/run/my pins/%h", "root", 2222, "/keys/id", ["-J", "hop"]).argv("192.0.2.1", "/run/my pins/%h/n1", "id")
+    assert 'UserKnownHostsFile="/run/my pins/%%h/n1"' in line
+    assert "GlobalKnownHostsFile=/dev/null" in line
+    assert line[-3:] == ["--", "192.0.2.1", "id"]
+    assert line.index("StrictHostKeyChecking=accept-new") < line.index("-J")
+    assert line[line.index("-i") + 1] == "/keys/id"
+
+
+def options(tmp_path, **more):
+    return {"ssh_user": "root", "ssh_port": 22, "ssh_args": "", "ssh_private_key": None, **more}, str(tmp_path / "pins")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"ssh_user": "-oProxyCommand=id"}, {"ssh_user": "a b"}, {"ssh_port": 0}, {"ssh_port": 70000}, {"ssh_args": "'"}],
+)
+def test_options_that_cannot_work(tmp_path, more):
+    with pytest.raises(FleetError, match=next(iter(more))):
+        make_ssh(*options(tmp_path, **more))
+
+
+def test_directory_of_the_pins_is_private(tmp_path):
+    params, directory = options(tmp_path)
+    make_ssh(params, directory)
+    assert (tmp_path / "pins").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(FleetError, match="known_hosts_dir"):
+        make_ssh(params, directory + '"')

@@ -1,0 +1,40 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
+
+
+def test_only_what_a_host_sets_is_passed_on():
+    hosts = [{"inventory_hostname": "n1", "kubenode_server_type": "cx23", "kubenode_adopt": False, "unrelated": 1}]
+    assert machine_specs(hosts, "hcloud_machine") == [{"name": "n1", "server_type": "cx23", "adopt": False}]
+
+
+def test_dynamic_inventory_is_the_fallback():
+    hosts = [
+        {"inventory_hostname": "n1", "hcloud_server_type": "cx33", "hcloud_location": "fsn1"},
+        {"inventory_hostname": "n2", "hcloud_server_type": "cx33", "kubenode_server_type": "cx43"},
+    ]
+    assert machine_specs(hosts, "hcloud_machine") == [
+        {"name": "n1", "server_type": "cx33", "location": "fsn1"},
+        {"name": "n2", "server_type": "cx43"},
+    ]
+
+
+def test_the_check_gets_the_image_variables():
+    hosts = [{"inventory_hostname": "n1", "kubenode_image_url": "https://i/x", "kubenode_image_url_command": "c"}]
+    assert machine_specs(hosts, "image_url_check") == [{"name": "n1", "image_url": "https://i/x", "command": "c"}]
+
+
+@pytest.mark.parametrize("hosts", [[None], [{"name": "n1"}], ["n1"]])
+def test_other_input_is_refused(hosts):
+    with pytest.raises(AnsibleFilterError, match="hostvars"):
+        machine_specs(hosts, "hcloud_machine")
+
+
+def test_an_unknown_purpose_is_refused():
+    with pytest.raises(AnsibleFilterError, match="'robot'"):
+        machine_specs([], "robot")

@@ -1,0 +1,133 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.callback import provision_report
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _report
+
+
+def step(start, end, seconds, at="2026-11-21T00:00:00.000Z"):
+    return {"machine": "x", "from": start, "to": end, "at": at, "seconds": seconds}
+
+
+def fleet(*machines, api_calls=0):
+    return {"machines": list(machines), "api_calls": api_calls}
+
+
+def test_fleet_and_machine_results_become_one_machine():
+    report = _report.Report()
+    report.add(
+        "localhost",
+        fleet(
+            {
+                "name": "n1",
+                "boot_state": "BootingToRescue",
+                "changed": True,
+                "api_calls": 3,
+                "transitions": [step("", "Initializing", 3.0)],
+            },
+            api_calls=7,
+        ),
+    )
+    report.add(
+        "n1",
+        {
+            "boot_state": "BootingToRealOS",
+            "changed": True,
+            "transitions": [step("BootingToRescue", "RunningImageCommand", 38.0)],
+        },
+    )
+    (machine,) = report.machines
+    assert (machine["name"], machine["boot_state"], machine["seconds"]) == ("n1", "BootingToRealOS", 41.0)
+    assert (machine["api_calls"], report.api_calls) == (3, 7)
+
+
+def test_the_same_transition_is_counted_once():
+    report = _report.Report()
+    result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}
+    report.add("n1", result)
+    report.add("n1", result)
+    assert [one["count"] for one in report.durations()] == [1]
+
+
+def test_results_of_a_loop_are_collected():
+    report = _report.Report()
+    report.add("localhost", {"results": [fleet({"name": "n1", "boot_state": "Initializing"}, api_calls=2)]})
+    assert [machine["name"] for machine in report.machines] == ["n1"]
+
+
+def test_foreign_results_are_ignored():
+    report = _report.Report()
+    report.add("n1", {"msg": "hello", "machines": ["a", "b"]})
+    report.add("n1", {"transitions": "not a list"}, failed=True)
+    assert not report
+
+
+def test_durations_follow_the_order_of_the_states():
+    report = _report.Report()
+    report.add("n1", {"boot_state": "x", "transitions": [step("BootingToRealOS", "OperatingSystemRunning", 5.0)]})
+    report.add("n1", {"boot_state": "x", "transitions": [step("", "Initializing", 1.0)]})
+    assert [one["to"] for one in report.durations()] == ["Initializing", "OperatingSystemRunning"]
+
+
+def test_a_machine_that_passed_on_its_second_try_is_not_failed():
+    report = _report.Report()
+    report.add("n1", {"boot_state": "BootingToRescue", "msg": "not in the rescue"}, failed=True)
+    assert report.machines[0]["failed"]
+    report.add("n1", {"boot_state": "OperatingSystemRunning", "changed": True})
+    assert not report.machines[0]["failed"]
+
+
+def test_an_ordinary_task_that_fails_later_fails_the_machine():
+    report = _report.Report()
+    report.add("n1", {"boot_state": "OperatingSystemRunning"})
+    report.add("n1", {"msg": "disk full"}, failed=True)
+    assert report.machines[0]["reason"] == "disk full"
+
+
+def test_table_names_the_figures_and_the_failure():
+    report = _report.Report()
+    for name, seconds in (("n1", 10.0), ("n2", 30.0)):
+        report.add(
+            "localhost",
+            fleet(
+                {
+                    "name": name,
+                    "boot_state": "Initializing",
+                    "changed": True,
+                    "transitions": [step("", "Initializing", seconds)],
+                },
+                api_calls=2,
+            ),
+        )
+    report.add("n2", {"boot_state": "ProvisioningFailed", "msg": "rescue \x1b[31mlost\x07\n"}, failed=True)
+    text = "\n".join(_report.table(report))
+    assert "(none) → Initializing        2     20.0     10.0     30.0     10.0     30.0" in text
+    assert "API calls: 4 in all, 2.0 per machine" in text
+    assert "n2 failed: rescue  [31mlost" in text
+    assert "\x1b" not in text
+
+
+def test_a_run_without_changes_says_so():
+    report = _report.Report()
+    report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
+    assert "Nothing changed" in "\n".join(_report.table(report))
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))
+def test_percentile_is_a_seen_value_with_the_share_at_or_below_it(values, share):
+    found = _report.percentile(values, share)
+    assert found in values
+    assert sum(value <= found for value in values) >= share * len(values) - 1e-9
+
+
+def test_written_report_is_whole_and_readable(tmp_path):
+    target = tmp_path / "report.json"
+    provision_report.write_json(str(target), {"machines": ["ä"]})
+    assert json.loads(target.read_text("utf-8")) == {"machines": ["ä"]}
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]

@@ -1,0 +1,288 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of the controller: image commands, host keys, logs, records, private keys; and text made harmless."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _private_key, _record
+from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
+    CommandNotUsable,
+    find_command,
+    shipped_commands,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
+    InvalidHostKey,
+    KnownHosts,
+    parse_host_key,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
+BOOT = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
+NAME = "image-url-command-x"
+
+
+# --- image commands
+
+
+def put(path: Path, mode: int = 0o755, text: str = "#!/bin/sh\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_command_is_read_from_the_directory(tmp_path):
+    put(tmp_path / NAME, text="#!/bin/sh\necho hi\n")
+    found = find_command(NAME, str(tmp_path))
+    assert (found.path, found.content, found.shipped) == (str(tmp_path / NAME), b"#!/bin/sh\necho hi\n", False)
+    assert len(found.sha256) == 64
+
+
+def test_a_link_within_the_directory_is_followed(tmp_path):
+    # A mounted ConfigMap looks like this.
+    put(tmp_path / "..2026" / NAME)
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / NAME).symlink_to(f"..data/{NAME}")
+    assert find_command(NAME, str(tmp_path)).content == b"#!/bin/sh\n"
+
+
+def test_a_shipped_command_is_found_by_name_unless_the_directory_has_one(tmp_path):
+    for name in shipped_commands():
+        assert find_command(name, str(tmp_path / "nowhere")).shipped
+        own = put(tmp_path / name)
+        assert find_command(name, str(tmp_path)).path == str(own)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda base: None, "there is no"),
+        (lambda base: put(base / NAME, 0o644), "is not executable; chmod +x"),
+        (lambda base: put(base / NAME, text=""), "is empty"),
+        (lambda base: (base / NAME).mkdir(), "is not a file"),
+        (lambda base: (base / NAME).symlink_to("nowhere"), "leads nowhere"),
+        (lambda base: (base / NAME).symlink_to(put(base.parent / "outside" / NAME)), "outside of"),
+    ],
+)
+def test_a_command_that_cannot_be_used_is_refused(tmp_path, make, why):
+    base = tmp_path / "shared"
+    base.mkdir()
+    make(base)
+    with pytest.raises(CommandNotUsable) as refusal:
+        find_command(NAME, str(base))
+    assert why in str(refusal.value)
+
+
+def test_a_bad_name_does_not_leave_the_directory(tmp_path):
+    put(tmp_path / NAME)
+    with pytest.raises(CommandNotUsable):
+        find_command(f"../{tmp_path.name}/{NAME}", str(tmp_path))
+
+
+# --- host keys
+
+
+def hosts(tmp_path: Path, run: str = "run-1", phase: str = "rescue") -> KnownHosts:
+    return KnownHosts(str(tmp_path / "pins"), "Node-1", phase, run)
+
+
+def options(known_hosts: KnownHosts) -> dict[str, str]:
+    return dict(word[2:].split("=", 1) for word in shlex.split(known_hosts.ssh_options()))
+
+
+def test_a_first_contact_is_accepted_and_a_proven_one_is_strict(tmp_path):
+    pin = hosts(tmp_path)
+    pin.prepare()
+    assert options(pin)["StrictHostKeyChecking"] == "accept-new"
+    assert options(pin)["HostKeyAlias"] == "node-1.rescue"
+    assert options(pin)["UserKnownHostsFile"] == f'"{tmp_path}/pins/Node-1.rescue"'
+    pin.path.write_text(f"node-1.rescue {KEY}\n")
+    pin.prove(BOOT)
+    assert options(pin)["StrictHostKeyChecking"] == "yes"
+    assert (pin.boot_id, pin.of_this_run, hosts(tmp_path, "run-2").of_this_run) == (BOOT, True, False)
+    assert pin.path.read_text().splitlines()[1] == f"node-1.rescue {KEY}"
+    assert pin.path.stat().st_mode & 0o077 == 0
+    assert pin.path.parent.stat().st_mode & 0o077 == 0
+    pin.prove(BOOT.replace("9", "8"))
+    assert pin.path.read_text().count("# kubenode") == 1
+    pin.forget_unproven()
+    assert pin.boot_id
+    pin.forget()
+    pin.forget()
+    assert (pin.boot_id, pin.fingerprints()) == ("", [])
+
+
+def test_keys_known_in_advance_are_never_forgotten(tmp_path):
+    pin = hosts(tmp_path)
+    pin.prepare()
+    pin.require([KEY])
+    pin.forget()
+    pin.forget_unproven()
+    assert options(pin)["StrictHostKeyChecking"] == "yes"
+    found = subprocess.run(["ssh-keygen", "-lf", pin.path], capture_output=True, text=True, check=True).stdout
+    assert pin.fingerprints() == [found.split()[1]]
+    looked_up = subprocess.run(["ssh-keygen", "-F", pin.alias, "-f", pin.path], capture_output=True, check=True)
+    assert KEY.encode() in looked_up.stdout
+
+
+def test_a_directory_with_odd_characters_reaches_ssh_as_it_is(tmp_path):
+    pin = KnownHosts(str(tmp_path / "a b%c'd"), "node-1", "os", "run-1")
+    arguments = shlex.split(pin.ssh_options())
+    shown = subprocess.run(["ssh", "-G", *arguments, "host"], capture_output=True, text=True, check=True).stdout
+    assert f"userknownhostsfile {pin.path}\n" in shown
+
+
+@pytest.mark.parametrize("line", [KEY, KEY + " comment with words", "  " + KEY + "\n"])
+def test_public_keys_are_read(line):
+    assert parse_host_key(line) == KEY
+
+
+@pytest.mark.parametrize(
+    "line", ["", "ssh-ed25519", "ssh-ed25519 %%", "ssh-rsa " + KEY.split()[1], "* " + KEY, "a\nb c", "SHA256:abc"]
+)
+def test_what_is_no_public_key_is_refused(line):
+    with pytest.raises(InvalidHostKey):
+        parse_host_key(line)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "detail"),
+    [
+        (
+            "Failed to connect to the host via ssh: ssh: connect to host x port 22: Connection refused",
+            SILENT,
+            "refused",
+        ),
+        ("ssh: connect to host x port 22: No route to host\r\n", SILENT, "No route"),
+        ("Connection timed out during banner exchange", SILENT, "timed out"),
+        ("Warning: Permanently added 'x'\nroot@x: Permission denied (publickey).", REFUSED, "Permission denied"),
+        ("Received disconnect: Too many authentication failures", REFUSED, "Too many"),
+        ("@@ REMOTE HOST IDENTIFICATION HAS CHANGED! @@\nHost key verification failed.", OTHER_KEY, "not the pinned"),
+        ("No ED25519 host key is known for x and you have requested strict checking.", OTHER_KEY, "not the pinned"),
+    ],
+)
+def test_a_failed_connection_says_who_is_there(error, kind, detail):
+    found = classify(error)
+    assert found.kind == kind
+    assert detail in found.detail
+
+
+# --- logs and text
+
+
+def test_logs_are_complete_private_and_without_secrets(tmp_path):
+    logs = Logs(str(tmp_path / "logs"), "node-1", Masker(["s3cr3t", None, "", "abc"]))
+    logs.begin()
+    assert logs.append(b"0.1 out the s3c") == []
+    assert logs.append(b"r3t is abc\n0.2 err \xff\nrest") == ["0.1 out the ******** is abc", "0.2 err \ufffd"]
+    assert logs.interleaved.read_bytes() == b"0.1 out the ******** is abc\n0.2 err \xff\n"
+    assert logs.store("stdout", gzip.compress(b"x s3cr3t y")) == b"x ******** y"
+    for file in logs.directory.iterdir():
+        assert file.stat().st_mode & 0o077 == 0
+    logs.begin()
+    assert logs.interleaved.read_bytes() == b""
+    with pytest.raises(gzip.BadGzipFile):
+        logs.store("stdout", b"no gzip")
+
+
+@given(st.text(max_size=60), st.lists(st.text(min_size=4, max_size=8), max_size=3), st.text(max_size=60))
+def test_no_secret_survives_masking(before, secrets, after):
+    masked = Masker(secrets).text(before + "".join(secrets) + after)
+    for secret in secrets:
+        if not set(secret) & set("*\ufffd"):
+            assert secret not in masked
+
+
+@given(st.text())
+def test_printable_text_obeys_nothing(text):
+    for shown in (printable(text), one_line(text)):
+        assert not any(character < " " and character not in "\t\n" for character in shown)
+        assert not set(shown) & set("\x7f\x9b\u202e\u2066")
+        shown.encode()
+    assert "\n" not in one_line(text)
+
+
+# --- records
+
+
+def test_a_record_is_completed_once():
+    first = _record.complete(None, "node-1", "https://u:p@x/y?z#f", "image-url-command-x", "now")
+    assert first == {
+        "machine": "node-1",
+        "image_url": "https://x/y",
+        "command": "image-url-command-x",
+        "installed_at": "now",
+        "verified_at": "now",
+    }
+    assert _record.complete(first, "node-1", "https://x/y", "image-url-command-x", "later") is None
+    written = {**first, "installed_at": "before", "digest": "sha256:00"}
+    del written["verified_at"]
+    done = _record.complete(written, "node-1", None, None, "now")
+    assert (done["installed_at"], done["verified_at"], done["digest"]) == ("before", "now", "sha256:00")
+    other = _record.complete(first, "node-2", "https://x/other", None, "later")
+    assert (other["machine"], other["installed_at"]) == ("node-2", "later")
+    assert _record.public({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
+
+
+# --- private keys
+
+
+def make_key(path: Path, passphrase: str = "", *more: str) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path, *more], check=True)
+    return path
+
+
+def test_a_private_key_that_opens_is_taken(tmp_path):
+    _private_key.check_private_key(str(make_key(tmp_path / "key")))
+
+
+def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch):
+    key = make_key(tmp_path / "key", "passphrase")
+    key.with_suffix(".pub").unlink()
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with pytest.raises(_private_key.KeyNotUsable) as refusal:
+        _private_key.check_private_key(str(key))
+    assert "protected by a passphrase and no agent holds it; ssh-add it" in str(refusal.value)
+    socket = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
+        try:
+            ask = tmp_path / "ask"
+            put(ask, text="#!/bin/sh\necho passphrase\n")
+            environment = {**os.environ, "SSH_AUTH_SOCK": str(socket), "SSH_ASKPASS": str(ask), "DISPLAY": ":0"}
+            environment["SSH_ASKPASS_REQUIRE"] = "force"
+            subprocess.run(["timeout", "10", "sh", "-c", f"until [ -S {socket} ]; do sleep 0.05; done"], check=True)
+            subprocess.run(["ssh-add", "-q", key], env=environment, stdin=subprocess.DEVNULL, check=True)
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+            _private_key.check_private_key(str(key))
+            with pytest.raises(_private_key.KeyNotUsable):
+                _private_key.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
+        finally:
+            agent.terminate()
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: None, "there is no such file"),
+        (lambda path: put(path, 0o600, "nonsense\n"), "it is not a private key"),
+        (lambda path: make_key(path).chmod(0o644), "others may read it, so ssh refuses it; chmod 600"),
+    ],
+)
+def test_a_private_key_that_ssh_cannot_use_is_refused(tmp_path, make, why):
+    make(tmp_path / "key")
+    with pytest.raises(_private_key.KeyNotUsable) as refusal:
+        _private_key.check_private_key(str(tmp_path / "key"))
+    assert why in str(refusal.value)

@@ -1,0 +1,217 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gates: who is let through, how long is waited, and what is said of who answered instead."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils._gate import Verdict
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable, classify
+
+OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
+
+
+def probe(**fields: str) -> str:
+    known = {"boot_id": NEW, "hostname": "rescue", "kernel": "6.12", "os": "Debian", "user": "0", "record": ""}
+    known.update({"cloud_init": "absent", "cloud_init_result": "", "cloud_init_status": "", **fields})
+    return "kubenode-probe=1\n" + "".join(f"{key}={value}\n" for key, value in known.items()) + "end=1\n"
+
+
+def system(**fields: str) -> _probe.System:
+    return _probe.parse(probe(**fields))
+
+
+def packed(content: object) -> str:
+    return base64.b64encode(json.dumps(content).encode()).decode()
+
+
+class World:
+    """A machine as a list of answers by time; waiting costs no time."""
+
+    def __init__(self, tmp_path: Path, *answers: tuple[float, object]) -> None:
+        self.now, self.answers = 0.0, answers
+        self.known_hosts = KnownHosts(str(tmp_path), "node-1", "rescue", "run-1")
+        self.known_hosts.prepare()
+
+    def use(self, known_hosts: KnownHosts, shared: bool) -> None:
+        assert shared is False
+
+    def run(self, script: str, *arguments: str) -> tuple[int, str]:
+        self.now += 0.1
+        answer = [answer for since, answer in self.answers if since <= self.now][-1]
+        if isinstance(answer, Exception):
+            raise answer
+        self.known_hosts.path.write_text("node-1.rescue ssh-ed25519 AAAA\n")
+        return 0, answer
+
+    def wait(self, judge, timeout: float = 100.0, **options: object) -> _probe.System:
+        return _gate.wait_for(
+            self, self.known_hosts, judge, timeout, "the rescue", clock=lambda: self.now, sleep=self.sleep, **options
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def rescue_gate(previous: str | None = None):
+    return lambda found: _gate.judge_rescue(found, previous)
+
+
+SILENCE = Unreachable(SILENT, "Connection refused")
+
+
+def test_the_gate_opens_when_the_rescue_answers_and_pins_its_key(tmp_path):
+    world = World(tmp_path, (0, SILENCE), (5, probe(hostname="old", boot_id=OLD)), (7, SILENCE), (30, probe()))
+    found = world.wait(rescue_gate(OLD))
+    assert (found.boot_id, found.is_rescue) == (NEW, True)
+    assert 30 <= world.now < 33
+    assert world.known_hosts.boot_id == NEW
+    assert world.known_hosts.of_this_run
+
+
+def test_a_silent_machine_is_waited_for_to_the_limit(tmp_path):
+    world = World(tmp_path, (0, SILENCE))
+    with pytest.raises(_gate.GateClosed) as closed:
+        world.wait(rescue_gate())
+    assert str(closed.value) == ("the rescue did not answer within 100 s; at last: nobody answers (Connection refused)")
+    assert closed.value.system is None
+    assert 100 <= world.now < 103
+
+
+def test_another_system_is_noticed_before_the_limit_and_leaves_no_pin(tmp_path):
+    world = World(tmp_path, (0, SILENCE), (10, probe(hostname="web-1")))
+    with pytest.raises(_gate.GateClosed) as closed:
+        world.wait(rescue_gate(OLD))
+    assert "another system answers instead of the rescue (hostname 'web-1', Debian, boot 1111" in str(closed.value)
+    assert closed.value.system.hostname == "web-1"
+    assert 30 <= world.now < 35
+    assert world.known_hosts.boot_id == ""
+
+
+def test_who_answered_in_between_is_remembered(tmp_path):
+    refused = classify("Failed to connect to the host via ssh: root@x: Permission denied (publickey).")
+    world = World(tmp_path, (0, refused), (5, SILENCE))
+    with pytest.raises(_gate.GateClosed) as closed:
+        world.wait(rescue_gate())
+    assert "at last: nobody answers" in str(closed.value)
+    assert "before: somebody answers but refuses our key (root@x: Permission denied (publickey).)" in str(closed.value)
+
+
+def test_a_passing_hostname_of_the_boot_is_no_reason_to_give_up(tmp_path):
+    world = World(tmp_path, (0, probe(hostname="localhost")), (10, probe()))
+    assert world.wait(rescue_gate()).is_rescue
+
+
+def test_another_key_ends_the_wait_where_that_was_asked_for(tmp_path):
+    changed = classify("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.")
+    world = World(tmp_path, (0, changed))
+    with pytest.raises(_gate.OtherKey):
+        world.wait(rescue_gate(), stop_at_other_key=True)
+    with pytest.raises(_gate.GateClosed) as closed:
+        world.wait(rescue_gate(), timeout=5)
+    assert "a host key that is not the pinned one" in str(closed.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "verdict", "why"),
+    [
+        ({"hostname": "node-1"}, {}, Verdict.OPEN, ""),
+        ({"boot_id": OLD, "hostname": "node-1"}, {}, Verdict.WAIT, "it did not reboot"),
+        ({}, {}, Verdict.NEVER, "the disk did not boot"),
+        ({"hostname": "x"}, {"hostname": "node-1"}, Verdict.WRONG, "its hostname is 'x', expected 'node-1'"),
+        ({"hostname": "x", "cloud_init": "running"}, {"hostname": "node-1"}, Verdict.WAIT, "its hostname is"),
+        ({"hostname": "node-1"}, {"hostname": "node-1"}, Verdict.OPEN, ""),
+        ({}, {"expect": "rescue"}, Verdict.OPEN, ""),
+        ({"hostname": "node-1"}, {"expect": "rescue"}, Verdict.WRONG, "another system answers"),
+    ],
+)
+def test_who_may_answer_after_a_reboot(fields, options, verdict, why):
+    given = {"expect": "os", "hostname": None, "wait_cloud_init": True, **options}
+    found = _gate.judge_system(system(**fields), OLD, **given)
+    assert found.verdict is verdict
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("fields", "unknown_for", "verdict", "status"),
+    [
+        ({"cloud_init": "absent"}, 0, Verdict.OPEN, "absent"),
+        ({"cloud_init": "disabled"}, 0, Verdict.OPEN, "disabled"),
+        ({"cloud_init": "running"}, 999, Verdict.WAIT, "running"),
+        ({"cloud_init": "unknown"}, 5, Verdict.WAIT, "unknown"),
+        ({"cloud_init": "unknown"}, 25, Verdict.OPEN, "unknown"),
+        ({"cloud_init": "done", "cloud_init_result": packed({"v1": {"errors": []}})}, 0, Verdict.OPEN, "done"),
+        ({"cloud_init": "done", "cloud_init_result": packed({"v1": {"errors": ["bad"]}})}, 0, Verdict.NEVER, "error"),
+        (
+            {
+                "cloud_init": "done",
+                "cloud_init_status": packed({"v1": {"init": {"recoverable_errors": {"WARNING": ["odd key"]}}}}),
+            },
+            0,
+            Verdict.NEVER,
+            "degraded",
+        ),
+        (
+            {
+                "cloud_init": "done",
+                "cloud_init_status": packed({"v1": {"init": {"recoverable_errors": {"DEPRECATED": ["old key"]}}}}),
+            },
+            0,
+            Verdict.OPEN,
+            "done",
+        ),
+    ],
+)
+def test_cloud_init_has_to_end_well(fields, unknown_for, verdict, status):
+    found = system(hostname="node-1", **fields)
+    assert found.cloud_init.status == status
+    judgement = _gate.judge_cloud_init(found, unknown_for)
+    assert judgement.verdict is verdict
+    if verdict is Verdict.NEVER:
+        assert "bad" in judgement.why or "odd key" in judgement.why
+
+
+def test_a_probe_is_read():
+    record = {"machine": "node-1", "image_url": "https://x/y"}
+    found = system(hostname="node-1", record=packed(record), os="Debian GNU/Linux 13 (trixie)", user="0")
+    assert found.record == record
+    assert (found.os, found.user, found.reboot_sent) == ("Debian GNU/Linux 13 (trixie)", 0, False)
+    assert system(reboot="sent").reboot_sent
+
+
+@given(st.text(max_size=100), st.text(max_size=100))
+def test_a_hostile_answer_is_shown_harmless_or_refused(key, value):
+    for field in ("hostname", "os", "kernel", "record", "cloud_init_result", "cloud_init_status", "user", "cloud_init"):
+        try:
+            found = system(**{field: value, **({key: value} if key.isidentifier() else {})})
+        except _probe.ProbeError:
+            continue
+        text = found.hostname + found.os + found.kernel + found.cloud_init.state
+        assert not any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
+        assert found.user >= -1
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_cloud_init_files_of_any_shape_are_read(content):
+    for shape in (content, {"v1": content}, {"v1": {"init": content, "errors": content, "datasource": content}}):
+        found = system(cloud_init="done", cloud_init_result=packed(shape), cloud_init_status=packed(shape))
+        assert found.cloud_init.status in ("done", "error", "degraded")
+
+
+@pytest.mark.parametrize("text", ["", "bash: no such file", probe().replace("end=1\n", ""), probe(boot_id="x")])
+def test_what_is_no_answer_of_the_probe_is_refused(text):
+    with pytest.raises(_probe.ProbeError):
+        _probe.parse(text)

@@ -1,0 +1,59 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The border check finds what docs/design.md forbids and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from dev.toolchain import borders
+
+OURS = "ansible_collections.kubenode.provision.plugins"
+
+
+def findings(tmp_path, name: str, source: str) -> list[str]:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return borders.findings(tmp_path, [name])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("lab/api/app.py", "from %s.module_utils import _states" % OURS),
+        ("lab/api/app.py", "import plugins.module_utils._states"),
+        ("lab/api/app.py", "from tests.unit import helper"),
+        ("plugins/action/a.py", "from lab.api import app"),
+        ("plugins/modules/m.py", "from %s.plugin_utils import ssh" % OURS),
+        ("plugins/modules/m.py", "from ..plugin_utils import ssh"),
+        ("plugins/module_utils/_states.py", "from %s.module_utils._hetzner import client" % OURS),
+        ("plugins/module_utils/_states.py", "from ._hetzner import client"),
+        ("plugins/module_utils/_hetzner/client.py", "from .._rescue.protocol import PATHS"),
+        ("plugins/module_utils/_rescue/runner.py", "from %s.module_utils._hetzner.client import Client" % OURS),
+        ("plugins/module_utils/_rescue/runner.py", "def late():\n    from .._hetzner import client\n"),
+        ("tests/unit/hetzner/test_client.py", "from lab.lab import Lab"),
+    ],
+)
+def test_crossing_a_border_is_found(tmp_path, name, source):
+    assert len(findings(tmp_path, name, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("lab/api/app.py", "from lab.machines import base\nfrom . import routes\nimport aiohttp"),
+        ("plugins/action/a.py", "from %s.plugin_utils import ssh\nfrom %s.module_utils import _states" % (OURS, OURS)),
+        ("plugins/modules/m.py", "from ..module_utils._hetzner.client import Client\nimport json"),
+        ("plugins/module_utils/_hetzner/client.py", "from .. import _states\nfrom . import budget"),
+        ("plugins/module_utils/_rescue/runner.py", "from %s.module_utils._states import Timeline" % OURS),
+        ("tests/integration/test_flow.py", "from lab.lab import Lab"),
+    ],
+)
+def test_allowed_imports_are_left_alone(tmp_path, name, source):
+    assert findings(tmp_path, name, source) == []
+
+
+def test_finding_names_line_and_border(tmp_path):
+    line = findings(tmp_path, "lab/x.py", "import os\n\nfrom plugins import y\n")[0]
+    assert line == "lab/x.py:3: imports plugins/y; it may import lab"

@@ -1,0 +1,77 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Interpreters, Debian packages and copies of the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev.toolchain import debian, pythons, trees
+from dev.toolchain.report import SetupError
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_shims_that_do_not_run_are_no_interpreters(tmp_path, monkeypatch):
+    minor = sys.version_info.minor
+    broken = program(tmp_path / "shims" / ("python3.%d" % minor), "#!/bin/sh\nexit 127\n")
+    real = program(tmp_path / "real" / ("python3.%d" % minor), '#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
+    monkeypatch.setenv("PATH", "%s:%s" % (broken.parent, real.parent))
+    assert pythons.version_of(broken) is None
+    assert pythons.version_of(real) == sys.version_info[:2]
+    assert pythons.search_path() == [str(real.parent)]
+
+
+def test_interpreter_of_no_such_version_is_none():
+    assert pythons.find((3, 90), (3, 91)) is None
+
+
+def test_debian_groups_are_read_and_unknown_ones_named():
+    assert "git" in debian.wanted(["base"])
+    assert set(debian.wanted(["base"])) < set(debian.wanted(["base", "lab"]))
+    with pytest.raises(SetupError, match="group nothing is not in"):
+        debian.wanted(["nothing"])
+
+
+def test_copy_follows_the_checkout(tmp_path, monkeypatch):
+    checkout = tmp_path / "checkout"
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path / "cache"))
+    program(checkout / "dev/tool", "one")
+    program(checkout / "old.txt", "old")
+    program(checkout / ".gitignore", "*.tmp\n")
+    program(checkout / "left.tmp", "ignored")
+    os.symlink("tool", checkout / "dev/link")
+    subprocess.run(["git", "-C", str(checkout), "init", "--quiet"], check=True)
+
+    copy = trees.copied_tree("test", checkout)
+    assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*")) == [
+        ".gitignore",
+        "dev",
+        "dev/link",
+        "dev/tool",
+        "old.txt",
+    ]
+    assert os.access(copy / "dev/tool", os.X_OK)
+
+    (checkout / "old.txt").unlink()
+    program(checkout / "dev/tool", "two")
+    program(copy / "tests/output/junk", "left by a tool")
+    assert trees.copied_tree("test", checkout) == copy
+    assert (copy / "dev/tool").read_text(encoding="utf-8") == "two"
+    assert sorted(path.name for path in copy.iterdir()) == [".gitignore", "dev"]
+
+
+def test_debian_list_is_sorted_and_without_doubles():
+    for group in ("base", "lab", "test"):
+        packages = debian.wanted([group])
+        assert packages == sorted(set(packages))

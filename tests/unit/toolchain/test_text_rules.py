@@ -1,0 +1,72 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about the text of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from dev.toolchain import text_rules
+from dev.toolchain.paths import CHECKOUT
+
+
+def write(tmp_path, name: str, text: str) -> str:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return name
+
+
+# spelt in parts, so that this file keeps the rule it tests
+@pytest.mark.parametrize("word", ["http://" + "deb." + "debian.org/debian", "py" + "pi.org", "/root" + "/.cache/x"])
+def test_forbidden_words_are_found(tmp_path, word):
+    name = write(tmp_path, "a.txt", "fine\nsee %s here\n" % word)
+    assert [line.split(":")[1] for line in text_rules.forbidden_words(tmp_path, [name])] == ["2"]
+
+
+def test_this_checkout_is_a_path_of_one_machine(tmp_path):
+    name = write(tmp_path, "a.txt", f"see {CHECKOUT}/README.md\n")
+    assert len(text_rules.forbidden_words(tmp_path, [name])) == 1
+
+
+@pytest.mark.parametrize("text", ["www.debian.org", "/root/image-url-command", "/work", "mypypi.organisation"])
+def test_ordinary_words_are_left_alone(tmp_path, text):
+    assert text_rules.forbidden_words(tmp_path, [write(tmp_path, "a.txt", text)]) == []
+
+
+def test_long_files_are_found_by_their_folder(tmp_path):
+    names = [
+        write(tmp_path, "lab/long.py", "x = 1\n" * 401),
+        write(tmp_path, "lab/fits.py", "x = 1\n" * 400),
+        write(tmp_path, "plugins/modules/m.py", "x = 1\n" * 500),
+        write(tmp_path, "playbooks/files/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
+        write(tmp_path, "lab/table.json", "{}\n" * 500),
+    ]
+    assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == [names[0], names[3]]
+
+
+def test_what_is_made_from_sources_may_be_long_and_the_sources_may_not(tmp_path):
+    head = "#!/bin/sh\n" + text_rules.GENERATED + "\n"
+    names = [
+        write(tmp_path, "playbooks/files/made", head + "x = 1\n" * 800),
+        write(tmp_path, "playbooks/files/hidden", "#!/bin/sh\n" + "x = 1\n" * 800 + text_rules.GENERATED),
+        write(tmp_path, "commands/parts/long.py", "x = 1\n" * 301),
+    ]
+    assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == names[1:]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "language"),
+    [
+        ("a.py", "", "python"),
+        ("a", "#!/usr/bin/env python3\n", "python"),
+        ("a", "#!/bin/sh\nset -eu\n", "sh"),
+        ("a", "#!/bin/sh\n" + "'" * 3 + "':'\nexec python3\n", "python"),
+        ("a", '#!/bin/sh\n""":"\nexec python3\n"""\n', "python"),
+        ("a.sh", "set -eu\n", "sh"),
+        ("a", "#!/usr/bin/perl\n", ""),
+        ("a.txt", "python3\n", ""),
+    ],
+)
+def test_language(tmp_path, name, text, language):
+    assert text_rules.language(tmp_path, write(tmp_path, name, text)) == language
