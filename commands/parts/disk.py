@@ -11,10 +11,20 @@ import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from commands.parts.errors import Refused
 from commands.parts.tools import patience, run
 from commands.parts.writer import EDGE, Writer
+
+
+class KernelPartition(NamedTuple):
+    """A partition as the kernel has it; start and length in sectors of 512 bytes, device as major:minor."""
+
+    start: int
+    length: int
+    device: str
+    folder: Path
 
 
 class Disk:
@@ -49,24 +59,29 @@ class Disk:
         if uses:
             raise Refused("root device %s: it is in use: %s" % (self.path, "; ".join(uses)))
 
-    def partitions(self) -> dict:
-        """Return the sysfs folders of the partitions by number, in the order of their place on the disk."""
-        found = sorted(self.sysfs.glob("*/partition"), key=lambda mark: int((mark.parent / "start").read_text()))
-        return {int(mark.read_text()): mark.parent for mark in found}
+    def kernel_partitions(self) -> dict:
+        """Return what the kernel has, by number in the order of place."""
+        return kernel_partitions(self.sysfs)
+
+    def partition_device(self, number: int) -> str:
+        """Return the device number of a partition; wait for one that is being told to the kernel anew."""
+        for _pause in patience(10):
+            found = self.kernel_partitions().get(number)
+            if found:
+                return found.device
+        raise Refused("root device %s: partition %d has gone from the kernel" % (self.path, number))
 
     def extents(self) -> dict:
         """Return start and length of the partitions by number, in sectors, as the kernel has them."""
-        return {
-            number: (int((folder / "start").read_text()), int((folder / "size").read_text()))
-            for number, folder in self.partitions().items()
-        }
+        return {number: (one.start, one.length) for number, one in self.kernel_partitions().items()}
 
     def uses(self) -> list:
         """Say what holds the disk or a partition of it: md and device mapper, mounts, swap; each with the way out."""
-        folders = [self.sysfs, *self.partitions().values()]
-        numbers = {(folder / "dev").read_text().strip() for folder in folders}
+        partitions = self.kernel_partitions().values()
+        folders = [self.sysfs, *(one.folder for one in partitions)]
+        numbers = {self.number, *(one.device for one in partitions)}
         found = []
-        for holder in sorted({path.name for folder in folders for path in folder.glob("holders/*")}):
+        for holder in sorted({name for folder in folders for name in entries(folder / "holders")}):
             label = Path("/sys/class/block") / holder / "dm/name"
             mapped = label.read_text().strip() if label.exists() else ""
             way = "dmsetup remove %s" % mapped if mapped else "mdadm --stop /dev/%s" % holder
@@ -99,13 +114,20 @@ class Disk:
 
     @contextlib.contextmanager
     def exclusive(self):
-        """Open the disk for writing, only if nothing else in the kernel uses it."""
-        try:
-            fd = os.open(self.path, os.O_RDWR | os.O_EXCL)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            raise Refused("root device %s: it is in use (another mount namespace or program)" % self.path) from None
+        """Open the disk for writing, only if nothing else in the kernel uses it; wait for what lets go in a moment.
+
+        A mount that has just ended lives on for a while in mount namespaces that copied it (service sandboxes).
+        """
+        fd = -1
+        for _pause in patience(5):
+            try:
+                fd = os.open(self.path, os.O_RDWR | os.O_EXCL)
+                break
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+        else:
+            raise Refused("root device %s: it is in use (another mount namespace or program)" % self.path)
         try:
             yield fd
         finally:
@@ -149,3 +171,22 @@ def device_number(path: str) -> str:
         if stat.S_ISBLK(status.st_mode):
             return "%d:%d" % (os.major(status.st_rdev), os.minor(status.st_rdev))
     return ""
+
+
+def entries(folder: Path) -> list:
+    """Return the names in a folder of the kernel's, none when it has just gone."""
+    with contextlib.suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []
+
+def kernel_partitions(sysfs: Path) -> dict:
+    """Return the partitions below the sysfs folder of a disk, by number in the order of place.
+
+    Those that go while we look (udev, a scan of the kernel, the lab) are left out.
+    """
+    found = []
+    for folder in (sysfs / name for name in entries(sysfs)):
+        with contextlib.suppress(OSError, ValueError):
+            number, start, length = (int((folder / name).read_text()) for name in ("partition", "start", "size"))
+            found.append((start, number, length, (folder / "dev").read_text().strip(), folder))
+    return {number: KernelPartition(start, *others) for start, number, *others in sorted(found)}

@@ -18,7 +18,7 @@ class Partition:
 
     def __init__(self, number: int, disk: Disk, entry: dict, work: Path):
         self.number, self.disk = number, disk
-        self.node = self._node((self.disk.partitions()[number] / "dev").read_text().strip(), work)
+        self.node = self._node(disk.partition_device(number), work)
         probe = run("blkid", "-p", "-o", "export", self.node, accept=(0, 2, 8))
         tags = dict(line.split("=", 1) for line in probe.splitlines() if "=" in line)
         self.fs = tags.get("TYPE", "")

@@ -1,0 +1,35 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel says of partitions, while udev or a scan takes some of them away."""
+
+from __future__ import annotations
+
+from commands.parts.disk import KernelPartition, entries, kernel_partitions
+
+
+def partition(disk, name, **attributes):
+    """Make the sysfs folder of a partition, as it is now or as it is half gone."""
+    (disk / name).mkdir(parents=True)
+    for attribute, value in attributes.items():
+        (disk / name / attribute).write_text(f"{value}\n")
+
+
+def test_partitions_come_in_the_order_of_their_place(tmp_path):
+    partition(tmp_path, "sda1", partition=1, start=4096, size=8192, dev="8:1")
+    partition(tmp_path, "sda14", partition=14, start=2048, size=2048, dev="8:14")
+    partition(tmp_path, "queue", logical_block_size=512)
+    assert kernel_partitions(tmp_path) == {
+        14: KernelPartition(2048, 2048, "8:14", tmp_path / "sda14"),
+        1: KernelPartition(4096, 8192, "8:1", tmp_path / "sda1"),
+    }
+    assert list(kernel_partitions(tmp_path)) == [14, 1]
+
+
+def test_a_partition_that_goes_while_we_look_is_none(tmp_path):
+    partition(tmp_path, "sda1", partition=1, start=2048, size=2048, dev="8:1")
+    partition(tmp_path, "sda2", partition=2)
+    assert list(kernel_partitions(tmp_path)) == [1]
+
+
+def test_a_disk_that_goes_has_no_entries(tmp_path):
+    assert entries(tmp_path / "holders") == []
