@@ -179,6 +179,7 @@ def entries(folder: Path) -> list:
         return sorted(os.listdir(folder))
     return []
 
+
 def kernel_partitions(sysfs: Path) -> dict:
     """Return the partitions below the sysfs folder of a disk, by number in the order of place.
 

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _inputs, _logs, _say, _watch
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
@@ -89,6 +89,7 @@ class _Run:
         self._flow, self._job, self._logs, self._masker = flow, job, logs, masker
         self._remote = Remote(action)
         self._known_hosts = flow.known_hosts("rescue")
+        self._host_keys = parse_host_keys(given["host_keys"])
 
     def result(self, about: dict[str, Any]) -> dict[str, Any]:
         """Gate, start, watch, collect; always a result, never an exception of the flow."""
@@ -133,7 +134,9 @@ class _Run:
     def _pass_gate(self) -> Any:
         previous, pin = self._given["previous_boot_id"] or None, self._known_hosts
         # A boot that we asked for ourselves, or another run's: the next contact is a first one.
-        if not pin.of_this_run or pin.boot_id == previous:
+        if self._host_keys:
+            pin.require(self._host_keys)
+        elif not pin.of_this_run or pin.boot_id == previous:
             pin.forget()
         self._remote.use(pin, shared=True)
         self._remote.reset()

@@ -8,17 +8,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _known_hosts, _record
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _record
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 #: The state that begins when the reboot is sent.
 LEFT = {"os": _states.BOOTING_TO_REAL_OS, "rescue": _states.BOOTING_TO_RESCUE}
@@ -35,22 +33,12 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.machine_boot_spec())[1]
         flow = Flow(given, task_vars or {})
-        keys = _host_keys(given["host_keys"] or [])
+        keys = parse_host_keys(given["host_keys"])
         if self._task.check_mode:
             return flow.result(
                 changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers"
             )
         return _Boot(self, given, flow, keys).result()
-
-
-def _host_keys(lines: list[str]) -> list[str]:
-    keys = []
-    for line in lines:
-        try:
-            keys.append(_known_hosts.parse_host_key(line))
-        except _known_hosts.InvalidHostKey as exc:
-            raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
-    return keys
 
 
 class _Boot:

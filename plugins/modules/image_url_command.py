@@ -90,6 +90,13 @@ options:
     description:
       - Boot id of the system that was seen before the reset. As long as it answers, the rescue has not been reached.
     type: str
+  host_keys:
+    description:
+      - Public SSH host keys of the rescue, as lines of C(.pub) files. Nobody with another key is spoken to.
+      - M(kubenode.provision.robot_rescue) returns them, proven against the fingerprints that the Robot API tells.
+      - Without them, the first key that the rescue shows is pinned for that boot.
+    type: list
+    elements: str
   poll:
     description:
       - Longest time in seconds between two looks at the command. Its end is noticed at once.

@@ -14,12 +14,28 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
-from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
+    InvalidHostKey,
+    KnownHosts,
+    parse_host_key,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 
 def run_id() -> str:
     """The same in every task of one run of Ansible, another one in the next run."""
     return os.path.basename(C.DEFAULT_LOCAL_TMP)
+
+
+def parse_host_keys(lines: list[str] | None) -> list[str]:
+    """The public host keys of an option ``host_keys``, without comments; fails for a line that is none."""
+    keys = []
+    for line in lines or []:
+        try:
+            keys.append(parse_host_key(line))
+        except InvalidHostKey as exc:
+            raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
+    return keys
 
 
 class Flow:

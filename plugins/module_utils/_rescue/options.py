@@ -39,6 +39,7 @@ def image_url_command_spec():
             "default": "marker_and_exit_code",
         },
         previous_boot_id={"type": "str"},
+        host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},
         log_dir={"type": "path"},
         payload={"type": "str", "no_log": True},
