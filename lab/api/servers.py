@@ -18,7 +18,7 @@ from lab.api.model import Action, Image, PrimaryIp, PrivateNet, Server, now
 from lab.api.power import Power
 from lab.api.schemas import ServerCreate, ServerUpdate
 from lab.api.views import ipv6_network
-from lab.machines.base import Hardware
+from lab.machines.base import DiskSpec, Hardware
 
 PLACEMENT_GROUP_SIZE = 10
 
@@ -137,7 +137,7 @@ class Servers:
             name=server.name,
             cores=server.server_type.cores,
             memory_mib=server.server_type.memory * 1024,
-            disk_bytes=server.primary_disk_size * catalog.DISK_GB_BYTES,
+            disks=(DiskSpec(server.primary_disk_size * catalog.DISK_GB_BYTES),),
             mac=self.cloud.site.mac(server.index),
             ipv4=self.cloud.site.address(server.index),
             architecture=server.server_type.architecture,

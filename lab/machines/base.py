@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the emulated APIs know of a machine: one small interface, several kinds behind it.
 
-A machine has hardware that stays the same, a disk that stays the same, and a power switch. What it boots is
+A machine has hardware that stays the same, disks that stay the same, and a power switch. What it boots is
 not its own decision: at every boot (power on, or reboot from inside) it asks its firmware for the boot source,
 exactly once, so that a one-shot such as an armed rescue is consumed by the boot itself.
 """
@@ -13,6 +13,19 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    """One disk; a serial, WWN or model that is left out is the kind's own (see `identity.py`)."""
+
+    size_bytes: int
+    kind: Literal["scsi", "sata", "nvme"] = "scsi"  # the one disk of a cloud machine is a scsi disk
+    serial: str = ""
+    wwn: str = ""  # sata, scsi: 0x and 16 hexadecimal digits (NAA); nvme: eui. and 16 hexadecimal digits
+    model: str = ""
+    rotational: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,17 +36,28 @@ class Hardware:
     name: str
     cores: int
     memory_mib: int
-    disk_bytes: int
+    disks: tuple[DiskSpec, ...]  # at least one; the firmware tries them in this order
     mac: str
     ipv4: str
     architecture: str = "x86"
+    manufacturer: str = "Hetzner"  # DMI; cloud-init takes this vendor for a cloud machine with a metadata service
+    product: str = "vServer"
+    uefi: bool = False
+    swaps_letters: bool = False  # at every other boot the kernel names disks of the same kind in reverse order
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of the first disk."""
+        return self.disks[0].size_bytes
 
 
 @dataclass(frozen=True)
 class Rescue:
-    """Boot the rescue system from RAM; only these keys may log in as root."""
+    """Boot the rescue system from RAM; only these keys, or the password, may log in as root."""
 
     authorized_keys: tuple[str, ...] = ()
+    password: str | None = None
+    host_keys: tuple[str, ...] = ()  # OpenSSH private keys (PEM) that its sshd shows; none: it makes its own
 
 
 @dataclass(frozen=True)
@@ -55,7 +79,7 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     async def create(self, image: Path | None) -> None:
-        """Install the disk: empty, or holding the bytes of the raw image ``image``."""
+        """Install the disks, empty; the raw image ``image`` goes onto the first one."""
 
     @abc.abstractmethod
     async def power_on(self) -> None:
@@ -78,12 +102,20 @@ class Machine(abc.ABC):
         """ACPI reboot: as the power button, but the guest starts again and asks its firmware again."""
 
     @abc.abstractmethod
+    async def ctrl_alt_del(self) -> None:
+        """The three keys on the keyboard: a guest whose init listens reboots and asks its firmware again."""
+
+    @abc.abstractmethod
+    async def disk_digest(self, index: int) -> str:
+        """SHA-256 (hexadecimal) of all bytes of a disk as they are now; ``index`` as in `Hardware.disks`."""
+
+    @abc.abstractmethod
     async def copy_disk(self, target: Path) -> int:
-        """Copy the disk into the raw file ``target`` (sparse or reflinked); returns the bytes allocated."""
+        """Copy the first disk into the raw file ``target`` (sparse or reflinked); returns the bytes allocated."""
 
     @abc.abstractmethod
     async def write_disk(self, image: Path | None) -> None:
-        """Replace the disk's content by a raw image (a rebuild), or by zeros; only while off."""
+        """Replace the first disk's content by a raw image (a rebuild), or by zeros; only while off."""
 
     @abc.abstractmethod
     async def destroy(self) -> None:

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
+from .base import Hardware
+from .host import LabError
 from .store import Store, clone, copy_sparse
 
 
@@ -33,6 +36,11 @@ class Disk:
         copy_sparse(self.file, target)
         return os.stat(target).st_blocks * 512
 
+    def digest(self) -> str:
+        """SHA-256 of all bytes, those that were never written included."""
+        with self.file.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     def keep_moment(self) -> None:
         """Keep the content of this very moment aside, where the store can do that at once."""
         if not clone(self.file, self._moment):
@@ -47,3 +55,18 @@ class Disk:
         """Take the disk away; safe to call twice."""
         self.file.unlink(missing_ok=True)
         self._moment.unlink(missing_ok=True)
+
+
+def disks_of(hardware: Hardware, store: Store) -> list[Disk]:
+    """The disks of a machine in the order of its hardware; none exists before `Disk.install`."""
+    if not hardware.disks:
+        raise LabError(f"machine {hardware.name} has no disk; give its hardware at least one")
+    return [
+        Disk(store, f"m{hardware.machine_id}-{index}", spec.size_bytes) for index, spec in enumerate(hardware.disks)
+    ]
+
+
+async def install_all(disks: list[Disk], image: Path | None) -> None:
+    """Put in all disks of a machine, empty but for ``image`` on the first one."""
+    for disk in disks:
+        await disk.install(image if disk is disks[0] else None)

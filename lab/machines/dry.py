@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .base import BootSource, Hardware, Machine, Rescue
 from .console import Console
-from .disk import Disk
+from .disk import disks_of, install_all
 from .host import LabError
 from .site import Site
 from .store import Store, discard
@@ -30,15 +30,15 @@ class DryMachine(Machine):
         firmware: Callable[[], BootSource],
         on_off: Callable[[], None],
     ) -> None:
-        """A machine without a disk; `create` puts it in."""
+        """A machine without disks; `create` puts them in."""
         super().__init__(hardware, firmware, on_off)
-        self._disk = Disk(store, f"m{hardware.machine_id}", hardware.disk_bytes)
+        self._disks = disks_of(hardware, store)
         self._console = Console(folder / f"m{hardware.machine_id}.log")
         self._on = False
 
     async def create(self, image: Path | None) -> None:
-        """Install the disk."""
-        await self._disk.install(image)
+        """Install the disks."""
+        await install_all(self._disks, image)
 
     async def power_on(self) -> None:
         """Ask the firmware and count as started."""
@@ -67,20 +67,29 @@ class DryMachine(Machine):
         if self._on:
             self._boot()
 
+    async def ctrl_alt_del(self) -> None:
+        """Boot again."""
+        await self.request_reboot()
+
+    async def disk_digest(self, index: int) -> str:
+        """Digest of a disk file."""
+        return await asyncio.to_thread(self._disks[index].digest)
+
     async def copy_disk(self, target: Path) -> int:
-        """Copy the disk file."""
-        return await asyncio.to_thread(self._disk.copy_to, target)
+        """Copy the first disk's file."""
+        return await asyncio.to_thread(self._disks[0].copy_to, target)
 
     async def write_disk(self, image: Path | None) -> None:
-        """Replace the disk file's content."""
+        """Replace the first disk file's content."""
         if self._on:
             raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disk.install(image)
+        await self._disks[0].install(image)
 
     async def destroy(self) -> None:
-        """Remove the disk file."""
+        """Remove the disk files."""
         self._on = False
-        self._disk.remove()
+        for disk in self._disks:
+            disk.remove()
 
     @property
     def running(self) -> bool:

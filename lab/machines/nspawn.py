@@ -29,6 +29,7 @@ _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133
 _STATUS_OFF = 0
 _SIG_POWEROFF = signal.SIGRTMIN + 4  # systemd(1): what its own tools ask of it
+_SIG_CTRL_ALT_DEL = signal.SIGINT
 _SIG_REBOOT = signal.SIGRTMIN + 5
 PROGRAMS = ("systemd-nspawn", "ip", "nsenter", "unshare", "mount", "dnsmasq")
 
@@ -68,16 +69,28 @@ class NspawnMachine(PoweredMachine):
         """Ask the guest's init to reboot."""
         self._signal(_SIG_REBOOT)
 
+    async def ctrl_alt_del(self) -> None:
+        """Tell the guest's init what a keyboard would."""
+        self._signal(_SIG_CTRL_ALT_DEL)
+
     async def copy_disk(self, target: Path) -> int:
-        """Copy the disk as it is now."""
+        """Copy the first disk as it is now."""
+        await self._flush()
+        return await super().copy_disk(target)
+
+    async def disk_digest(self, index: int) -> str:
+        """Digest of a disk as it is now."""
+        await self._flush()
+        return await super().disk_digest(index)
+
+    async def _flush(self) -> None:
         if self._loop:
             await asyncio.to_thread(self._loop.flush)
-        return await super().copy_disk(target)
 
     # -- power -----------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        self._loop = await asyncio.to_thread(Loop, self._disk.file)
+        self._loop = await asyncio.to_thread(Loop, self._disks[0].file)
         self._lab.watcher.watch(self._loop, self._partitions_changed)
 
     async def _cut(self) -> None:
@@ -88,9 +101,9 @@ class NspawnMachine(PoweredMachine):
         """
         if self._cgroup and self._cgroup.populated:
             await asyncio.to_thread(self._cgroup.freeze)
-            await asyncio.to_thread(self._disk.keep_moment)
+            await asyncio.to_thread(self._disks[0].keep_moment)
         await self._stop()
-        await asyncio.to_thread(self._disk.return_to_moment)
+        await asyncio.to_thread(self._disks[0].return_to_moment)
 
     async def _live(self, begun: asyncio.Event) -> None:
         """From power on to power off: one container after the other, the firmware asked before each."""

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every machine that really boots has: a disk that stays, a console, and a switch that is worked one at a time."""
+"""What every machine that really boots has: disks that stay, a console, and a switch that is worked one at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.machines.base import BootSource, Hardware, Machine
 from lab.machines.console import Console
-from lab.machines.disk import Disk
+from lab.machines.disk import disks_of, install_all
 from lab.machines.host import LabError
 from lab.machines.store import Store
 
@@ -28,12 +28,12 @@ class PoweredMachine(Machine):
         firmware: Callable[[], BootSource],
         on_off: Callable[[], None],
     ) -> None:
-        """A machine without a disk in the lab's ``folder``; `create` puts the disk in."""
+        """A machine without disks in the lab's ``folder``; `create` puts them in."""
         super().__init__(hardware, firmware, on_off)
         self._name = f"m{hardware.machine_id}"
         self._folder = folder / "machines" / self._name
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._disk = Disk(store, self._name, hardware.disk_bytes)
+        self._disks = disks_of(hardware, store)
         self._console = Console(self._folder / "console.log")
         self._life: asyncio.Task[None] | None = None
         self._switch = asyncio.Lock()
@@ -57,8 +57,8 @@ class PoweredMachine(Machine):
         await self._stop()
 
     async def create(self, image: Path | None) -> None:
-        """Install the disk."""
-        await self._disk.install(image)
+        """Install the disks."""
+        await install_all(self._disks, image)
 
     @property
     def running(self) -> bool:
@@ -87,20 +87,25 @@ class PoweredMachine(Machine):
             await self._start()
 
     async def write_disk(self, image: Path | None) -> None:
-        """Replace the content of the disk."""
+        """Replace the content of the first disk."""
         if self.running:
             raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disk.install(image)
+        await self._disks[0].install(image)
 
     async def copy_disk(self, target: Path) -> int:
-        """Copy the disk as it is now."""
-        return await asyncio.to_thread(self._disk.copy_to, target)
+        """Copy the first disk as it is now."""
+        return await asyncio.to_thread(self._disks[0].copy_to, target)
+
+    async def disk_digest(self, index: int) -> str:
+        """Digest of a disk as it is now."""
+        return await asyncio.to_thread(self._disks[index].digest)
 
     async def destroy(self) -> None:
         """Cut the power and remove everything."""
         async with self._switch:
             await self._stop()
-        self._disk.remove()
+        for disk in self._disks:
+            disk.remove()
 
     async def _start(self) -> None:
         self._console.clear()

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.images import Image
 
@@ -74,10 +75,17 @@ class QemuMachine(PoweredMachine):
         self._start_again = True
         await self._press()
 
+    async def ctrl_alt_del(self) -> None:
+        """Press the three keys."""
+        await self._tell("send-key", keys=[{"type": "qcode", "data": key} for key in ("ctrl", "alt", "delete")])
+
     async def _press(self) -> None:
+        await self._tell("system_powerdown")
+
+    async def _tell(self, command: str, **arguments: Any) -> None:
         if self._qmp:
             with contextlib.suppress(LabError, ConnectionError, asyncio.TimeoutError):  # it was going off anyway
-                await self._qmp.execute("system_powerdown")
+                await self._qmp.execute(command, **arguments)
 
     async def _prepare(self) -> None:
         self._start_again = False
@@ -156,7 +164,7 @@ class QemuMachine(PoweredMachine):
             "-chardev", f"file,id=serial,path={self._console.file},append=on", "-serial", "chardev:serial",
             "-qmp", f"unix:{qmp},server=on,wait=off",
             "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
-            "-drive", f"if=none,id=disk,file={self._disk.file},{_DRIVE}",
+            "-drive", f"if=none,id=disk,file={self._disks[0].file},{_DRIVE}",
             "-device", "virtio-scsi-pci", "-device", "scsi-hd,drive=disk,bootindex=1",
             "-netdev", f"tap,id=net,ifname={self._name},script=no,downscript=no",
             "-device", f"virtio-net-pci,netdev=net,mac={hardware.mac},romfile=",

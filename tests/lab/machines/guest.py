@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.machines.base import BootSource, FromDisk, Hardware, Machine, Rescue
+from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
 from lab.machines.site import Site
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -141,7 +141,7 @@ async def publish(site: Site, file: Path, port: int = 8080) -> asyncio.Server:
 def bench(site: Site, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mib: int = 2048) -> Bench:
     """The index-th machine of a site: rescue armed, no disk yet."""
     hardware = Hardware(
-        1000 + index, f"machine-{index}", 1, memory_mib, disk_bytes, site.mac(index), site.address(index)
+        1000 + index, f"machine-{index}", 1, memory_mib, (DiskSpec(disk_bytes),), site.mac(index), site.address(index)
     )
     source: list[BootSource] = [Rescue((key.public,))]
     boots: list[BootSource] = []
