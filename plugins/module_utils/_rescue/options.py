@@ -83,3 +83,14 @@ def image_url_check_spec():
         "command_dir": {"type": "path", "default": "/shared"},
         "ssh_private_key": {"type": "path", "no_log": False},
     }
+
+
+def machine_quarantine_spec():
+    """Options of machine_quarantine."""
+    return {
+        "machines": {"type": "list", "elements": "dict", "required": True},
+        "quarantine_dir": {"type": "path", "required": True},
+        "state": {"type": "str", "choices": ["checked", "set"], "default": "checked"},
+        "clear": {"type": "list", "elements": "str", "default": []},
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
