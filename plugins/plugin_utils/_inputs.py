@@ -74,6 +74,15 @@ def check_token(token: str | None) -> list[str]:
     return []
 
 
+def check_seconds(given: Mapping[str, Any], **least: float) -> list[str]:
+    """Findings about options that are numbers of seconds, given the least value of each."""
+    return [
+        f"{name} {given[name]}: give a number of seconds, at least {limit}"
+        for name, limit in least.items()
+        if given[name] < limit
+    ]
+
+
 def file_reader(action: Any) -> Callable[[str], bytes]:
     """Reads files of the controller as Ansible finds them: relative to role or playbook, vault decrypted."""
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The logs of an image command on the controller: private files, without our secrets in them."""
+"""The logs of what ran in a rescue, on the controller: private files, without our secrets in them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def default_directory() -> str:
 
 
 class Logs:
-    """The three logs of one machine: interleaved (grows while the command runs), stdout, stderr."""
+    """The logs of one machine: interleaved (grows while the program runs), stdout, stderr, and what else is stored."""
 
-    def __init__(self, directory: str, machine: str, masker: Masker) -> None:
+    def __init__(self, directory: str, machine: str, masker: Masker, stem: str = "image-url-command") -> None:
         self.directory = Path(directory) / machine
-        self.interleaved = self.directory / "image-url-command.log"
+        self._stem = stem
+        self.interleaved = self.directory / f"{stem}.log"
         self._masker = masker
         self._rest = b""
         self._size = 0
@@ -42,8 +43,8 @@ class Logs:
     def begin(self) -> None:
         """Start over: the log is read from its beginning, also when a running command is attached to."""
         self.prepare()
-        for name in ("stdout", "stderr"):
-            self._path(name).unlink(missing_ok=True)
+        for path in self.directory.glob(f"{self._stem}.*.log"):
+            path.unlink()
         self._write(self.interleaved, b"")
 
     def append(self, data: bytes) -> list[str]:
@@ -58,7 +59,7 @@ class Logs:
         return [line.decode("utf-8", "replace") for line in masked]
 
     def store(self, name: str, packed: bytes) -> bytes:
-        """Keep ``stdout`` or ``stderr`` as fetched (gzip); returns its last 64 KiB."""
+        """Keep a log such as ``stdout`` as fetched (gzip); returns its last 64 KiB."""
         unpacker = zlib.decompressobj(wbits=31)
         try:
             data = unpacker.decompress(packed, MOST)
@@ -68,8 +69,12 @@ class Logs:
         self._write(self._path(name), data)
         return data[-65536:]
 
+    def put(self, name: str, data: bytes) -> None:
+        """Keep a log that is at hand."""
+        self._write(self._path(name), self._masker.bytes(data[:MOST]))
+
     def _path(self, name: str) -> Path:
-        return self.directory / f"image-url-command.{name}.log"
+        return self.directory / f"{self._stem}.{name}.log"
 
     def _write(self, path: Path, data: bytes) -> None:
         path.unlink(missing_ok=True)

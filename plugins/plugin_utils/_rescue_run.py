@@ -1,0 +1,204 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One program in one rescue, from the gate to the logs: what image_url_command and robot_installimage share."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+
+TAIL = 20
+
+
+class StartFailed(Exception):
+    """The program could not be started; nothing was written to a disk by it."""
+
+
+class RescueRun:
+    """One program on one machine. A subclass names it, and says what it adds to the flow."""
+
+    #: The module that starts or attaches on the machine, and what people call what it runs.
+    module = ""
+    noun = "image command"
+
+    def __init__(
+        self,
+        action: ActionBase,
+        task_vars: dict[str, Any],
+        given: dict[str, Any],
+        flow: Flow,
+        job: jobs.Job,
+        logs: _logs.Logs,
+        masker: Masker,
+    ) -> None:
+        self._action, self._task_vars, self._given = action, task_vars, given
+        self._flow, self._job, self._logs, self._masker = flow, job, logs, masker
+        self._remote = Remote(action)
+        self._known_hosts = flow.known_hosts("rescue")
+        self._host_keys = parse_host_keys(given["host_keys"])
+
+    # --- what a subclass adds
+
+    def _arguments(self) -> dict[str, Any]:
+        """Arguments of the module, besides the payload; they may be shown."""
+        raise NotImplementedError
+
+    def _before_start(self, system: System) -> None:
+        """What must be there before the program starts; raises :class:`StartFailed` or :class:`Unreachable`."""
+
+    def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
+        """Results beyond those of every program; ``stdout``: the end of what it printed, None when not fetched."""
+        return {}
+
+    def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
+        """Why the program did not succeed."""
+        text = f"the {self.noun} failed: {protocol.explain_failure(status, self._job.rule)}"
+        return text + (f" Its last message: {about['message']}" if about["message"] else "")
+
+    # --- the flow
+
+    def result(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Gate, start, watch, collect; always a result, never an exception of the flow."""
+        flow, given = self._flow, self._given
+        try:
+            system = self._pass_gate()
+        except _gate.GateClosed as exc:
+            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
+            return flow.result(
+                failed=True, in_rescue=False, msg=self._masker.text(f"{flow.machine}: {exc}"), **seen, **about
+            )
+        about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
+        started = time.monotonic()
+        try:
+            self._logs.begin()
+            attached, finished = self._start(system)
+            flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+            watcher = _watch.Watcher(self._remote, self._job.digest, system.boot_id, self._log, self._progress)
+            status = watcher.until_end(self._job.limit, given["poll"])
+        except (StartFailed, _watch.WatchFailed) as exc:
+            flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+            flow.timeline.to(_states.PROVISIONING_FAILED)
+            about.update(self._collect(best_effort=True))
+            msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}")
+            about["seconds"] = round(time.monotonic() - started, 1)
+            return flow.result(failed=True, changed=isinstance(exc, _watch.WatchFailed), msg=msg, **about)
+        about.update(
+            attached=attached,
+            rc=status.exit_code,
+            seconds=status.seconds,
+            message=self._masker.text(one_line(status.message)),
+            **self._collect(),
+        )
+        if status.succeeded(self._job.rule):
+            msg = f"the {self.noun} succeeded after {status.seconds:.1f} s" + (
+                " (in an earlier run)" if finished else ""
+            )
+            return flow.result(changed=not finished, msg=msg, **about)
+        flow.timeline.to(_states.PROVISIONING_FAILED)
+        msg = self._masker.text(f"{flow.machine}: {self._explain(status, about)} Log: {about['log_file']}")
+        return flow.result(failed=True, changed=True, msg=msg, **about)
+
+    def _pass_gate(self) -> System:
+        previous, pin = self._given["previous_boot_id"] or None, self._known_hosts
+        # A boot that we asked for ourselves, or another run's: the next contact is a first one.
+        if self._host_keys:
+            pin.require(self._host_keys)
+        elif not pin.of_this_run or pin.boot_id == previous:
+            pin.forget()
+        self._remote.use(pin, shared=True)
+        self._remote.reset()
+        system = _gate.wait_for(
+            self._remote,
+            pin,
+            lambda system: _gate.judge_rescue(system, previous),
+            self._given["rescue_timeout"],
+            "the rescue",
+        )
+        self._remote.use(pin, shared=True)
+        return system
+
+    def _start(self, system: System) -> tuple[bool, bool]:
+        try:
+            self._before_start(system)
+        except Unreachable as exc:
+            raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
+        arguments = dict(self._arguments(), payload=self._job.pack())
+        for attempt in (1, 2, 3):
+            try:
+                answer = self._action._execute_module(
+                    module_name=self.module, module_args=arguments, task_vars=self._task_vars
+                )
+                break
+            except AnsibleConnectionFailure as exc:
+                # Starting is attaching when it was started already, so it may be tried again.
+                if attempt == 3:
+                    raise StartFailed(f"SSH was lost while it was started ({one_line(str(exc))}); run again") from exc
+                self._remote.reset()
+        if answer.get("failed") or "attached" not in answer:
+            reason = answer.get("msg") or "the module gave no answer"
+            raise StartFailed(one_line(f"{reason} {answer.get('module_stderr', '')}", 2000))
+        if not answer["attached"]:
+            # What will be written makes keys of its own.
+            self._flow.known_hosts("os").forget()
+        return bool(answer["attached"]), bool(answer["finished"])
+
+    def _log(self, data: bytes) -> None:
+        for line in self._logs.append(data):
+            _say.log_line(self._flow.machine, printable(line))
+
+    def _progress(self, message: str) -> None:
+        _say.progress(self._flow.machine, self._masker.text(message))
+
+    def _collect(self, best_effort: bool = False) -> dict[str, Any]:
+        last: dict[str, bytes] = {}
+        for name in ("stdout", "stderr"):
+            data = self._keep(name, f"sh {_watch.RUNNER} fetch {name}", best_effort)
+            if data is not None:
+                last[name] = data
+        lines = last.get("stdout", b"").decode("utf-8", "replace").splitlines()
+        tail = [printable(line, 500) for line in lines[-TAIL:]]
+        found = {"stdout_tail": tail, "log_file": str(self._logs.interleaved)}
+        return {**found, **self._more(last.get("stdout"), best_effort)}
+
+    def _keep(self, name: str, script: str, best_effort: bool) -> bytes | None:
+        """Store the log that ``script`` prints (gzip, base64, ``end=1``) as ``name``; returns its end."""
+        try:
+            return self._logs.store(name, self._fetch(script, attempts=1 if best_effort else 5))
+        except (Unreachable, protocol.ProtocolError, OSError) as exc:
+            if not best_effort:
+                _say.warning(f"{self._flow.machine}: the {name} of the {self.noun} was not fetched: {exc}")
+            return None
+
+    def _fetch(self, script: str, attempts: int) -> bytes:
+        while True:
+            try:
+                return protocol.parse_fetch(self._remote.run(script)[1])
+            except Unreachable:
+                attempts -= 1
+                if not attempts:
+                    raise
+                self._remote.reset()
+                time.sleep(1)
+
+
+def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "image-url-command") -> _logs.Logs:
+    """The logs of a machine, their directory made; fails the task when nothing can be written there."""
+    logs = _logs.Logs(directory or _logs.default_directory(), machine, masker, stem)
+    try:
+        logs.prepare()
+    except OSError as exc:
+        raise AnsibleActionFail(f"log_dir {str(logs.directory)!r} cannot be written: {exc.strerror}") from exc
+    return logs
