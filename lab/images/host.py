@@ -18,6 +18,9 @@ _PROGRAMS = {
     "cpio": "cpio",
     "sfdisk": "fdisk",
     "mke2fs": "e2fsprogs",
+    "mkfs.vfat": "dosfstools",
+    "mmd": "mtools",
+    "mcopy": "mtools",
     "grub-mkimage": "grub-common",
     "zstd": "zstd",
     "xz": "xz-utils",
@@ -26,6 +29,7 @@ _PROGRAMS = {
 }
 _DATA = {
     "/usr/lib/grub/i386-pc/boot.img": "grub-pc-bin",
+    "/usr/lib/grub/x86_64-efi/fat.mod": "grub-efi-amd64-bin",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 _SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";$')
