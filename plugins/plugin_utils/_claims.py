@@ -1,0 +1,112 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims: which disks of a machine a run has begun to write, so that a later run may begin anew without asking again.
+
+A claim is made when the guards have passed, and released when the new system has proven itself. It counts for a day:
+whoever comes later may have put something of worth on the disks by other means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+
+#: Seconds.
+LASTS = 24 * 3600.0
+_MOST_BYTES = 1 << 20
+
+#: Serial and WWN, as the machine's kernel tells them.
+Identity = tuple[str, str]
+
+
+class ClaimError(Exception):
+    """The claim cannot be read, written or removed; the text names the file and the way out."""
+
+
+def default_file(machine: str) -> str:
+    """Where the claim of a machine lies when nothing is said."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "kubenode-provision", "claims", f"{machine}.json")
+
+
+def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
+    """What tells these disks from others; nothing when one of them has neither serial nor WWN, or two are the same."""
+    found = [(str(disk.get("serial") or ""), str(disk.get("wwn") or "").lower()) for disk in disks]
+    if ("", "") in found or len(set(found)) != len(found):
+        return frozenset()
+    return frozenset(found)
+
+
+def claim(path: str, machine: str, disks: Iterable[Mapping[str, Any]], now: Callable[[], float] = time.time) -> bool:
+    """Write down that this run may write these disks of the machine. Returns whether they can be claimed at all."""
+    found = identities(disks)
+    if not found:
+        release(path)
+        return False
+    content = {
+        "machine": machine,
+        "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
+        "at": _states.to_rfc3339(now()),
+    }
+    file = Path(path)
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(json.dumps(content, indent=1) + "\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        new.replace(file)
+    except OSError as exc:
+        raise ClaimError(
+            f"claim_file {path!r} cannot be written ({exc.strerror}); make {file.parent} writable"
+        ) from exc
+    return True
+
+
+def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> frozenset[Identity]:
+    """The disks that an unfinished run of the last day claimed for this machine; a damaged claim is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.loads(file.read(_MOST_BYTES))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as exc:
+        raise ClaimError(f"claim_file {path!r} cannot be read ({exc.strerror}); make it readable") from exc
+    except (ValueError, RecursionError):
+        return frozenset()
+    try:
+        age = now() - _states.from_rfc3339(content["at"])
+        if content["machine"] != machine or not -60 <= age <= LASTS:
+            return frozenset()
+        return identities(content["disks"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return frozenset()
+
+
+def covers(path: str, machine: str, disks: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether exactly these disks are claimed for this machine."""
+    found = identities(disks)
+    return bool(found) and found == claimed(path, machine)
+
+
+def release(path: str) -> bool:
+    """The machine is finished: forget the claim. Returns whether there was one."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise ClaimError(f"claim_file {path!r} cannot be removed ({exc.strerror}); remove it by hand") from exc
+    return True

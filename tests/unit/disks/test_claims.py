@@ -1,0 +1,104 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims: exactly the claimed disks of the same machine, for a day, in a file that nobody else can read."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims
+
+DISKS = [{"serial": "S1", "wwn": "eui.00A1", "name": "nvme0n1"}, {"serial": "S2", "wwn": "eui.00a2"}]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "claims" / "node-1.json")
+
+
+def test_what_was_claimed_is_covered_whatever_its_kernel_names(path):
+    assert _claims.claim(path, "node-1", DISKS)
+    assert _claims.covers(path, "node-1", [dict(disk, name="sdx") for disk in reversed(DISKS)])
+
+
+@pytest.mark.parametrize(
+    ("machine", "disks"),
+    [
+        ("node-2", DISKS),
+        ("node-1", DISKS[:1]),
+        ("node-1", [*DISKS, {"serial": "S3", "wwn": ""}]),
+        ("node-1", [DISKS[0], {"serial": "S2", "wwn": "eui.00a3"}]),
+        ("node-1", [DISKS[0], {"serial": "S3", "wwn": "eui.00a2"}]),
+        ("node-1", []),
+    ],
+)
+def test_other_disks_and_machines_are_not_covered(path, machine, disks):
+    _claims.claim(path, "node-1", DISKS)
+    assert not _claims.covers(path, machine, disks)
+
+
+def test_no_claim_no_cover(path):
+    assert not _claims.covers(path, "node-1", DISKS)
+
+
+@pytest.mark.parametrize("disks", [[{"serial": "", "wwn": ""}], [{"name": "sda"}], [DISKS[0], DISKS[0]], []])
+def test_disks_that_cannot_be_told_apart_are_never_claimed(path, disks):
+    _claims.claim(path, "node-1", DISKS)
+    assert not _claims.claim(path, "node-1", disks)
+    assert not _claims.covers(path, "node-1", disks)
+    assert not _claims.covers(path, "node-1", DISKS), "the claim before it has been taken back"
+
+
+@pytest.mark.parametrize(("later", "counts"), [(0, True), (23.9 * 3600, True), (24.1 * 3600, False), (-3600, False)])
+def test_a_claim_counts_for_a_day(path, later, counts):
+    _claims.claim(path, "node-1", DISKS, now=lambda: 1_000_000.0)
+    assert bool(_claims.claimed(path, "node-1", now=lambda: 1_000_000.0 + later)) is counts
+
+
+def test_release_ends_it(path):
+    _claims.claim(path, "node-1", DISKS)
+    assert _claims.release(path)
+    assert not _claims.covers(path, "node-1", DISKS)
+    assert not _claims.release(path)
+
+
+def test_the_file_is_ours_alone_and_as_the_contract_says(path, tmp_path):
+    _claims.claim(path, "node-1", DISKS)
+    assert stat.S_IMODE((tmp_path / "claims" / "node-1.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "claims").stat().st_mode) == 0o700
+    content = json.loads((tmp_path / "claims" / "node-1.json").read_text())
+    assert sorted(content) == ["at", "disks", "machine"]
+    assert content["disks"] == [{"serial": "S1", "wwn": "eui.00a1"}, {"serial": "S2", "wwn": "eui.00a2"}]
+    assert [entry.name for entry in (tmp_path / "claims").iterdir()] == ["node-1.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"x"',
+        '{"machine": "node-1"}',
+        '{"machine": "node-1", "at": "yesterday", "disks": []}',
+        '{"machine": "node-1", "at": 5, "disks": [{"serial": "S1", "wwn": "eui.00a1"}]}',
+        '{"machine": "node-1", "at": "2026-11-21T10:00:00Z", "disks": 7}',
+        '{"machine": "node-1", "at": "2026-11-21T10:00:00Z", "disks": ["S1"]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_claim_is_none(path, tmp_path, text):
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "node-1.json").write_text(text)
+    now = lambda: _claims._states.from_rfc3339("2026-11-21T10:00:01Z")  # noqa: E731
+    assert _claims.claimed(path, "node-1", now) == frozenset()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "claims").write_text("a file where the folder should be")
+    with pytest.raises(_claims.ClaimError, match="claim_file .*node-1.json"):
+        _claims.claim(str(tmp_path / "claims" / "node-1.json"), "node-1", DISKS)
