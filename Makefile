@@ -16,6 +16,10 @@ demo: ## one machine from nothing to a verified new system, on the lab
 	@dev/setup --debian base,lab main
 	@dev/demo
 
+demo-robot: ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM
+	@dev/setup --debian base,lab main
+	@dev/demo-robot
+
 test: ## every test: unit tests on three ansible-cores, then everything on the lab
 	@dev/setup --debian base,lab,test main core-2.18 core-2.21
 	@dev/test unit 2.18
@@ -55,4 +59,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo test test-unit lint bench docs commands lock clean
+.PHONY: help setup demo demo-robot test test-unit lint bench docs commands lock clean

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import hcloud
 import yaml
@@ -25,6 +25,8 @@ KEY_NAME = "stage"
 class Stage:
     """One lab of its own, and one folder with what belongs to it; ``with Stage(…) as stage`` starts and ends both."""
 
+    playbook = "kubenode.provision.hcloud_image_url"
+
     def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
         """``name`` names the lab, ``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
         self.folder = folder.resolve()
@@ -34,22 +36,21 @@ class Stage:
         self.environment: dict[str, str] = {}
         self._lab_options = lab_options
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Self:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.lab = json.loads(self._lab("up", *self._lab_options, "--json"))
+        self._keygen(self.private_key)
+        self.lab = json.loads(self._lab("up", *self._options(), "--json"))
         try:
-            token = Path(self.lab["token_file"]).read_text(encoding="ascii")
             self.environment = {
                 **os.environ,
-                "HCLOUD_ENDPOINT": self.lab["endpoint"],
-                "HCLOUD_TOKEN": token,
+                **self._credentials(),
                 "ANSIBLE_CALLBACKS_ENABLED": "kubenode.provision.provision_report",
                 "ANSIBLE_PIPELINING": "true",
                 "ANSIBLE_RETRY_FILES_ENABLED": "false",
                 "KUBENODE_REPORT_FILE": str(self.report),
             }
-            self._register_key(hcloud.Client(token=token, api_endpoint=self.lab["endpoint"]))
+            self._prepare()
         except BaseException:
             self._lab("down")
             raise
@@ -64,8 +65,22 @@ class Stage:
         words = [sys.executable, "-m", "lab", command, "--name", self.name, *options]
         return subprocess.run(words, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    def _register_key(self, client: hcloud.Client) -> None:
-        self._keygen(self.private_key)
+    def _options(self) -> Sequence[str]:
+        """Options of ``python -m lab up``."""
+        return self._lab_options
+
+    def _credentials(self) -> dict[str, str]:
+        """The environment variables with which an operator reaches the API."""
+        return {"HCLOUD_ENDPOINT": self.lab["endpoint"], "HCLOUD_TOKEN": self.token}
+
+    @property
+    def token(self) -> str:
+        """The lab's own token: of its Cloud API and of its control routes."""
+        return Path(self.lab["token_file"]).read_text(encoding="ascii")
+
+    def _prepare(self) -> None:
+        """What an operator has done at the provider's before the first run."""
+        client = hcloud.Client(token=self.token, api_endpoint=self.lab["endpoint"])
         public = self.private_key.with_suffix(".pub").read_text(encoding="ascii")
         client.ssh_keys.create(name=KEY_NAME, public_key=public)
 
@@ -95,22 +110,37 @@ class Stage:
 
     def write_inventory(self, names: Sequence[str], *, known_host_key: bool = True, **variables: Any) -> Path:
         """An ordinary inventory; the new systems' host key is made here, so that their first contact is verified."""
-        user_data: dict[str, Any] = {
-            "ssh_authorized_keys": [self.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()],
-            "disable_root": False,
-            "write_files": [{"path": PROOF_FILE, "content": "made by the bootstrap data\n"}],
-        }
-        settings: dict[str, Any] = {
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(self.private_key),
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "kubenode_dir": str(self.folder / "kubenode"),
+        settings = {
+            **self.ssh_settings(),
+            **self.bootstrap_settings(known_host_key=known_host_key),
             "kubenode_server_type": "cx23",
             "kubenode_location": "fsn1",
             "kubenode_ssh_keys": [KEY_NAME],
             "kubenode_image_url": self.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
         }
+        group = {"hosts": dict.fromkeys(names), "vars": {**settings, **variables}}
+        self.inventory.write_text(yaml.safe_dump({"machines": group}, sort_keys=False), encoding="utf-8")
+        return self.inventory
+
+    def ssh_settings(self) -> dict[str, Any]:
+        """How SSH reaches the machines, and where the run keeps what it learns of them."""
+        return {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(self.private_key),
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "kubenode_dir": str(self.folder / "kubenode"),
+        }
+
+    def bootstrap_settings(self, *, known_host_key: bool = True) -> dict[str, Any]:
+        """Bootstrap data that lets the operator in and leaves a proof, with a host key made here when asked for."""
+        user_data: dict[str, Any] = {
+            "ssh_authorized_keys": [self.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()],
+            "disable_root": False,
+            "write_files": [{"path": PROOF_FILE, "content": "made by the bootstrap data\n"}],
+        }
+        data = self.folder / ("user-data.yml" if known_host_key else "user-data-without-key.yml")
+        settings: dict[str, Any] = {"kubenode_bootstrap_data_file": str(data)}
         if known_host_key:
             host_key = self.folder / "host_key"
             if not host_key.exists():
@@ -119,17 +149,13 @@ class Stage:
             private = host_key.read_text(encoding="ascii")
             user_data["ssh_keys"] = {"ed25519_private": private, "ed25519_public": public}
             settings["kubenode_host_keys"] = [public]
-        data = self.folder / "user-data.yml"
         data.touch(mode=0o600)
         data.write_text("#cloud-config\n" + yaml.safe_dump(user_data), encoding="utf-8")
-        settings["kubenode_bootstrap_data_file"] = str(data)
-        group = {"hosts": dict.fromkeys(names), "vars": {**settings, **variables}}
-        self.inventory.write_text(yaml.safe_dump({"machines": group}, sort_keys=False), encoding="utf-8")
-        return self.inventory
+        return settings
 
     def playbook_command(self, *arguments: str) -> list[str]:
         """The command that provisions the inventory."""
-        return ["ansible-playbook", "-i", str(self.inventory), "kubenode.provision.hcloud_image_url", *arguments]
+        return ["ansible-playbook", "-i", str(self.inventory), self.playbook, *arguments]
 
     def provision(self, *arguments: str, say: Callable[[str], None] = lambda _line: None, **options: Any) -> int:
         """Run the playbook; ``options`` go to `subprocess.run`. Returns its exit code."""
@@ -141,10 +167,21 @@ class Stage:
         """The lab's word on its machines, with every boot they made."""
         return json.loads(self._lab("machines", "--json"))
 
-    def ssh(self, name: str, command: str) -> str:
-        """Run a command on a machine the way its operator would, by the known hosts of the provisioning run."""
+    def address(self, name: str) -> str:
+        """The IPv4 address of a machine."""
         (machine,) = [one for one in self.machines() if one["name"] == name]
-        known_hosts = self.folder / "kubenode" / "known_hosts" / f"{name}.os"
-        options = ["-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={known_hosts}", "-o", f"HostKeyAlias={name}.os"]
-        words = ["ssh", "-i", str(self.private_key), *options, f"root@{machine['address']}", command]
+        return str(machine["address"])
+
+    def ssh(self, name: str, command: str, phase: str = "os") -> str:
+        """Run a command on a machine (its ``os`` or its ``rescue``) by the known hosts of the provisioning run."""
+        known_hosts = self.folder / "kubenode" / "known_hosts" / f"{name}.{phase}"
+        options = [
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            f"UserKnownHostsFile={known_hosts}",
+            "-o",
+            f"HostKeyAlias={name}.{phase}",
+        ]
+        words = ["ssh", "-i", str(self.private_key), *options, f"root@{self.address(name)}", command]
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout

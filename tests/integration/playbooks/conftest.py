@@ -8,17 +8,21 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
+from dev.dedicated import DedicatedStage
 from dev.stage import Stage
 
 
-class Playground:
+StageKind = TypeVar("StageKind", bound=Stage)
+
+
+class Playground(Generic[StageKind]):
     """A stage, and playbook runs on it whose output is kept."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: StageKind) -> None:
         self.stage = stage
         self.output = ""
 
@@ -55,6 +59,24 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
         folder: Path = tmp_path_factory.mktemp("stage")
         lab_options = ["--kind", kind, "--datacenters", *options]
         stage = Stage(folder / "stage", f"test-{os.getpid()}-{len(stages)}-{kind}", lab_options=lab_options)
+        stage.__enter__()
+        stages.append(stage)
+        return Playground(stage)
+
+    yield make
+    for stage in stages:
+        stage.__exit__()
+
+
+@pytest.fixture(scope="module")
+def dedicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Playground[DedicatedStage]]]:
+    """Make labs of a kind with dedicated servers; they end with the module."""
+    stages: list[Stage] = []
+
+    def make(kind: str, servers: list[dict[str, Any]]) -> Playground[DedicatedStage]:
+        folder: Path = tmp_path_factory.mktemp("dedicated")
+        name = f"dedicated-{os.getpid()}-{len(stages)}-{kind}"
+        stage = DedicatedStage(folder / "stage", name, servers, lab_options=["--kind", kind])
         stage.__enter__()
         stages.append(stage)
         return Playground(stage)

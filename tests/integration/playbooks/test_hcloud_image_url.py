@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from dev.stage import CHECKOUT
 from lab.client import call
+from tests.integration.playbooks.commands import slow_command
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
 
@@ -24,31 +24,10 @@ SIX_STEPS = [
     ("RunningImageCommand", "BootingToRealOS"),
     ("BootingToRealOS", "OperatingSystemRunning"),
 ]
-RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 
 
 def proof(stage, name):
     return stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
-
-
-def slow_command(folder, seconds):
-    """A command of the user's own: says that it starts, takes its time, then does what raw-disk does."""
-    folder.mkdir(exist_ok=True)
-    path = folder / "image-url-command-slow"
-    script = f"""#!/bin/bash
-set -e
-echo start >> /root/starts
-echo "start $(wc -l < /root/starts)"
-sleep {seconds}
-cat > /root/raw-disk <<'END-OF-RAW-DISK'
-{RAW_DISK.read_text()}
-END-OF-RAW-DISK
-chmod 0700 /root/raw-disk
-/root/raw-disk "$@"
-"""
-    path.write_text(script)
-    path.chmod(0o755)
-    return path
 
 
 def test_from_nothing_to_a_verified_system_and_again(nspawn):

@@ -1,0 +1,29 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Image commands of a user's own."""
+
+from __future__ import annotations
+
+from dev.stage import CHECKOUT
+
+RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+
+
+def slow_command(folder, seconds):
+    """A command of the user's own: says that it starts, takes its time, then does what raw-disk does."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "image-url-command-slow"
+    script = f"""#!/bin/bash
+set -e
+echo start >> /root/starts
+echo "start $(wc -l < /root/starts)"
+sleep {seconds}
+cat > /root/raw-disk <<'END-OF-RAW-DISK'
+{RAW_DISK.read_text()}
+END-OF-RAW-DISK
+chmod 0700 /root/raw-disk
+/root/raw-disk "$@"
+"""
+    path.write_text(script)
+    path.chmod(0o755)
+    return path

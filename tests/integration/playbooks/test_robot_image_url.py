@@ -1,0 +1,239 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The main job on dedicated servers that boot, and what becomes of it when it is disturbed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab.client import call
+from tests.integration.playbooks.commands import slow_command
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+
+TWO_DISKS = [{"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G", "rotational": True}]
+#: Each test has servers of its own: what one leaves on its disks is nobody else's business.
+NUMBERS = {
+    "first-1": 101, "first-2": 102, "cut-1": 103, "foreign-1": 104, "mended-1": 105, "imposter-1": 106, "unnamed-1": 107,
+    "late-1": 108, "early-1": 109, "swapped-1": 110,
+}  # fmt: skip
+TWINS = [{"kind": "nvme", "size": "3G"}] * 2
+SPECIAL = {"foreign-1": {"image": "debian"}, "swapped-1": {"disks": TWINS, "swaps_letters": True}}
+SERVERS = [
+    {"number": number, "disks": TWO_DISKS, "memory_mib": 1024, **SPECIAL.get(name, {})}
+    for name, number in NUMBERS.items()
+]
+FIVE_STEPS = [
+    ("", "EnablingRescue"),
+    ("EnablingRescue", "BootingToRescue"),
+    ("BootingToRescue", "RunningImageCommand"),
+    ("RunningImageCommand", "BootingToRealOS"),
+    ("BootingToRealOS", "OperatingSystemRunning"),
+]
+SMALLEST = {"smallest": True}
+
+
+@pytest.fixture(scope="module")
+def lab(dedicated):
+    return dedicated("nspawn", SERVERS)
+
+
+def inventory(lab, *names, **variables):
+    """An ordinary inventory of some of the servers."""
+    group = {
+        "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
+        "vars": {
+            "kubenode_root_device_hints": SMALLEST,
+            "kubenode_image_url": lab.stage.image_url(),
+            "kubenode_image_url_command": "image-url-command-raw-disk",
+            **variables,
+        },
+    }
+    lab.stage.write_groups({"machines": group})
+
+
+def control(lab, method, path, body=None):
+    return call(lab.stage.lab["endpoint"], lab.stage.token, method, path, body)
+
+
+def machine(lab, name):
+    (found,) = [one for one in control(lab, "GET", "/machines")["machines"] if one.get("number") == NUMBERS[name]]
+    return found
+
+
+def boots(lab, name):
+    return [boot["source"] for boot in machine(lab, name)["boots"]]
+
+
+def resets(lab, name):
+    return [reset["type"] for reset in machine(lab, name)["resets"]]
+
+
+def disks(lab, name):
+    return [disk["sha256"] for disk in control(lab, "GET", f"/dedicated/{NUMBERS[name]}/disks")["disks"]]
+
+
+def requests(lab, method=None, path=""):
+    found = [one for one in control(lab, "GET", "/requests")["requests"] if one["api"] == "robot"]
+    return [one for one in found if method in (None, one["method"]) and one["path"].startswith(path)]
+
+
+def proof(lab, name):
+    return lab.stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
+
+
+def report(lab):
+    return {one["name"]: one for one in json.loads(lab.stage.report.read_text())["machines"]}
+
+
+def test_from_empty_disks_to_verified_systems_and_again(lab):
+    inventory(lab, "first-1", "first-2")
+    before = {name: disks(lab, name) for name in ("first-1", "first-2")}
+    control(lab, "DELETE", "/requests")
+    assert lab.run() == 0, lab.output
+    for name in ("first-1", "first-2"):
+        assert [(step["from"], step["to"]) for step in report(lab)[name]["transitions"]] == FIVE_STEPS
+        assert proof(lab, name) == [name, "made by the bootstrap data"]
+        assert boots(lab, name)[-2:] == ["rescue", "disk"]
+        assert len(resets(lab, name)) == 1
+        assert machine(lab, name)["name"] == name
+        # The larger disk was not asked for.
+        assert disks(lab, name)[1] == before[name][1]
+    fleet = [one for one in requests(lab) if one["path"] in ("/server", "/key", "/reset")]
+    assert len(requests(lab)) - len(fleet) <= 2 * 4
+    control(lab, "DELETE", "/requests")
+    assert lab.run() == 0, lab.output
+    assert "changed=0" in lab.output
+    assert not [one for one in requests(lab) if one["method"] != "GET"]
+
+
+def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab):
+    folder = lab.stage.folder / "slow"
+    slow_command(folder, 15)
+    inventory(lab, "cut-1", kubenode_image_url_command="image-url-command-slow", kubenode_command_dir=str(folder))
+    words = lab.stage.playbook_command()
+    with subprocess.Popen(
+        words, env=lab.stage.environment, cwd=lab.stage.folder, stdout=subprocess.PIPE, text=True
+    ) as run:
+        log = lab.stage.folder / "kubenode/logs/cut-1/image-url-command.log"
+        deadline = time.monotonic() + 200
+        while not (log.exists() and "start 1" in log.read_text()):
+            assert time.monotonic() < deadline, "the command did not start"
+            time.sleep(0.2)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=120)
+    assert lab.run() == 0, lab.output
+    assert boots(lab, "cut-1")[-2:] == ["rescue", "disk"]
+    assert len(resets(lab, "cut-1")) == 1
+    assert log.read_text().count("start ") == 1
+    assert proof(lab, "cut-1") == ["cut-1", "made by the bootstrap data"]
+
+
+def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
+    (first, _second) = machine(lab, "foreign-1")["disks"]
+    inventory(lab, "foreign-1")
+    before = disks(lab, "foreign-1")
+    assert lab.run() != 0
+    assert first["serial"] in lab.output
+    assert "wipe" in lab.output
+    assert "Debian" in lab.output
+    assert disks(lab, "foreign-1") == before
+    # In check mode the user sees what would be erased, and nothing is.
+    inventory(lab, "foreign-1", kubenode_wipe=[first["serial"]])
+    assert lab.run("--check", "--diff") == 0, lab.output
+    assert first["serial"] in lab.output
+    assert disks(lab, "foreign-1") == before
+    assert lab.run() == 0, lab.output
+    assert proof(lab, "foreign-1") == ["foreign-1", "made by the bootstrap data"]
+    assert disks(lab, "foreign-1")[1] == before[1]
+
+
+def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended(lab):
+    inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
+    assert lab.run() != 0
+    assert "NOT-THERE" in lab.output
+    control(lab, "DELETE", "/requests")
+    inventory(lab, "mended-1")
+    assert lab.run() != 0
+    assert "in quarantine since" in lab.output
+    assert requests(lab) == []
+    assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}') == 0, lab.output
+    assert proof(lab, "mended-1") == ["mended-1", "made by the bootstrap data"]
+
+
+def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
+    fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
+    control(lab, "POST", "/faults", fault)
+    before = disks(lab, "imposter-1")
+    inventory(lab, "imposter-1")
+    assert lab.run() != 0
+    assert "fingerprint" in lab.output
+    assert disks(lab, "imposter-1") == before
+    assert "imposter-1.json" in [path.name for path in (lab.stage.folder / "kubenode/quarantine").iterdir()]
+
+
+def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
+    fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
+    control(lab, "POST", "/faults", fault | {"status": 500, "code": "INTERNAL_ERROR", "times": 50})
+    inventory(lab, "unnamed-1")
+    assert lab.run() != 0
+    assert "only its name in Robot could not be changed" in lab.output
+    installed = boots(lab, "unnamed-1")
+    assert installed[-2:] == ["rescue", "disk"]
+    control(lab, "DELETE", "/faults")
+    assert lab.run() == 0, lab.output
+    assert boots(lab, "unnamed-1") == installed
+    assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
+
+
+def test_nobody_waits_for_a_machine_whose_rescue_is_late(lab):
+    fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
+    control(lab, "POST", "/faults", fault)
+    inventory(lab, "late-1", "early-1", kubenode_give_back_after=15)
+    assert lab.run("-e", "kubenode_reset_step_timeout=20") == 0, lab.output
+    assert len(resets(lab, "late-1")) == 2
+    assert len(resets(lab, "early-1")) == 1
+    for name in ("late-1", "early-1"):
+        assert proof(lab, name) == [name, "made by the bootstrap data"]
+
+
+def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
+    name = "swapped-1"
+    (wanted, _other) = machine(lab, name)["disks"]
+    before = disks(lab, name)
+    lab.stage.playbook, main = "kubenode.provision.robot_inspect", lab.stage.playbook
+    inventory(lab, name)
+    try:
+        assert lab.run() == 0, lab.output
+    finally:
+        lab.stage.playbook = main
+    assert wanted["serial"] in lab.output
+    assert disks(lab, name) == before
+    # The rescue that looked is not the one that writes.
+    lab.stage.ssh(name, "systemctl --no-block poweroff", "rescue")
+    inventory(lab, name, kubenode_root_device_hints={"wwn": wanted["wwn"]})
+    assert lab.run() == 0, lab.output
+    after = disks(lab, name)
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    assert proof(lab, name) == [name, "made by the bootstrap data"]
+
+
+def test_wrong_credentials_are_tried_once(lab):
+    inventory(lab, "first-1")
+    control(lab, "DELETE", "/requests")
+    before = dict(lab.stage.environment)
+    lab.stage.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
+    try:
+        assert lab.run() != 0
+    finally:
+        lab.stage.environment = before
+    assert "HROBOT_API_PASSWORD" in lab.output
+    assert "wrong-secret-4711" not in lab.output
+    assert len(requests(lab)) == 1
+    assert lab.run() == 0, lab.output
