@@ -17,7 +17,7 @@ _PACKED = re.compile(r"(?P<image>[a-z0-9-]+)\.raw\.(?P<form>zst|gz|bz2|xz)(?:\.s
 
 
 class Published:
-    """The files below ``directory`` and, with an image, that image in every form."""
+    """The files below ``directory`` and, with an image, that image in every form and the tarball for installimage."""
 
     def __init__(self, directory: Path, image: images.Image | None = None) -> None:
         self._directory = directory
@@ -33,6 +33,9 @@ class Published:
         match = _PACKED.fullmatch(name)
         if match and match["image"] == self._image.name:
             await asyncio.to_thread(images.variant, self._image, match["form"])
+        if name.removesuffix(".sha256") == images.TARBALL:
+            tarball = await asyncio.to_thread(images.ensure, "tarball")
+            return tarball.dir / name
         path = self._image.dir / name
         known = {file.name for file in self._image.files.values()}
         return path if path.is_file() and (name.removesuffix(".sha256") in known or match) else None
@@ -40,7 +43,7 @@ class Published:
     def names(self) -> list[str]:
         """What there is at present."""
         own = {path.name for path in self._directory.iterdir() if path.is_file()}
-        image = set() if self._image is None else {path.name for path in self._image.files.values()}
+        image = set() if self._image is None else {images.TARBALL, *(path.name for path in self._image.files.values())}
         return sorted(own | image | {f"{name}.sha256" for name in image})
 
     def application(self) -> web.Application:

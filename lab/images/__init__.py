@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The images of the lab: the rescue system and a small cloud image, built from Debian packages and cached.
+"""The images of the lab: the rescue system, a small cloud image and a tarball for installimage, built and cached.
 
-``ensure("rescue")`` and ``ensure("debian")`` return the image, building it first when there is none for the
-present recipe. Building needs root and the packages of ``required_packages()``; using a built image does not.
+``ensure("rescue")``, ``ensure("debian")`` and ``ensure("tarball")`` return the image, building it first from Debian
+packages when there is none for the present recipe; ``share()`` is what a rescue mounts to install from. Building
+needs root and the packages of ``required_packages()``; using a built image does not.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, debian, host, rescue
+from . import cache, debian, host, rescue, tarball
 from .errors import ImageError
 from .host import required_packages
 from .recipe import RECIPES
+from .share import build_share
 
-__all__ = ["Image", "ImageError", "ensure", "listing", "required_packages", "variant"]
+__all__ = ["TARBALL", "Image", "ImageError", "ensure", "listing", "required_packages", "share", "variant"]
 
-_BUILDERS = {"rescue": rescue.build, "debian": debian.build}
+TARBALL = tarball.FILE  # what installimage reads the distribution, version and architecture from
+_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": tarball.build}
 _INDEX = "image.json"  # its time of change is the time of the last use
-_KEPT_SECONDS = 3 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def _quiet(_message: str) -> None:
 
 
 def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
-    """The image ``rescue`` or ``debian`` of the present recipe, built when it is missing."""
+    """The image of this name (``rescue``, ``debian``, ``tarball``) and the present recipe, built when it is missing."""
     if name not in RECIPES:
         raise ImageError(f"image name {name!r} is not one of {', '.join(sorted(RECIPES))}")
     recipe = RECIPES[name]
@@ -77,7 +79,7 @@ def _forget_unused(name: str, keep: Path) -> None:
     """Remove images of older recipes that nobody asked for in the last days."""
     for image in listing():
         unused = time.time() - (image.dir / _INDEX).stat().st_mtime
-        if image.name == name and image.dir != keep and unused > _KEPT_SECONDS:
+        if image.name == name and image.dir != keep and unused > cache.KEPT_SECONDS:
             cache.remove(image.dir)
 
 
@@ -94,6 +96,11 @@ def variant(image: Image, form: str) -> Path:
             files = {key: path.name for key, path in present.files.items()}
             _write_index(image.dir, image.name, {**files, form: packed.name}, present.sha256)
     return _load(image.dir).files[form]
+
+
+def share(progress: Callable[[str], None] = _quiet) -> Path:
+    """The folder a rescue sees at /root/.oldroot/nfs: ``install/`` (installimage) and ``images/`` (the tarball)."""
+    return build_share(ensure("tarball", progress).files["tarball"])
 
 
 def listing() -> list[Image]:

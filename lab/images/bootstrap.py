@@ -44,7 +44,8 @@ def bootstrap(recipe: Recipe, tree: Path, packages: Path, progress: Callable[[st
     command = [
         "mmdebstrap", "--mode=root", "--variant=apt", "--format=directory", "--architectures=amd64",
         "--skip=download/empty", "--skip=essential/unlink", "--skip=cleanup/tmp",
-        *(f"--dpkgopt={option}" for option in _DPKG), *options, *hooks,
+        *(f"--dpkgopt={option}" for option in (*_DPKG, *(f"path-exclude={path}" for path in recipe.excluded))),
+        *options, *hooks,
         f"--include={','.join(recipe.packages)}", recipe.suite, str(tree), *lines,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

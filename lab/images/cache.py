@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+KEPT_SECONDS = 3 * 24 * 3600  # how long what nobody asks for any more stays
+
 
 def root() -> Path:
     """The folder of everything the lab keeps between runs."""

@@ -28,7 +28,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
     _read_firmware_in_containers(tree)
-    _tidy(tree)
+    tidy(tree)
     progress(f"{recipe.name}: writing the disk")
     raw = folder / f"{recipe.name}.raw"
     rawdisk.build(tree, raw, recipe.disk_mib)
@@ -71,8 +71,8 @@ def _read_firmware_in_containers(tree: Path) -> None:
     module.write_text(text)
 
 
-def _tidy(tree: Path) -> None:
-    """What a cloud image brings along although nobody reads it."""
+def tidy(tree: Path) -> None:
+    """Remove what an image brings along although nobody reads it; give it a neutral name and its network service."""
     for folder in ("var/lib/apt/lists", "var/cache/apt", "var/cache/debconf", "tmp", "var/tmp"):
         subprocess.run(["find", str(tree / folder), "-mindepth", "1", "-delete"], check=True)
     for log in (tree / "var/log").rglob("*"):

@@ -12,7 +12,7 @@ from pathlib import Path
 SUITE = "bookworm"
 FILES = Path(__file__).parent / "files"
 
-# What is in every tree: systemd as init, sshd, Python for Ansible, a kernel for the machines that need one.
+# What is in every tree: systemd as init, sshd, Python for Ansible.
 _COMMON = (
     "ca-certificates",
     "cloud-guest-utils",
@@ -23,7 +23,6 @@ _COMMON = (
     "gdisk",
     "iproute2",
     "kmod",
-    "linux-image-cloud-amd64",
     "netbase",
     "openssh-server",
     "procps",
@@ -36,8 +35,15 @@ _RESCUE = (
     "btrfs-progs",
     "bzip2",
     "dosfstools",
+    "efibootmgr",
     "jq",
+    "linux-image-amd64",  # the cloud kernel has neither SATA nor 9p
+    "lvm2",
+    "mdadm",
+    "mtools",
+    "nvme-cli",
     "parted",
+    "smartmontools",
     "wget",
     "xfsprogs",
     "xz-utils",
@@ -45,7 +51,23 @@ _RESCUE = (
 _DEBIAN = (
     "cloud-init",
     "isc-dhcp-client",
+    "linux-image-cloud-amd64",
     "sudo",
+)
+_TARBALL = (
+    "btrfs-progs",
+    "cloud-init",
+    "dosfstools",
+    "efibootmgr",
+    "grub-efi-amd64-bin",
+    "grub-pc-bin",
+    "grub2-common",
+    "initramfs-tools",
+    "linux-image-amd64",
+    "lvm2",
+    "mdadm",
+    "sudo",
+    "xfsprogs",
 )
 
 
@@ -74,6 +96,28 @@ _MASKED = (
     "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
 )
+# What the packages for disks and arrays would start: nobody reads their mail on a machine of the lab.
+_MASKED_STORAGE = (
+    "dm-event.socket",
+    "lvm2-lvmpolld.socket",
+    "lvm2-monitor.service",
+    "mdcheck_continue.timer",
+    "mdcheck_start.timer",
+    "mdmonitor-oneshot.timer",
+    "mdmonitor.service",
+    "nvmefc-boot-connections.service",
+    "nvmf-autoconnect.service",
+    "smartmontools.service",
+)
+# Kernel modules that no machine of the lab has a device for: three quarters of the generic kernel's package.
+_NO_DEVICES = tuple(
+    f"/lib/modules/*/kernel/{folder}/*"
+    for folder in (
+        "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/net/ethernet", "drivers/infiniband",
+        "drivers/iio", "drivers/usb", "drivers/staging", "drivers/hid", "drivers/hwmon", "drivers/comedi",
+        "drivers/mtd", "drivers/isdn", "drivers/bluetooth", "drivers/mmc", "net/mac80211", "net/bluetooth", "sound",
+    )
+)  # fmt: skip
 # The modules whose text decides what ends up in an image, beside the one named like it.
 _BUILDERS = ("bootstrap.py", "rawdisk.py")
 
@@ -87,6 +131,7 @@ class Recipe:
     disk_mib: int = 0  # size of the raw disk; 0 for a tree that is booted from RAM
     suite: str = SUITE
     masked: tuple[str, ...] = _MASKED
+    excluded: tuple[str, ...] = ()  # paths in packages that are not unpacked
 
     @property
     def overlay(self) -> Path:
@@ -108,7 +153,13 @@ class Recipe:
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("rescue", tuple(sorted({*_COMMON, *_RESCUE}))),
+        Recipe("rescue", tuple(sorted({*_COMMON, *_RESCUE})), masked=_MASKED + _MASKED_STORAGE, excluded=_NO_DEVICES),
         Recipe("debian", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1024),
+        Recipe(
+            "tarball",
+            tuple(sorted({*_COMMON, *_TARBALL})),
+            masked=_MASKED + _MASKED_STORAGE,
+            excluded=(*_NO_DEVICES, "/usr/share/i18n/*", "/usr/lib/grub/x86_64-efi/monolithic/*"),
+        ),
     )
 }

@@ -10,15 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .bootstrap import bootstrap
+from .errors import ImageError
 from .recipe import Recipe
 
-# Kernel modules a rescue of a virtual machine can need; all others would only be carried into RAM at every boot.
+# Kernel modules a rescue of a virtual machine can need (their dependencies come along); all others would only be
+# carried into RAM at every boot. Some are named because they are found by an alias at run time, not by a dependency.
 _MODULES_KEPT = (
-    "arch/x86/crypto", "crypto", "lib", "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/xfs", "fs/btrfs", "fs/fat", "fs/nls",
-    "fs/isofs", "fs/overlayfs", "fs/squashfs", "block", "drivers/block", "drivers/scsi", "drivers/virtio", "drivers/md",
-    "drivers/nvme", "drivers/cdrom", "drivers/net/virtio_net.ko", "drivers/net/net_failover.ko", "net/core",
-    "drivers/char/hw_random", "drivers/firmware", "drivers/ata",
+    "virtio_pci", "virtio_net", "virtio_scsi", "virtio_blk", "virtio_balloon", "virtio-rng", "qemu_fw_cfg", "button",
+    "ahci", "ata_piix", "nvme", "sd_mod", "sr_mod", "sg", "loop", "autofs4", "efivarfs", "9p", "9pnet_virtio",
+    "ext4", "xfs", "btrfs", "vfat", "isofs", "overlay", "squashfs", "nls_cp437", "nls_iso8859-1", "nls_ascii",
+    "nls_utf8", "linear", "raid0", "raid1", "raid10", "raid456", "dm-mod", "dm-crypt", "dm-snapshot", "dm-thin-pool",
+    "dm-mirror", "crc32c_generic", "crc32c-intel", "crct10dif-pclmul", "crc64_rocksoft_generic", "xxhash_generic",
+    "blake2b_generic", "aesni-intel", "xts", "ecb", "essiv", "af_alg", "algif_skcipher", "algif_hash",
+    "fuse", "evdev", "8021q", "bonding",
 )  # fmt: skip
+# Where the real rescue mounts installimage and its images, and where the lab does (lab/images/share.py).
+_SHARE = "root/.oldroot/nfs"
 # Large, and used by nothing in a rescue: full Perl (perl-base stays), hardware names, Unicode data of xfs_scrub.
 _BALLAST = (
     "usr/share/perl", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/libperl.so*", "usr/lib/udev/hwdb.*",
@@ -42,9 +49,12 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     for ballast in _BALLAST:
         for path in tree.glob(ballast):
             subprocess.run(["rm", "-rf", str(path)], check=True)
-    wanted = tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    wanted.symlink_to("/lib/systemd/system/systemd-networkd.service")
+    wanted = tree / "etc/systemd/system/multi-user.target.wants"
+    wanted.mkdir(parents=True, exist_ok=True)
+    (wanted / "systemd-networkd.service").symlink_to("/lib/systemd/system/systemd-networkd.service")
+    (wanted / "rescue-share.service").symlink_to("/etc/systemd/system/rescue-share.service")
+    (tree / _SHARE).mkdir(parents=True)
+    (tree / "usr/local/bin/installimage").symlink_to(f"/{_SHARE}/install/installimage")
     (tree / "init").symlink_to("/lib/systemd/systemd")  # where the kernel looks in an initramfs
     progress(f"{recipe.name}: packing the initramfs")
     with (folder / "initrd").open("wb") as sink:
@@ -55,12 +65,26 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
 
 
 def _thin_modules(tree: Path, version: str) -> None:
-    root = tree / "lib/modules" / version / "kernel"
-    kept = [root / name for name in _MODULES_KEPT]
+    modules = tree / "lib/modules" / version
+    root = modules / "kernel"
+    subprocess.run(["chroot", str(tree), "depmod", version], check=True)
+    kept: set[str] = set()
+    for line in (modules / "modules.dep").read_text().splitlines():  # each line has all dependencies, also indirect
+        name, _colon, needed = line.partition(":")
+        if _module_name(name) in map(_module_name, _MODULES_KEPT):
+            kept |= {name, *needed.split()}
+    absent = {_module_name(name) for name in _MODULES_KEPT} - {_module_name(name) for name in kept}
+    if absent:
+        raise ImageError(f"kernel {version} has no module {', '.join(sorted(absent))}; adapt _MODULES_KEPT to it")
     for module in root.rglob("*.ko*"):
-        if not any(module == keep or keep in module.parents for keep in kept):
+        if str(module.relative_to(modules)) not in kept:
             module.unlink()
     for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             folder.rmdir()
     subprocess.run(["chroot", str(tree), "depmod", version], check=True)
+
+
+def _module_name(path: str) -> str:
+    """As the kernel compares names: without folder and suffix, dashes as underscores."""
+    return path.rpartition("/")[2].partition(".")[0].replace("-", "_")

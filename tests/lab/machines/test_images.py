@@ -16,7 +16,7 @@ import pytest
 from lab import images
 from lab.images import cache, debian, host
 from lab.images.recipe import RECIPES
-from lab.machines import bootable
+from lab.machines import bootable, partition_table
 
 _DEB822 = """# of the installer
 Types: deb deb-src
@@ -93,7 +93,7 @@ def test_unfinished_folder_is_not_there(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_forms_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(images.ImageError, match="'ubuntu' is not one of debian, rescue"):
+    with pytest.raises(images.ImageError, match="'ubuntu' is not one of debian, rescue, tarball"):
         images.ensure("ubuntu")
     with pytest.raises(images.ImageError, match="'zip' is not one of raw, bz2, gz, xz, zst"):
         debian.pack(tmp_path / "x.raw", "zip")
@@ -139,12 +139,11 @@ def test_image_carries_no_identity(tmp_path: Path) -> None:
     assert list((image.tree / "etc/ssh").glob("ssh_host_*")) == []
     assert (image.tree / "etc/machine-id").read_text() == ""
     assert (image.tree / "etc/hostname").read_text() == "rescue\n"
+    raw = images.ensure("debian").files["raw"]
     mount = tmp_path / "root"
     mount.mkdir()
-    offset = 4096 * 512
-    subprocess.run(
-        ["mount", "-o", f"ro,noload,loop,offset={offset}", images.ensure("debian").files["raw"], mount], check=True
-    )
+    offset = next(part.start for part in partition_table.parse(_head(raw)) if part.number == 2)
+    subprocess.run(["mount", "-o", f"ro,noload,loop,offset={offset}", raw, mount], check=True)
     try:
         assert list((mount / "etc/ssh").glob("ssh_host_*")) == []
         assert (mount / "etc/machine-id").read_text() == ""
@@ -152,3 +151,22 @@ def test_image_carries_no_identity(tmp_path: Path) -> None:
         assert os.readlink(mount / "etc/systemd/system/systemd-networkd-wait-online.service") == "/dev/null"
     finally:
         subprocess.run(["umount", mount], check=True)
+
+
+def _head(disk: Path) -> bytes:
+    with disk.open("rb") as file:
+        return file.read(partition_table.HEAD)
+
+
+@pytest.mark.root
+def test_share_holds_installimage_and_the_tarball_that_it_can_name() -> None:
+    share = images.share()
+    assert os.access(share / "install/installimage", os.X_OK)
+    (tarball,) = (share / "images").iterdir()
+    assert tarball.name == images.TARBALL
+    assert cache.sha256(tarball) == images.ensure("tarball").sha256["tarball"]
+    listing = subprocess.run(["tar", "--zstd", "-tf", tarball], capture_output=True, text=True, check=True)
+    names = set(listing.stdout.splitlines())
+    assert {"./usr/sbin/grub-install", "./usr/sbin/update-initramfs", "./sbin/mdadm", "./sbin/lvm"} & names
+    assert not [name for name in names if name.startswith(("./etc/ssh/ssh_host_", "./boot/initrd"))]
+    assert images.share() == share

@@ -1,0 +1,35 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image for installimage: a root file system as a tarball, under a name that installimage can read."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from .bootstrap import bootstrap
+from .debian import tidy
+from .recipe import Recipe
+
+FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
+
+
+def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+    """Build the tarball in ``folder``; returns the names of the files by their key."""
+    tree = folder / "tree"
+    bootstrap(recipe, tree, packages, progress)
+    # installimage makes the initramfs; from then on it follows the kernel, as on any system.
+    settings = tree / "etc/initramfs-tools/update-initramfs.conf"
+    settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
+    for initramfs in (tree / "boot").glob("initrd.img-*"):
+        initramfs.unlink()
+    tidy(tree)
+    progress(f"{recipe.name}: packing the tarball")
+    pack = [
+        "tar", "--create", "--numeric-owner", "--xattrs", "--one-file-system", "--sort=name",
+        "--use-compress-program=zstd -T0 -9", "--file", str(folder / FILE), "--directory", str(tree), ".",
+    ]  # fmt: skip
+    subprocess.run(pack, check=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", str(tree)], check=True)
+    return {"tarball": FILE}
