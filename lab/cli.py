@@ -10,6 +10,8 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from lab import daemon, delays
@@ -17,6 +19,7 @@ from lab.client import LabClientError, call
 from lab.daemon import Options
 from lab.lab import KINDS
 from lab.machines.host import LabError
+from lab.robot.tls import HOST
 from lab.state import State, StateError
 
 Command = Callable[[argparse.Namespace], int]
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m lab", description="An emulated Hetzner Cloud with machines that boot."
+        prog="python -m lab", description="An emulated Hetzner: Cloud API, Robot, and machines that boot."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -81,6 +84,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=_positive, default=default.limit, help="API requests an hour (default: %(default)s)")
     add("--seed", type=int, default=default.seed, help="seed of the drawn delays (default: %(default)s)")
     add("--datacenters", action="store_true", help="answer with data centers, as until July 2026")
+    add("--dedicated", type=Path, metavar="FILE", help="YAML list of dedicated servers to begin with")
+    add("--robot-tls", type=Path, metavar="DIR", help=f"serve Robot as https://{HOST} too; its CA becomes DIR/ca.pem")
 
 
 def _positive(text: str) -> int:
@@ -91,10 +96,11 @@ def _positive(text: str) -> int:
 
 
 def _options(options: argparse.Namespace) -> Options:
-    return Options(options.kind, options.profile, options.port, options.limit, options.seed, options.datacenters)
+    return Options(**{field.name: getattr(options, field.name) for field in fields(Options)})
 
 
 def _up(options: argparse.Namespace) -> int:
+    daemon.dedicated(options.dedicated)
     state = State(options.name)
     state.make()
     with state.locked():
@@ -162,6 +168,7 @@ def _describe(state: State, values: dict[str, Any]) -> None:
     rows = {
         "endpoint": values["endpoint"],
         "token": f"in {state.token}",
+        "robot": f"{values['robot']['endpoint']} (password in {values['robot']['password_file']})",
         "kind": f"{values['kind']} ({values['reason']})",
         "profile": values["profile"],
         "images": f"{values['images_url']}/debian.raw.zst" if values["kind"] != "dry" else values["images_url"] + "/",
@@ -178,10 +185,12 @@ def _machines(options: argparse.Namespace) -> int:
     if options.json:
         _say(json.dumps(rows, indent=1))
         return 0
-    table = [("NAME", "STATUS", "RESCUE", "ADDRESS", "LAST BOOT")]
+    table = [("NAME", "KIND", "STATUS", "RESCUE", "ADDRESS", "LAST BOOT")]
     for row in rows:
         boot = row["boots"][-1]["source"] if row["boots"] else "never"
-        table.append((row["name"], row["status"], "armed" if row["rescue_enabled"] else "-", row["address"], boot))
+        name = row["name"] if row["kind"] == "cloud" else f"{row['name']} #{row['number']}".strip()
+        rescue = "armed" if row["rescue_enabled"] else "-"
+        table.append((name, row["kind"], row["status"], rescue, row["address"], boot))
     _print_table(table)
     return 0
 
@@ -190,6 +199,9 @@ def _env(options: argparse.Namespace) -> int:
     state, values = _running(options)
     _say(f"export HCLOUD_TOKEN={shlex.quote(state.token.read_text())}")
     _say(f"export HCLOUD_ENDPOINT={shlex.quote(values['endpoint'])}")
+    _say(f"export HROBOT_API_USER={shlex.quote(values['robot']['user'])}")
+    _say(f"export HROBOT_API_PASSWORD={shlex.quote(state.robot_password.read_text())}")
+    _say(f"export HROBOT_ENDPOINT={shlex.quote(values['robot']['endpoint'])}")
     return 0
 
 

@@ -19,10 +19,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from lab.api.cloud import Settings
 from lab.lab import Lab
 from lab.leftovers import remove_site
-from lab.state import State, StateError, process_start
+from lab.robot import specs
+from lab.state import State, StateError, process_start, write_secret
 
 Progress = Callable[[str], None]
 _STOP_SECONDS = 90
@@ -39,14 +42,31 @@ class Options:
     limit: int = 3600
     seed: int = 0
     datacenters: bool = False
+    robot_tls: Path | None = None
+    dedicated: Path | None = None
 
     def arguments(self) -> list[str]:
         """As command line arguments of ``serve``."""
         arguments = []
         for name, value in asdict(self).items():
-            if name != "datacenters":
-                arguments += [f"--{name}", str(value)]
-        return arguments + (["--datacenters"] if self.datacenters else [])
+            option = f"--{name.replace('_', '-')}"
+            if value is True:
+                arguments.append(option)
+            elif value not in (None, False):
+                arguments += [option, str(value.resolve() if isinstance(value, Path) else value)]
+        return arguments
+
+
+def dedicated(file: Path | None) -> list[Any]:
+    """The descriptions of dedicated servers in a YAML file, checked; StateError names the file and what is wrong."""
+    if file is None:
+        return []
+    try:
+        entries = yaml.safe_load(file.read_text()) or []
+        specs.numbered(specs.parse(entries), ())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, specs.SpecError) as error:
+        raise StateError(f"--dedicated {file}: {error}") from error
+    return entries if isinstance(entries, list) else [entries]
 
 
 def serve(state: State, options: Options) -> None:
@@ -76,6 +96,8 @@ async def _serve(state: State, options: Options) -> None:
         seed=options.seed,
         state_dir=state.folder,
         settings=Settings(limit=options.limit, datacenters=options.datacenters),
+        robot_tls=options.robot_tls,
+        dedicated=dedicated(options.dedicated),
         progress=lambda text: logging.info("%s", text),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,8 +115,8 @@ async def _serve(state: State, options: Options) -> None:
 
 def start(state: State, options: Options, token: str | None, progress: Progress) -> dict[str, Any]:
     """Start a lab in the background and wait until it answers; returns its state."""
-    state.write_secret(state.token, token or secrets.token_urlsafe(32))
-    state.write_secret(state.read_only_token, secrets.token_urlsafe(32))
+    write_secret(state.token, token or secrets.token_urlsafe(32))
+    write_secret(state.read_only_token, secrets.token_urlsafe(32))
     with state.log.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab", "serve", "--name", state.name, *options.arguments()],

@@ -43,11 +43,14 @@ class Profile:
     rescue_ssh: Span
     disk_boot: Span
     soft_off: Span
+    dedicated_rescue: Span
+    dedicated_boot: Span
 
 
-INSTANT = Profile("instant", MappingProxyType({}), NOTHING, NOTHING, NOTHING, NOTHING)
+INSTANT = Profile("instant", MappingProxyType({}), NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
 
-#: Measured by others on the real platform: create, enable_rescue and the rescue boot; the rest is plausible.
+#: Measured by others on the real platform: create, enable_rescue, the rescue boots, and the boot of a dedicated server
+#: from its disk; the rest is plausible.
 HETZNER = Profile(
     name="hetzner",
     actions=MappingProxyType(
@@ -71,6 +74,8 @@ HETZNER = Profile(
     rescue_ssh=Span(37, 38, 42),
     disk_boot=Span(6, 8, 12),
     soft_off=Span(1, 2, 4),
+    dedicated_rescue=Span(86, 91, 150),
+    dedicated_boot=Span(55, 69, 90),
 )
 
 PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in (INSTANT, HETZNER)})
@@ -96,11 +101,15 @@ class Delays:
         """How long this action of this machine takes."""
         return self._draw(machine, command, self.profile.actions.get(command, self.profile.other_action))
 
-    def firmware(self, machine: str, *, rescue: bool) -> float:
+    def firmware(self, machine: str, *, rescue: bool, dedicated: bool = False) -> float:
         """How long from the power button to the start of the guest."""
+        guest = GUEST_SECONDS[self.kind]
         if not rescue:
+            if dedicated:
+                return self._draw(machine, "firmware_disk", self.profile.dedicated_boot, less=guest)
             return self._draw(machine, "firmware_disk", self.profile.disk_boot)
-        return self._draw(machine, "firmware_rescue", self.profile.rescue_ssh, less=GUEST_SECONDS[self.kind])
+        span = self.profile.dedicated_rescue if dedicated else self.profile.rescue_ssh
+        return self._draw(machine, "firmware_rescue", span, less=guest)
 
     def soft_off(self, machine: str) -> float:
         """How long the API takes to notice that a guest switched itself off."""

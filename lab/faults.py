@@ -6,9 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+
+ApiName = Literal["cloud", "robot"]
+BootEffect = Literal[
+    "ignore_rescue",
+    "dead",
+    "slow",
+    "deaf",
+    "reset_failed",
+    "host_keys_missing",
+    "other_host_keys",
+    "password_rotated",
+]
+#: What any machine can suffer when its power comes on; the other effects are of dedicated machines, each at its moment.
+POWER_EFFECTS: frozenset[BootEffect] = frozenset({"ignore_rescue", "dead", "slow"})
 
 
 class _Fault(BaseModel):
@@ -34,8 +49,9 @@ class RequestFault(_Fault):
     """Answers an API request wrongly: instead of doing it, or after having done it."""
 
     point: Literal["request"] = "request"
+    api: ApiName = "cloud"
     method: str | None = None
-    path: str = Field(default=".*", description="regular expression for the whole path below /v1")
+    path: str = Field(default=".*", description="regular expression for the whole path, in the Cloud API below /v1")
     status: int = Field(default=502, ge=400, le=599)
     code: str | None = Field(default=None, description="API error code; without one the body is a proxy's HTML")
     message: str = "injected fault"
@@ -52,9 +68,10 @@ class RequestFault(_Fault):
             raise ValueError(f"path '{value}' is no regular expression: {error}") from error
         return value
 
-    def matches(self, method: str, path: str) -> bool:
+    def matches(self, api: ApiName, method: str, path: str) -> bool:
         """Whether this request is meant."""
-        return (self.method is None or self.method.upper() == method) and bool(re.fullmatch(self.path, path))
+        meant = self.api == api and (self.method is None or self.method.upper() == method)
+        return meant and bool(re.fullmatch(self.path, path))
 
 
 class ActionFault(_Fault):
@@ -74,16 +91,16 @@ class ActionFault(_Fault):
 
 
 class BootFault(_Fault):
-    """Makes a boot go wrong: an armed rescue is ignored, nothing starts, or it starts late."""
+    """Makes a boot go wrong, or what Robot does for a boot: see the lab's README for every effect."""
 
     point: Literal["boot"] = "boot"
-    machine: str | None = None
-    effect: Literal["ignore_rescue", "dead", "slow"] = "ignore_rescue"
+    machine: str | None = Field(default=None, description="name, or the number of a dedicated server")
+    effect: BootEffect = "ignore_rescue"
     delay: float = Field(default=0, ge=0, description="additional seconds before the guest starts")
 
-    def matches(self, machine: str) -> bool:
-        """Whether this machine is meant."""
-        return self.machine in (None, machine)
+    def matches(self, machine: Collection[str]) -> bool:
+        """Whether the machine of these names is meant."""
+        return self.machine is None or self.machine in machine
 
 
 Fault = Annotated[RequestFault | ActionFault | BootFault, Field(discriminator="point")]
@@ -115,10 +132,10 @@ class Faults:
         """The script with the number of times each fault struck."""
         return [{**fault.model_dump(), "fired": fault.fired} for fault in self._script]
 
-    def request(self, method: str, path: str) -> RequestFault | None:
+    def request(self, api: ApiName, method: str, path: str) -> RequestFault | None:
         """Asked once for every API request."""
         for fault in self._script:
-            if isinstance(fault, RequestFault) and fault.matches(method, path) and fault._strikes():
+            if isinstance(fault, RequestFault) and fault.matches(api, method, path) and fault._strikes():
                 return fault
         return None
 
@@ -129,9 +146,11 @@ class Faults:
                 return fault
         return None
 
-    def boot(self, machine: str) -> BootFault | None:
-        """Asked once for every power-on and reset."""
+    def boot(self, machine: Collection[str], effects: Collection[BootEffect] = POWER_EFFECTS) -> BootFault | None:
+        """Asked once for every occasion on which one of these effects can strike the machine of these names."""
         for fault in self._script:
-            if isinstance(fault, BootFault) and fault.matches(machine) and fault._strikes():
+            if not isinstance(fault, BootFault) or fault.effect not in effects:
+                continue
+            if fault.matches(machine) and fault._strikes():
                 return fault
         return None

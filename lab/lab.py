@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab in this process: the API on loopback, machines of one kind behind it."""
+"""A lab in this process: the APIs on loopback, machines of one kind behind them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,20 @@ from lab import delays, images
 from lab.api import app, metadata
 from lab.api.bucket import Bucket
 from lab.api.cloud import Cloud, Settings
+from lab.api.control import Control
 from lab.api.gate import Gate
+from lab.door import new_log
 from lab.faults import Faults
 from lab.files import Published
 from lab.leftovers import process_state, remove_dead_processes_labs
 from lab.machines.site import Site, best_kind, open_site
+from lab.robot import app as robot_app
+from lab.robot import tls
+from lab.robot.account import Account, RobotSettings
+from lab.robot.control import RobotControl
+from lab.robot.gate import Gate as RobotGate
+from lab.robot.gate import Guards
+from lab.state import write_secret
 
 KINDS = ("auto", "dry", "nspawn", "qemu")
 IMAGES_PORT = 8080
@@ -42,7 +51,7 @@ def _silent(_text: str) -> None:
 
 
 class Lab:
-    """``async with Lab(kind="dry") as lab``: then endpoint, token, images_url and metadata_url are valid."""
+    """``async with Lab(kind="dry") as lab``: then endpoint, robot_endpoint, images_url and metadata_url are valid."""
 
     def __init__(
         self,
@@ -56,6 +65,9 @@ class Lab:
         seed: int = 0,
         state_dir: Path | None = None,
         settings: Settings | None = None,
+        robot_settings: RobotSettings | None = None,
+        robot_tls: Path | None = None,
+        dedicated: Any = (),
         progress: Callable[[str], None] = _silent,
     ) -> None:
         if kind not in KINDS:
@@ -70,16 +82,23 @@ class Lab:
         self.token = token or secrets.token_urlsafe(32)
         self.read_only_token = read_only_token or secrets.token_urlsafe(32)
         self.settings = settings or Settings()
+        self.robot_settings = robot_settings or RobotSettings()
         self.endpoint = ""
+        self.robot_endpoint = ""
+        self.robot_tls: dict[str, str] | None = None
         self.images_url = ""
         self.metadata_url = ""
         self._port = port
         self._seed = seed
         self._state_dir = state_dir
+        self._robot_tls = robot_tls
+        self._dedicated = dedicated
         self._progress = progress
         self._stack = AsyncExitStack()
         self.site: Site
         self.cloud: Cloud
+        self.account: Account
+        self.robot_password_file: Path
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -114,6 +133,12 @@ class Lab:
             "images_url": self.images_url,
             "metadata_url": self.metadata_url,
             "limit": self.settings.limit,
+            "robot": {
+                "endpoint": self.robot_endpoint,
+                "user": self.robot_settings.user,
+                "password_file": str(self.robot_password_file),
+            }
+            | ({"tls": self.robot_tls} if self.robot_tls else {}),
         }
 
     async def _start(self) -> None:
@@ -132,22 +157,50 @@ class Lab:
         platform = delays.Delays(self.profile, self.kind, self._seed)
         self.cloud = Cloud(self.site, self.settings, platform, faults, storage, system_file)
         self._stack.push_async_callback(self.cloud.close)
+        self.account = Account(self.cloud, self.robot_settings)
+        self._stack.push_async_callback(self.account.close)
+        self.robot_password_file = state / "robot-password"
+        write_secret(self.robot_password_file, self.account.password)
         await self._publish(state / "published", image)
         await self._answer_metadata()
-        await self._answer_api(faults)
+        await self.account.add(list(self._dedicated))
+        await self._answer_apis(faults)
 
-    async def _answer_api(self, faults: Faults) -> None:
+    async def _answer_apis(self, faults: Faults) -> None:
+        requests = new_log()
+        guards = Guards(self.robot_settings.clock)
+        robot = robot_app.build(self.account, RobotGate(self.account, guards, requests))
+        await self._answer_robot(robot)
         limit, refill = self.settings.limit, self.settings.refill_per_second
         gate = Gate(
             self.token,
             self.read_only_token,
             faults,
+            requests,
             project=Bucket(limit, refill, time.time),
             strangers=Bucket(limit, refill, time.time),
         )
         listener = _listen(self._port)
         self.endpoint = f"{_url(listener)}/v1"
-        await self._serve(app.build(self.cloud, gate, self.about()), listener)
+        control = Control(self.cloud, gate, self.about(), RobotControl(self.account, guards))
+        await self._serve(app.build(self.cloud, gate, control), listener)
+
+    async def _answer_robot(self, application: web.Application) -> None:
+        listener = _listen(0)
+        self.robot_endpoint = _url(listener)
+        # One application answers at both doors: the runner of the second site is the first one's.
+        runner = await self._serve(application, listener)
+        if self._robot_tls is None:
+            return
+        secure = tls.listen()
+        address, port = secure.getsockname()[:2]
+        context = await asyncio.to_thread(tls.context, self._robot_tls, address)
+        await web.SockSite(runner, secure, ssl_context=context).start()
+        self.robot_tls = {
+            "endpoint": f"https://{address}:{port}",
+            "host": tls.HOST,
+            "ca_file": str(self._robot_tls.resolve() / "ca.pem"),
+        }
 
     async def _publish(self, directory: Path, image: images.Image | None) -> None:
         directory.mkdir(exist_ok=True)
@@ -166,11 +219,12 @@ class Lab:
         self.metadata_url = f"{_url(listener)}/hetzner/v1"
         await self._serve(metadata.build(self.cloud), listener)
 
-    async def _serve(self, application: web.Application, listener: socket.socket) -> None:
+    async def _serve(self, application: web.Application, listener: socket.socket) -> web.AppRunner:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, listener).start()
+        return runner
 
     async def _temporary(self) -> Path:
         if self.kind == "dry":

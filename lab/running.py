@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ _STOP_SECONDS = 60
 
 
 class RunningLab:
-    """``with RunningLab(kind="dry") as lab``: takes what Lab takes, has endpoint, token, images_url, env."""
+    """``with RunningLab(kind="dry") as lab``: takes what Lab takes, has endpoint, token, images_url, robot_*, env."""
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -69,6 +70,21 @@ class RunningLab:
         return self.lab.read_only_token
 
     @property
+    def robot_endpoint(self) -> str:
+        """Where Robot answers."""
+        return self.lab.robot_endpoint
+
+    @property
+    def robot_user(self) -> str:
+        """The webservice user."""
+        return self.lab.robot_settings.user
+
+    @property
+    def robot_password(self) -> str:
+        """The webservice user's password."""
+        return self.lab.account.password
+
+    @property
     def images_url(self) -> str:
         """Where machines and the controller find the image files."""
         return self.lab.images_url
@@ -76,11 +92,25 @@ class RunningLab:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables that aim clients at this lab."""
-        return {"HCLOUD_TOKEN": self.token, "HCLOUD_ENDPOINT": self.endpoint}
+        return {
+            "HCLOUD_TOKEN": self.token,
+            "HCLOUD_ENDPOINT": self.endpoint,
+            "HROBOT_ENDPOINT": self.robot_endpoint,
+            "HROBOT_API_USER": self.robot_user,
+            "HROBOT_API_PASSWORD": self.robot_password,
+        }
 
-    def control(self, method: str, path: str, body: Any = None) -> Any:
+    def dedicated(self, *specs: Mapping[str, Any], **fields: Any) -> list[dict[str, Any]]:
+        """Add dedicated servers: one for each spec, ``fields`` in all of them; without a spec, one of ``fields``.
+
+        Returns what ``GET /_lab/machines`` says of them, in the order of the specs.
+        """
+        wanted = [{**fields, **spec} for spec in specs or ({},)]
+        return self.control("POST", "/dedicated", wanted, timeout=300)["machines"]
+
+    def control(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""
-        return call(self.endpoint, self.token, method, path, body)
+        return call(self.endpoint, self.token, method, path, body, timeout)
 
     def _run(self) -> None:
         asyncio.run(self._main())

@@ -44,6 +44,7 @@ class State:
         self.log = self.folder / "log"
         self.token = self.folder / "token"
         self.read_only_token = self.folder / "token-read-only"
+        self.robot_password = self.folder / "robot-password"
         self._file = self.folder / "state.json"
 
     def make(self) -> None:
@@ -63,15 +64,7 @@ class State:
 
     def write(self, values: dict[str, Any]) -> None:
         """Replace the state as a whole."""
-        self.write_secret(self._file, json.dumps(values, indent=1) + "\n")
-
-    def write_secret(self, path: Path, text: str) -> None:
-        """Write a file that only this user can read, all or nothing."""
-        partial = path.with_name(f".{path.name}.part")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        partial.rename(path)
+        write_secret(self._file, json.dumps(values, indent=1) + "\n")
 
     def read(self) -> dict[str, Any] | None:
         """What was written last, or None."""
@@ -89,8 +82,17 @@ class State:
 
     def forget(self) -> None:
         """The lab is gone: remove what is only true of a running one (the log stays)."""
-        for path in (self._file, self.token, self.read_only_token):
+        for path in (self._file, self.token, self.read_only_token, self.robot_password):
             path.unlink(missing_ok=True)
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only this user can read, all or nothing."""
+    partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    partial.rename(path)
 
 
 def process_start(pid: int) -> str | None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from lab.api import routes_actions, routes_catalog, routes_ssh_keys
@@ -22,7 +20,7 @@ from lab.api.routes_servers import book_routes, disk_routes, power_routes, serve
 from lab.api.servers import Servers
 
 
-def build(cloud: Cloud, gate: Gate, about: dict[str, Any]) -> web.Application:
+def build(cloud: Cloud, gate: Gate, control: Control) -> web.Application:
     """The application: the API below /v1, the lab's own routes below /_lab."""
     power = Power(cloud)
     servers = Servers(cloud, power)
@@ -41,7 +39,6 @@ def build(cloud: Cloud, gate: Gate, about: dict[str, Any]) -> web.Application:
         thin_routes(books),
     ):
         api.add_routes(routes)
-    control = Control(cloud, gate, about)
     own = web.Application(middlewares=[control.middleware()])
     own.add_routes(control.routes())
     app = web.Application()

@@ -55,6 +55,8 @@ class Cloud:
     ssh_keys: dict[int, SshKey] = field(default_factory=dict)
     primary_ips: dict[int, PrimaryIp] = field(default_factory=dict)
     thin: dict[str, dict[int, Thin]] = field(default_factory=lambda: defaultdict(dict))
+    #: Machine numbers that others than the servers of this project use.
+    occupied: set[int] = field(default_factory=set)
     _ids: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class Cloud:
 
     def free_index(self) -> int:
         """The lowest machine number nobody uses."""
-        used = {server.index for server in self.servers.values()}
+        used = {server.index for server in self.servers.values()} | self.occupied
         return next(index for index in itertools.count(1) if index not in used)
 
     def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:

@@ -15,16 +15,18 @@ from lab.api.bucket import Bucket
 from lab.api.cloud import Cloud
 from lab.api.errors import ApiError, not_found
 from lab.api.gate import Gate
-from lab.api.http import answer
+from lab.api.http import answer, identifier
+from lab.robot.control import LimitBody, RobotControl
 
 
 class Control:
     """Handlers of the lab's own routes."""
 
-    def __init__(self, cloud: Cloud, gate: Gate, about: dict[str, Any]) -> None:
+    def __init__(self, cloud: Cloud, gate: Gate, about: dict[str, Any], robot: RobotControl) -> None:
         self.cloud = cloud
         self.gate = gate
         self.about = about
+        self.robot = robot
 
     def routes(self) -> web.RouteTableDef:
         """All routes; they need the token, cost no rate limit and meet no faults."""
@@ -40,6 +42,11 @@ class Control:
             ("POST", "/bucket", self.drain),
             ("GET", "/machines", self.machines),
             ("GET", "/machines/{name}/console", self.console),
+            ("POST", "/dedicated", self.add_dedicated),
+            ("DELETE", r"/dedicated/{id:\d+}", self.remove_dedicated),
+            ("GET", r"/dedicated/{id:\d+}/disks", self.dedicated_disks),
+            ("POST", "/robot/limits", self.limit_robot),
+            ("DELETE", "/robot/limits", self.unlimit_robot),
         )
         for method, path, handler in table:
             routes.route(method, path)(handler)
@@ -64,7 +71,8 @@ class Control:
 
     async def status(self, _request: web.Request) -> web.Response:
         """What this lab is."""
-        return answer(self.about | {"servers": len(self.cloud.servers)})
+        counts = {"servers": len(self.cloud.servers), "dedicated": len(self.robot.account.servers)}
+        return answer(self.about | counts)
 
     async def delays(self, _request: web.Request) -> web.Response:
         """The platform's own delays so far, per machine."""
@@ -77,11 +85,13 @@ class Control:
     async def add_faults(self, request: web.Request) -> web.Response:
         """Append to the script: one fault or a list of faults."""
         self.cloud.faults.load(await _json(request))
+        await self.robot.faults_added()
         return answer({"faults": self.cloud.faults.report()}, status=201)
 
     async def clear_faults(self, _request: web.Request) -> web.Response:
-        """Forget the script; stuck actions go on."""
+        """Forget the script; stuck actions go on, a rotated password is good again."""
         self.cloud.faults.clear()
+        self.robot.faults_cleared()
         return web.Response(status=204)
 
     async def requests(self, _request: web.Request) -> web.Response:
@@ -104,14 +114,15 @@ class Control:
         return answer(bucket.headers())
 
     async def machines(self, _request: web.Request) -> web.Response:
-        """Machines behind the servers: power, boots, address."""
-        rows = []
+        """Machines behind the servers of both APIs: power, boots, address."""
+        rows: list[dict[str, Any]] = []
         for server in self.cloud.servers.values():
             chassis = self.cloud.chassis[server.id]
             rows.append(
                 {
                     "id": server.id,
                     "name": server.name,
+                    "kind": "cloud",
                     "status": server.status,
                     "locked": server.locked,
                     "rescue_enabled": server.armed_rescue() is not None,
@@ -128,7 +139,7 @@ class Control:
                     ],
                 }
             )
-        return answer({"machines": rows})
+        return answer({"machines": rows + self.robot.rows()})
 
     async def console(self, request: web.Request) -> web.Response:
         """What a machine printed since it was switched on."""
@@ -136,7 +147,32 @@ class Control:
         for server in self.cloud.servers.values():
             if server.name == name:
                 return web.Response(text=self.cloud.chassis[server.id].console())
-        raise not_found("machine", name)
+        text = self.robot.console(name)
+        if text is None:
+            raise not_found("machine", name)
+        return web.Response(text=text)
+
+    async def add_dedicated(self, request: web.Request) -> web.Response:
+        """Build dedicated servers: a list of descriptions, or one."""
+        return answer({"machines": await self.robot.add(await _json(request))}, status=201)
+
+    async def remove_dedicated(self, request: web.Request) -> web.Response:
+        """Take a dedicated server away."""
+        await self.robot.remove(identifier(request))
+        return web.Response(status=204)
+
+    async def dedicated_disks(self, request: web.Request) -> web.Response:
+        """The disks of a dedicated server, with digests of their content now."""
+        return answer({"disks": await self.robot.digests(identifier(request))})
+
+    async def limit_robot(self, request: web.Request) -> web.Response:
+        """Leave only so many requests of one of Robot's routes, as if others had made the rest."""
+        return answer(self.robot.leave(LimitBody.model_validate(await _json(request))))
+
+    async def unlimit_robot(self, _request: web.Request) -> web.Response:
+        """Forget Robot's counts of requests and failed logins."""
+        self.robot.clear()
+        return web.Response(status=204)
 
 
 async def _json(request: web.Request) -> Any:

@@ -1,74 +1,46 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every request passes: rate limit, token, scripted faults, error envelope, headers."""
+"""The door of the Cloud API: rate limit, token, error envelope, headers."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
-import secrets
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import web
 
 from lab.api.bucket import Bucket
 from lab.api.errors import ApiError
 from lab.api.http import answer
+from lab.door import Door, Handler, RequestLog
 from lab.faults import Faults, RequestFault
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOG_LENGTH = 20_000
 
 
-@dataclass
-class Gate:
-    """The door of the API. ``requests`` remembers what came through, newest last."""
+class Gate(Door):
+    """Two tokens, one bucket of requests for the project and one for everybody else."""
 
-    token: str
-    read_only_token: str
-    faults: Faults
-    project: Bucket
-    strangers: Bucket
-    requests: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_LOG_LENGTH))
+    api = "cloud"
+    prefix = "/v1"
 
-    def middleware(self) -> Any:
-        """The door as an aiohttp middleware."""
-
-        @web.middleware
-        async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            correlation, started = secrets.token_hex(8), time.time()
-            bucket = self.project if self.access(request) else self.strangers
-            path = request.path.removeprefix("/v1")
-            fault = self.faults.request(request.method, path)
-            response = await self._respond(request, handler, bucket, fault)
-            response.headers.update(bucket.headers())
-            response.headers["X-Correlation-Id"] = correlation
-            self.requests.append(
-                {
-                    "at": started,
-                    "seconds": round(time.time() - started, 6),
-                    "method": request.method,
-                    "path": path,
-                    "query": request.query_string,
-                    "status": response.status,
-                    "fault": fault is not None,
-                    "correlation_id": correlation,
-                    "user_agent": request.headers.get("User-Agent", ""),
-                }
-            )
-            if fault is not None and fault.drop and request.transport is not None:
-                request.transport.abort()
-            return response
-
-        return gate
+    def __init__(
+        self,
+        token: str,
+        read_only_token: str,
+        faults: Faults,
+        requests: RequestLog,
+        *,
+        project: Bucket,
+        strangers: Bucket,
+    ) -> None:
+        super().__init__(faults, requests)
+        self.token = token
+        self.read_only_token = read_only_token
+        self.project = project
+        self.strangers = strangers
 
     def access(self, request: web.Request) -> str:
         """ "write", "read" or "" for the token of this request."""
@@ -80,18 +52,29 @@ class Gate:
             return "write"
         return "read" if hmac.compare_digest(given, self.read_only_token.encode()) else ""
 
+    async def admit(
+        self, request: web.Request, handler: Handler, fault: RequestFault | None, correlation: str
+    ) -> web.StreamResponse:
+        """Rate limit first, then the fault, then the token."""
+        bucket = self.project if self.access(request) else self.strangers
+        response = await self._respond(request, handler, bucket, fault)
+        response.headers.update(bucket.headers())
+        response.headers["X-Correlation-Id"] = correlation
+        return response
+
+    def refusal(self, status: int, code: str, message: str) -> web.Response:
+        """The error envelope of the Cloud API."""
+        return answer(ApiError(status, code, message).body(), status)
+
     async def _respond(
         self, request: web.Request, handler: Handler, bucket: Bucket, fault: RequestFault | None
     ) -> web.StreamResponse:
-        if fault is not None and fault.delay:
-            await asyncio.sleep(fault.delay)
         if not bucket.take():
-            error = ApiError(429, "rate_limit_exceeded", f"limit of {bucket.limit} requests per hour reached")
-            return answer(error.body(), error.status)
+            return self.refusal(429, "rate_limit_exceeded", f"limit of {bucket.limit} requests per hour reached")
         if fault is not None and not fault.after_effect:
-            return _faulty(fault)
+            return self.faulty(fault)
         response = await self._handle(request, handler)
-        return response if fault is None else _faulty(fault)
+        return response if fault is None else self.faulty(fault)
 
     async def _handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -113,12 +96,3 @@ class Gate:
         except Exception:
             log.exception("%s %s", request.method, request.path_qs)
             return answer(ApiError(500, "server_error", "internal server error").body(), 500)
-
-
-def _faulty(fault: RequestFault) -> web.Response:
-    if fault.code is None:
-        # What a proxy in front of the API says: no JSON.
-        return web.Response(
-            status=fault.status, text=f"<html><body>{fault.status}</body></html>", content_type="text/html"
-        )
-    return answer(ApiError(fault.status, fault.code, fault.message).body(), fault.status)

@@ -71,8 +71,8 @@ def test_up_use_down(cli):
     (machine,) = json.loads(cli.run("machines", "--json"))
     assert (machine["name"], machine["status"], machine["boots"][0]["source"]) == ("n1", "running", "disk")
     header, row = cli.run("machines").splitlines()
-    assert header.split() == ["NAME", "STATUS", "RESCUE", "ADDRESS", "LAST", "BOOT"]
-    assert row.split()[:3] == ["n1", "running", "-"]
+    assert header.split() == ["NAME", "KIND", "STATUS", "RESCUE", "ADDRESS", "LAST", "BOOT"]
+    assert row.split()[:4] == ["n1", "cloud", "running", "-"]
     assert cli.run("down") == "lab 'default' is down\n"
     assert ended(state["pid"])
     assert cli.run("status", code=1) == "lab 'default' is not up\n"

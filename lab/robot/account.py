@@ -1,0 +1,172 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One emulated Robot account: its dedicated servers, its keys, and how they are found."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.api.cloud import Cloud
+from lab.machines.base import Hardware
+from lab.robot import specs
+from lab.robot.chassis import Chassis
+from lab.robot.errors import server_not_found
+from lab.robot.hostkeys import Stock
+from lab.robot.model import Dedicated, Key
+from lab.robot.specs import DedicatedSpec, SpecError
+
+log = logging.getLogger(__name__)
+
+USER = "#ws+lab"
+#: DMI of a dedicated server; cloud-init takes the vendor Hetzner for a cloud server.
+MANUFACTURER = "Lab Bare Metal"
+_PRESS_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class RobotSettings:
+    """What can be turned on the Robot of one lab."""
+
+    user: str = USER
+    rescue_lifetime: float = 3600.0
+    clock: Callable[[], float] = time.time
+
+
+@dataclass
+class Account:
+    """Everything the webservice user can see. Lives in the lab's event loop beside the cloud project."""
+
+    cloud: Cloud
+    settings: RobotSettings = field(default_factory=RobotSettings)
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    servers: dict[int, Dedicated] = field(default_factory=dict)
+    chassis: dict[int, Chassis] = field(default_factory=dict)
+    keys: dict[str, Key] = field(default_factory=dict)
+    host_keys: Stock = field(default_factory=Stock)
+    _rotated: bool = False
+    _presses: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def now(self) -> float:
+        """The present time in Unix seconds."""
+        return self.settings.clock()
+
+    async def close(self) -> None:
+        """Remove all dedicated servers."""
+        for task in self._presses:
+            task.cancel()
+        await asyncio.gather(*self._presses, return_exceptions=True)
+        await self.host_keys.close()
+        await asyncio.gather(*(chassis.destroy() for chassis in self.chassis.values()), return_exceptions=True)
+
+    async def add(self, entries: Any) -> list[Dedicated]:
+        """Build the servers of a description and switch them on; all of them, or none and SpecError."""
+        wanted = specs.numbered(specs.parse(entries), self.servers)
+        images = [self._image(number, spec) for number, spec in wanted]
+        self.host_keys.fill()
+        added = [self._place(number, spec) for number, spec in wanted]
+        try:
+            await asyncio.gather(*(self._install(server, image) for server, image in zip(added, images, strict=True)))
+        except BaseException:
+            await asyncio.gather(*(self.remove(server) for server in added), return_exceptions=True)
+            raise
+        return added
+
+    async def remove(self, server: Dedicated) -> None:
+        """Take a server away for good."""
+        await self.chassis[server.number].destroy()
+        del self.servers[server.number], self.chassis[server.number]
+        self.cloud.occupied.discard(server.index)
+
+    def server(self, text: str) -> Dedicated:
+        """The server with this number or main address."""
+        for server in self.servers.values():
+            if text in (str(server.number), server.ipv4):
+                return server
+        raise server_not_found(text)
+
+    def ordered(self) -> list[Dedicated]:
+        """All servers by number."""
+        return [self.servers[number] for number in sorted(self.servers)]
+
+    async def press(self, server: Dedicated, kind: str) -> None:
+        """Press a button of a server; returns when it is pressed, or after two seconds while it goes on."""
+        task = asyncio.get_running_loop().create_task(self._press(server, kind))
+        self._presses.add(task)
+        task.add_done_callback(self._presses.discard)
+        await asyncio.wait({task}, timeout=_PRESS_SECONDS)
+
+    async def hang(self) -> None:
+        """Let systems hang that the script of faults names."""
+        await asyncio.gather(*(chassis.hang() for chassis in self.chassis.values()))
+
+    def login(self, user: str, password: str) -> bool:
+        """Whether these are the credentials of the account at present."""
+        good = secrets.compare_digest(user.encode(), self.settings.user.encode())
+        return secrets.compare_digest(password.encode(), self.password.encode()) and good and not self._rotated
+
+    def rotate_password(self) -> None:
+        """Somebody gave the webservice user another password, which nobody here knows."""
+        self._rotated = True
+
+    def restore_password(self) -> None:
+        """The first password is good again."""
+        self._rotated = False
+
+    async def _press(self, server: Dedicated, kind: str) -> None:
+        try:
+            await self.chassis[server.number].press(kind)
+        except Exception:
+            # Robot only says that the button was pressed; what came of it is seen on the machine.
+            log.exception("server %d: %s failed", server.number, kind)
+
+    def _image(self, number: int, spec: DedicatedSpec) -> Path | None:
+        """The image for the first disk; SpecError when it is not there or too large."""
+        if spec.image is None:
+            return None
+        path = self.cloud.system_file if spec.image == "debian" else Path(spec.image)
+        if path is None:
+            return None  # dry machines boot nothing, their lab has no image
+        if not path.is_file():
+            raise SpecError(f"dedicated machine {number}: image '{path}' is no file; give 'debian' or a raw image")
+        size, room = path.stat().st_size, spec.disks[0].size
+        if size > room:
+            raise SpecError(f"dedicated machine {number}: image '{path}' has {size} bytes, the first disk {room} bytes")
+        return path
+
+    def _place(self, number: int, spec: DedicatedSpec) -> Dedicated:
+        index = self.cloud.free_index()
+        self.cloud.occupied.add(index)
+        site = self.cloud.site
+        net = f"2001:db8:{index >> 8:x}:{index & 255:x}::"
+        server = Dedicated(number, spec.name, index, spec, site.address(index), net, site.mac(index))
+        self.servers[number] = server
+        self.chassis[number] = Chassis(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
+        return server
+
+    async def _install(self, server: Dedicated, image: Path | None) -> None:
+        spec, chassis = server.spec, self.chassis[server.number]
+        hardware = Hardware(
+            machine_id=server.number,
+            name=server.name or f"server-{server.number}",
+            cores=spec.cores,
+            memory_mib=spec.memory_mib,
+            disks=spec.disk_specs(server.number),
+            mac=server.mac,
+            ipv4=server.ipv4,
+            manufacturer=MANUFACTURER,
+            product=spec.product,
+            uefi=spec.uefi,
+            swaps_letters=spec.swaps_letters,
+        )
+        chassis.install(lambda firmware, on_off: self.cloud.site.machine(hardware, firmware, on_off))
+        await chassis.machine.create(image)
+        if spec.powered:
+            await chassis.begin()

@@ -1,0 +1,43 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Form bodies: fields, and lists written as ``name[]`` or ``name[0]`` (pure)."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl
+
+from lab.robot.errors import invalid_input
+
+_INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[\d*\]")
+_MAX_FIELDS = 1000
+
+
+class Form:
+    """The decoded fields of one request; a body that is no form has none."""
+
+    def __init__(self, text: str, content_type: str = "application/x-www-form-urlencoded") -> None:
+        self._fields: dict[str, list[str]] = {}
+        if content_type != "application/x-www-form-urlencoded":
+            return
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            pairs = []
+        for key, value in pairs:
+            match = _INDEXED.fullmatch(key)
+            self._fields.setdefault(match["name"] if match else key, []).append(value)
+
+    def require(self, *names: str) -> None:
+        """Refuse the request, naming every one of these fields that is not there."""
+        missing = [name for name in names if not self.text(name)]
+        if missing:
+            raise invalid_input(missing=missing)
+
+    def text(self, name: str, default: str = "") -> str:
+        """One value; the last one wins."""
+        return self._fields.get(name, [default])[-1]
+
+    def many(self, name: str) -> list[str]:
+        """All values of a list, in their order."""
+        return [value for value in self._fields.get(name, []) if value]
