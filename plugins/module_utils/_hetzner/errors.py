@@ -58,7 +58,9 @@ class FleetError(Exception):
 
 
 class MachineError(Exception):
-    """Concerns one machine: it failed."""
+    """Concerns one machine: it failed. ``permanent``: trying again will not mend it."""
+
+    permanent = False
 
 
 class Refused(MachineError):

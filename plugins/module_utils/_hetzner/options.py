@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the fleet modules of the Cloud API have in common: options, access, the shape of their results."""
+"""What the fleet modules have in common: options, access to the Cloud API, the shape of their results."""
 
 from __future__ import annotations
 
@@ -42,16 +42,21 @@ def access(params, environment=None):
     return token, endpoint
 
 
-def run_fleet(module, make_fleet):
-    """Make the fleet, run it, and end the module with its results."""
+def open_cloud(module):
+    """The Cloud API with the credentials of the module's parameters or of the environment; raises FleetError."""
     if client.HCLOUD_IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("hcloud"), exception=client.HCLOUD_IMPORT_ERROR)
+    token, endpoint = access(module.params)
+    # A token of the environment is no option, so nobody else would know that it must not be shown.
+    module.no_log_values.add(token)
+    return client.Api(token, endpoint)
+
+
+def run_fleet(module, make_fleet, open_api=open_cloud):
+    """Open the API, make the fleet, run it, and end the module with its results."""
     api = None
     try:
-        token, endpoint = access(module.params)
-        # A token of the environment is no option, so nobody else would know that it must not be shown.
-        module.no_log_values.add(token)
-        api = client.Api(token, endpoint)
+        api = open_api(module)
         results = make_fleet(api).run()
     except FleetError as error:
         module.fail_json(msg=str(error), machines=[], api_calls=api.calls if api is not None else 0)

@@ -4,17 +4,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import shlex
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import KILLED, run_limited
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
+    KILLED,
+    LONGEST_OUTPUT,
+    run_limited,
+)
 
 SILENT, DENIED, SYSTEM = "silent", "denied", "system"
 
 RESCUE_HOSTNAME = "rescue"
+
+#: Host keys that are looked at; a system has one of each kind.
+MOST_KEYS = 16
 
 # Whatever the login shell is, a POSIX shell reads the program.
 _PROBE = "exec sh -c " + shlex.quote(
@@ -36,26 +44,10 @@ nohup sh -c "sleep 1; $how" >/dev/null 2>&1 </dev/null &
 """
 )
 
-_HOSTNAME = "rescue"
-
-_PROBE = (
-    "exec 2>/dev/null; echo kubenode-probe=1; "
-    'echo "uid=$(id -u)"; '
-    'echo "hostname=$(cat /proc/sys/kernel/hostname)"; '
-    'echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"; '
-    'echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"; '
-    "echo \"installed=$(tr -d '\\n' </etc/kubenode/installed.json | head -c 8192)\""
-)
-
-# Detached, so that the answer gets out before the system goes down.
-_REBOOT = (
-    "nohup sh -c 'sleep 1; if [ \"$(id -u)\" = 0 ]; then reboot; else sudo -n reboot; fi' "
-    ">/dev/null 2>&1 </dev/null & exit 0"
-)
-
 _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
 _BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_KEY_TYPE = re.compile(r"^[a-z0-9@.-]{1,64}\Z")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -147,11 +139,17 @@ class Ssh:
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
         return os.path.join(self._known_hosts_dir, "%s.%s" % (name, phase))
 
-    def argv(self, address, known_hosts, command):
-        """The command line; neither a shell of ours nor an option of ssh can come from a machine's data."""
-        options = [
+    def argv(self, address, known_hosts, command, alias=None, login=True):
+        """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
+
+        With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
+        connection ends after the host has shown its key.
+        """
+        options = [] if login else ["PreferredAuthentications=none"]
+        options += ["HostKeyAlias=%s" % alias] if alias else []
+        options += [
             "BatchMode=yes",
-            "StrictHostKeyChecking=accept-new",
+            "StrictHostKeyChecking=%s" % ("yes" if alias else "accept-new"),
             "UserKnownHostsFile=%s" % _quoted(known_hosts),
             "GlobalKnownHostsFile=/dev/null",
             "UpdateHostKeys=no",
@@ -179,8 +177,41 @@ class Ssh:
         """Which system answers now? Its host key is taken as it comes and pinned only when ``pin`` is called."""
         known_hosts = self.pin_file(name, "probe")
         _remove(known_hosts)
-        returncode, output, errors = self._run(address, known_hosts, _PROBE)
-        return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
+        return _answer(*self._run(self.argv(address, known_hosts, _PROBE)))
+
+    def probe_pinned(self, name, address):
+        """Which system answers with a host key that is in this machine's file for its rescue?"""
+        return _answer(*self._run(self.argv(address, self.pin_file(name), _PROBE, alias=self.alias(name))))
+
+    def host_keys(self, name, address):
+        """The host keys shown now, as ``type base64`` each; nobody is logged in, nothing is believed."""
+        if not self._extra_args:
+            return scan(address, self._port, self._connect_timeout)
+        # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.
+        known_hosts = self.pin_file(name, "probe")
+        _remove(known_hosts)
+        self._run(self.argv(address, known_hosts, "true", login=False))
+        return self.keys_of_last_probe(name)
+
+    def keys_of_last_probe(self, name):
+        """The host keys that the system showed which was asked last."""
+        try:
+            with open(self.pin_file(name, "probe"), encoding="utf-8", errors="replace") as file:
+                return key_lines(file.read(LONGEST_OUTPUT))
+        except FileNotFoundError:
+            return []
+
+    @staticmethod
+    def alias(name):
+        """The name under which the SSH phase looks up the keys of a machine's rescue."""
+        return ("%s.rescue" % name).lower()
+
+    def pin_keys(self, name, keys):
+        """Only these keys (``type base64``) are this machine's rescue, for everybody who comes after us."""
+        new = self.pin_file(name, "new")
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write("".join("%s %s\n" % (self.alias(name), key) for key in keys))
+        os.replace(new, self.pin_file(name))
 
     def pin(self, name):
         """Keep the host key of the last probe as that of this machine's rescue, for everybody who comes after us."""
@@ -188,14 +219,47 @@ class Ssh:
 
     def reboot(self, name, address):
         """Ask the system to reboot; returns whether it took the order."""
-        return self._run(address, self.pin_file(name, "probe"), _REBOOT)[0] == 0
+        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT))[0] == 0
 
-    def _run(self, address, known_hosts, command):
+    def _run(self, line):
         seconds = self._connect_timeout * 3
-        returncode, output, errors = run_limited(self.argv(address, known_hosts, command), seconds)
+        returncode, output, errors = run_limited(line, seconds)
         if returncode == KILLED:
             return 255, "", "no end within %d s" % seconds
         return returncode, output, errors
+
+
+def scan(address, port, seconds):
+    """The host keys that ``address`` shows by ssh-keyscan, as ``type base64`` each; none when it is silent."""
+    line = ["ssh-keyscan", "-T", str(seconds), "-p", str(port), "-t", "ed25519,ecdsa,rsa", "--", address]
+    return key_lines(run_limited(line, seconds * 3)[1])
+
+
+def key_lines(text):
+    """``type base64`` of each line of a known_hosts file or of ssh-keyscan; anything else is left out."""
+    keys = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 3 and not line.startswith(("#", "@")) and key_blob(" ".join(words[1:3])) is not None:
+            keys.append(" ".join(words[1:3]))
+    return keys[:MOST_KEYS]
+
+
+def key_blob(key):
+    """The bytes of a public key line (``type base64 …``); None when it is none."""
+    words = key.split()
+    if len(words) < 2 or not _KEY_TYPE.match(words[0]):
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except ValueError:
+        return None
+    name = words[0].encode("ascii")
+    return blob if blob[: 4 + len(name)] == len(name).to_bytes(4, "big") + name else None
+
+
+def _answer(returncode, output, errors):
+    return parse_probe(output) if returncode == 0 else parse_failure(returncode, errors)
 
 
 def _quoted(path):

@@ -1,0 +1,148 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who answers after a reset, and is it the rescue? Nothing is said to a rescue whose host key is not proven."""
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
+
+#: Seconds between two looks, between two questions to Robot about the same thing, and for Robot to tell host keys.
+LOOK_EVERY = 2.0
+ASK_EVERY = 10.0
+TELLING_TAKES = 60.0
+#: Seconds for which a rescue whose host key is proven may refuse our key.
+DENIAL_TAKES = 30.0
+
+#: What a look found: the rescue, nobody, the boot that was seen before the reset, or a boot of another system.
+ARRIVED, NOBODY, SAME_BOOT, OTHER_SYSTEM = "arrived", "nobody", "same boot", "other system"
+
+
+class Arrival:
+    """The looks at one machine. ``strict``: the rescue's host keys must be those that Robot tells of."""
+
+    def __init__(self, shell, boot, name, address, strict, clock=time.monotonic):
+        self._shell = shell
+        self._boot = boot
+        self._name = name
+        self._address = address
+        self._strict = strict
+        self._clock = clock
+        #: Host keys of systems that are not the rescue.
+        self._others = set()
+        self._asked_at = self._silent_since = self._denied_since = None
+        #: The last answer by SSH, and the host keys of the rescue that were proven.
+        self.answer = None
+        self.proven = []
+        self.words = "nobody looked"
+
+    def anew(self):
+        """The machine was reset: what was found out about its rescue counts no more."""
+        self._asked_at = self._silent_since = self._denied_since = None
+        self.answer, self.proven = None, []
+
+    def look(self):
+        """Ask by SSH which system answers, whoever it is; nothing secret is sent."""
+        self.answer = self._shell.probe(self._name, self._address)
+        self.words = self.answer.describe()
+        if self.answer.kind != ssh.SILENT and not self.answer.in_rescue:
+            self._others.update(self._shell.keys_of_last_probe(self._name))
+        return self.answer
+
+    def wait_for_proof(self, known, deadline):
+        """Prove the host keys of a rescue that answered already; raises Permanent or MachineError.
+
+        ``known``: host keys that an earlier step proved.
+        """
+        if not self._strict:
+            self.pin()
+            return
+        shown = self._shell.keys_of_last_probe(self._name)
+        self.proven = [key for key in known if key in shown]
+        if self.proven:
+            self._shell.pin_keys(self._name, known)
+            self.proven = list(known)
+            return
+        while not self._prove(shown, deadline):
+            deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys")
+
+    def pin(self):
+        """Keep the host key of the rescue that answered last, on first contact."""
+        self._shell.pin_keys(self._name, self._shell.keys_of_last_probe(self._name))
+
+    def see(self, previous_boot_id, deadline):
+        """One look at a machine on its way; returns ARRIVED, NOBODY, SAME_BOOT or OTHER_SYSTEM."""
+        if not self._strict:
+            return self._judge(self.look(), previous_boot_id)
+        shown = self._shell.host_keys(self._name, self._address)
+        if not shown:
+            self.words = "SSH does not answer"
+            return NOBODY
+        if self._others.intersection(shown):
+            answer = self.look()
+            if not answer.in_rescue:
+                return self._judge(answer, previous_boot_id)
+            # It says so itself, which proves nothing; only Robot's word does.
+            self._others.difference_update(shown)
+        if not set(self.proven).intersection(shown) and not self._prove(shown, deadline):
+            return NOBODY
+        return self._judge(self._shell.probe_pinned(self._name, self._address), previous_boot_id)
+
+    def _judge(self, answer, previous_boot_id):
+        self.answer, self.words = answer, answer.describe()
+        if answer.kind == ssh.DENIED and self.proven:
+            self._denied_since = self._denied_since or self._clock()
+            if self._clock() - self._denied_since >= DENIAL_TAKES:
+                raise Permanent("the rescue answers, with a proven host key, but refuses ours: %s" % self.words)
+        if answer.kind != ssh.SYSTEM:
+            return NOBODY
+        if answer.boot_id is not None and answer.boot_id == previous_boot_id:
+            return SAME_BOOT
+        if not answer.in_rescue:
+            return OTHER_SYSTEM
+        if answer.boot_id is None:
+            return NOBODY
+        if not self._strict:
+            self.pin()
+        return ARRIVED
+
+    def _prove(self, shown, deadline):
+        """Ask Robot whose keys these are, sparingly; returns whether they are proven."""
+        now = self._clock()
+        if self._asked_at is not None and now - self._asked_at < ASK_EVERY:
+            return False
+        self._asked_at = now
+        last = self._boot.rescue(deadline, last=True)
+        told = host_keys.told_by(last)
+        self.proven = host_keys.proven(shown, told)
+        if self.proven:
+            self._shell.pin_keys(self._name, self.proven)
+            return True
+        if last.get("active") is True:
+            # The rescue is still waiting for its boot, so this is some other system.
+            self._others.update(shown)
+            self.words = "another system answers and the rescue has not been booted"
+            return False
+        if told:
+            raise Permanent(
+                "the host keys that answer at %s are none of those Robot tells for this rescue, so nothing was "
+                "sent to it: shown %s, told %s. Somebody is in between, another machine has this address, or this one "
+                "has left its rescue for another system"
+                % (self._address, _listed(map(host_keys.fingerprint, shown)), _listed(told))
+            )
+        self.words = "something answers, and Robot tells no host keys of the rescue"
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        if now - self._silent_since >= TELLING_TAKES - ASK_EVERY / 2:
+            raise MachineError(
+                "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. Set "
+                "host_key_checking to accept-new to trust the first contact, where Robot stays silent" % TELLING_TAKES
+            )
+        return False
+
+
+def _listed(fingerprints):
+    return ", ".join("SHA256:%s" % one[:64] for one in fingerprints)

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Boot configuration and resets of one server, read and changed."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import is_limit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET
+
+#: Arming is known to end in an error of Robot's now and then, and to work when it is asked for again.
+ARMING_TRIES = 3
+_ACTIVATION_FAILED = frozenset(["BOOT_ACTIVATION_FAILED", "BOOT_DEACTIVATION_FAILED"])
+_NOT_OFFERED = frozenset(["BOOT_NOT_AVAILABLE", "NOT_FOUND"])
+
+SENT, UNSURE, NOT_OFFERED, FAILED = "sent", "unsure", "not offered", "failed"
+
+
+class Boot:
+    """The routes below /boot, /reset and /wol for one server."""
+
+    def __init__(self, api, machine, number):
+        self._api = api
+        self._machine = machine
+        self._number = number
+
+    def arm(self, fingerprints, deadline):
+        """Arm the rescue for the next boot, for these keys alone; whatever was armed before is disarmed."""
+        for tries_left in range(ARMING_TRIES - 1, -1, -1):
+            try:
+                return self._post_rescue(fingerprints, deadline)
+            except ApiError as error:
+                if error.code in _NOT_OFFERED:
+                    raise Permanent(
+                        "Robot offers no rescue for server %d (%s); ask Hetzner's support" % (self._number, error.code)
+                    ) from error
+                if not tries_left or (error.status != 409 and error.code not in _ACTIVATION_FAILED):
+                    raise
+                if error.status == 409:
+                    # For which keys it is armed, and for how long still, is unknown; and it may be another kind.
+                    self.disarm(deadline)
+                else:
+                    deadline.sleep(2.0, str(error))
+
+    def disarm(self, deadline):
+        """Take back whatever is armed for the next boot; returns the kinds that were."""
+        kinds = self._get("/boot/%d", deadline).get("boot")
+        active = [
+            kind for kind, value in (kinds or {}).items() if isinstance(value, dict) and value.get("active") is True
+        ]
+        for kind in active:
+            self.disarm_kind(kind, deadline)
+        return active
+
+    def disarm_kind(self, kind, deadline):
+        """Take back one kind of boot configuration, such as rescue."""
+        path = "/boot/%d/%s" % (self._number, kind)
+
+        def look():
+            configuration = self._api.read(path, deadline, machine=self._machine)
+            return None if configuration.get(kind, {}).get("active") else configuration
+
+        self._api.change("DELETE", path, deadline, look, machine=self._machine)
+
+    def rescue(self, deadline, last=False):
+        """The rescue configuration, or the last activation with the fingerprints of the rescue's host keys."""
+        answer = self._get("/boot/%d/rescue/last" if last else "/boot/%d/rescue", deadline).get("rescue")
+        if not isinstance(answer, dict):
+            raise MachineError("Robot's answer about the rescue of server %d is not what it should be" % self._number)
+        # Nobody needs it: the rescue is opened by a key.
+        answer.pop("password", None)
+        return answer
+
+    def power_status(self, deadline):
+        """What Robot says of the power: shut off, running, not supported, …; None when it says nothing."""
+        try:
+            status = self._get("/reset/%d", deadline).get("reset", {}).get("operating_status")
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return status if isinstance(status, str) else None
+
+    def can_be_woken(self, deadline):
+        """Whether Robot offers Wake on LAN for the server."""
+        return bool(self._get("/server/%d", deadline).get("server", {}).get("wol"))
+
+    def reset(self, way, deadline, keep_armed):
+        """Reset by one way, once. Returns (SENT, UNSURE, NOT_OFFERED or FAILED; power status or None).
+
+        UNSURE: the answer was lost, and only the machine can show whether the reset was carried out. ``keep_armed()``
+        is called after every wait for the hourly limit, which may be longer than a rescue stays armed.
+        """
+        path = "/wol/%d" % self._number if way == ladder.WOL else "/reset/%d" % self._number
+        data = None if way == ladder.WOL else {"type": way}
+        while True:
+            try:
+                body = self._api.request(
+                    "POST", path, deadline, machine=self._machine, data=data, reserved=way != ladder.WOL
+                )
+            except NoAnswer as error:
+                if error.sent:
+                    return UNSURE, None
+                deadline.sleep(2.0, str(error))
+            except ApiError as error:
+                if is_limit(error):
+                    self.reserve(deadline)
+                    keep_armed()
+                    continue
+                return _judge(error), None
+            else:
+                status = body.get("reset", {}).get("operating_status") if isinstance(body, dict) else None
+                return SENT, status
+
+    def reserve(self, deadline):
+        """Wait until a reset may be sent; its turn is kept."""
+        self._api.reserve(RESET, deadline)
+
+    def _post_rescue(self, fingerprints, deadline):
+        def look():
+            present = self.rescue(deadline)
+            keys = [entry.get("key", {}).get("fingerprint") for entry in present.get("authorized_key") or []]
+            return {} if present.get("active") is True and sorted(keys) == sorted(fingerprints) else None
+
+        data = {"os": "linux", "authorized_key[]": list(fingerprints)}
+        self._api.change("POST", "/boot/%d/rescue" % self._number, deadline, look, machine=self._machine, data=data)
+
+    def _get(self, path, deadline):
+        body = self._api.read(path % self._number, deadline, machine=self._machine)
+        if not isinstance(body, dict):
+            raise FleetError("Robot's answer to GET %s is not what it should be; check the endpoint" % path)
+        return body
+
+
+def _judge(error):
+    """What a refused reset means for the ladder; raises what no other way would mend."""
+    if error.code == "RESET_MANUAL_ACTIVE":
+        raise Permanent("a technician's reset of the server is under way; run again when it is done") from error
+    if error.code in ("RESET_FAILED", "WOL_FAILED"):
+        return FAILED
+    if error.code in ("RESET_NOT_AVAILABLE", "WOL_NOT_AVAILABLE") or (error.status, error.code) == (
+        400,
+        "INVALID_INPUT",
+    ):
+        return NOT_OFFERED
+    if error.status >= 500:
+        return UNSURE
+    raise error

@@ -1,0 +1,233 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The Robot webservice: one request at a time, counted, held back by its limits and safely repeated."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, FleetError, NoAnswer
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import AGAIN, FINAL, Backoff, verdict
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import UNAUTHORIZED, LimitSpent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, Limits, route_of
+
+try:
+    import requests
+
+    REQUESTS_IMPORT_ERROR = None
+except ImportError:
+    REQUESTS_IMPORT_ERROR = traceback.format_exc()
+
+DEFAULT_ENDPOINT = "https://robot-ws.your-server.de"
+AGENT = "kubenode.provision/0.1.0"
+#: Requests on their way at the same time: fewer than the failed logins that lock this address out, whatever happens.
+CONCURRENCY = 2
+#: Seconds for the connection, and for each read.
+TIMEOUT = (10, 60)
+
+#: An error of the hardware, not of the webservice: what to do about it is decided where the request was made.
+_CALLER_DECIDES = frozenset(["RESET_FAILED", "WOL_FAILED"])
+
+
+class Robot:
+    """One account. Safe to use from many threads; after a fleet-wide error every further request repeats it.
+
+    ``patient``: wait for resets as long as the hourly limit takes, whatever the time limit of the step.
+    """
+
+    def __init__(
+        self,
+        user,
+        password,
+        endpoint=DEFAULT_ENDPOINT,
+        limits=None,
+        patient=False,
+        clock=time.monotonic,
+        sleep=time.sleep,
+    ):
+        self._endpoint = endpoint.rstrip("/")
+        self._auth = (user.encode("utf-8"), password.encode("utf-8"))
+        self._clock = clock
+        self._sleep = sleep
+        self._patient = patient
+        self._lock = threading.Lock()
+        self._stopped = None
+        self._sessions = queue.Queue()
+        for _number in range(CONCURRENCY):
+            self._sessions.put(requests.Session())
+        self.limits = limits or Limits(clock)
+        self.calls = 0
+        self.calls_of = {}
+
+    def request(self, method, path, deadline, machine=None, data=None, reserved=False):
+        """Send one request, once, as soon as its limit allows. Raises ApiError, NoAnswer, LimitSpent or FleetError.
+
+        ``reserved``: the request was counted by reserve() before.
+        """
+        route = route_of(method, path)
+        if not reserved:
+            self.reserve(route, deadline)
+        session = self._sessions.get()
+        try:
+            with self._lock:
+                # Asked last: a session is given back after its answer was judged, so nobody logs in after a 401.
+                self._raise_if_stopped()
+                self.calls += 1
+                self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+            response = session.request(
+                method,
+                self._endpoint + path,
+                data=data,
+                auth=self._auth,
+                timeout=TIMEOUT,
+                allow_redirects=False,
+                headers={"Accept": "application/json", "User-Agent": AGENT},
+            )
+            return self._judge(response, route, "%s %s" % (method, path))
+        except requests.exceptions.RequestException as error:
+            if "CERTIFICATE_VERIFY_FAILED" in repr(error):
+                fatal = FleetError("endpoint: the certificate of %s is not trusted; check the address" % self._endpoint)
+                self.stop(fatal)
+                raise fatal from error
+            reason = "no answer to %s %s: %s" % (method, path, type(error).__name__)
+            raise NoAnswer(reason, sent=_may_have_arrived(error)) from error
+        finally:
+            self._sessions.put(session)
+
+    def reserve(self, route, deadline):
+        """Wait until a request of this route may be sent, and count it."""
+        while True:
+            with self._lock:
+                self._raise_if_stopped()
+                delay = self.limits.delay(route)
+                if delay <= 0:
+                    self.limits.sent(route)
+                    return
+                hourly = self.limits.hourly(route)
+            if delay > deadline.left() and not (self._patient and route == RESET):
+                raise LimitSpent(
+                    "Robot's limit of %d requests an hour for %s is used up, by this run or by others with the same "
+                    "account; that is not this machine's fault. Run again in up to an hour%s"
+                    % (hourly, route, ", or set on_reset_limit to pace" if route == RESET else "")
+                )
+            self._sleep(min(delay, 5.0))
+
+    def read(self, path, deadline, machine=None):
+        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        backoff = Backoff()
+        while True:
+            try:
+                return self.request("GET", path, deadline, machine=machine)
+            except (ApiError, NoAnswer) as error:
+                self._bear(error, backoff, deadline)
+
+    def read_list(self, path, key, deadline):
+        """The items of a list without their wrappers; Robot answers 404 for an empty one."""
+        try:
+            body = self.read(path, deadline)
+        except ApiError as error:
+            if error.status == 404:
+                return []
+            raise
+        items = [item.get(key) for item in body if isinstance(item, dict)] if isinstance(body, list) else [None]
+        if not all(isinstance(item, dict) for item in items):
+            raise FleetError("Robot's answer to GET %s is no list of '%s'; check the endpoint" % (path, key))
+        return items
+
+    def change(self, method, path, deadline, look, machine=None, data=None):
+        """Send a request that changes something, repeated only when that is safe.
+
+        When it is unclear whether the request was carried out, ``look()`` reads the state: it returns the body the
+        lost answer would have had, or None when nothing happened and the request may be sent again.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                return self.request(method, path, deadline, machine=machine, data=data)
+            except (ApiError, NoAnswer) as error:
+                if self._bear(error, backoff, deadline) != AGAIN:
+                    found = look()
+                    if found is not None:
+                        return found
+
+    def stop(self, error):
+        """Let every further request of any thread raise ``error``, a FleetError."""
+        with self._lock:
+            self._stopped = self._stopped or error
+
+    def _bear(self, error, backoff, deadline):
+        """Pause after an error that will pass, raise any other one; returns its verdict."""
+        if is_limit(error):
+            # How long to wait is the limits' business: the next request waits for them.
+            return AGAIN
+        judgement = FINAL if getattr(error, "code", None) in _CALLER_DECIDES else verdict(error)
+        if judgement == FINAL:
+            raise error
+        deadline.sleep(backoff.pause(), str(error))
+        return judgement
+
+    def _raise_if_stopped(self):
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _judge(self, response, route, what):
+        body = _json_of(response)
+        if 200 <= response.status_code < 300:
+            with self._lock:
+                self.limits.taken(route)
+            if body is None:
+                raise NoAnswer("the answer to %s is not JSON" % what, sent=True)
+            return body
+        error = error_of(response.status_code, response.reason, body)
+        if error.status == 401:
+            fatal = FleetError(UNAUTHORIZED)
+            self.stop(fatal)
+            raise fatal
+        with self._lock:
+            if is_limit(error):
+                self.limits.refused(route)
+            else:
+                self.limits.taken(route)
+        raise error
+
+
+def is_limit(error):
+    """Whether Robot refused a request because of its hourly limit."""
+    return isinstance(error, ApiError) and (error.code == "RATE_LIMIT_EXCEEDED" or error.status == 429)
+
+
+def error_of(status, reason, body):
+    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    try:
+        error = body["error"]
+        code, message = str(error["code"]), error["message"]
+    except (KeyError, TypeError):
+        return ApiError(status, "http_%d" % status, reason or "no reason given")
+    fields = [
+        {"name": str(name), "messages": [kind]} for kind in ("missing", "invalid") for name in _names(error.get(kind))
+    ]
+    return ApiError(status, code, message, {"fields": fields})
+
+
+def _names(value):
+    return value if isinstance(value, list) else []
+
+
+def _json_of(response):
+    if not response.content:
+        return {}
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _may_have_arrived(error):
+    """Whether Robot can have received a request that ended like this."""
+    if isinstance(error, (requests.exceptions.ConnectTimeout, requests.exceptions.SSLError)):
+        return False
+    text = repr(error)
+    return not ("NewConnectionError" in text or "NameResolutionError" in text)

@@ -1,0 +1,326 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The way of one dedicated server into its rescue: arm, reset, wait, and go on to the next way when it did not come."""
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import arrival, boot, ladder, table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
+    HandedBack,
+    LeftAlone,
+    NotArrived,
+    Permanent,
+)
+
+#: Seconds to find out who answers when the machine will be rebooted in any case.
+SHORT_LOOK = 8.0
+#: The longest a system that was told to reboot by SSH may go on answering under its old boot id.
+REBOOT_TAKES = 120.0
+#: How long another system must answer before it is clear that the machine booted it instead of the rescue.
+STEADY = 20.0
+#: A rescue that was armed lapses after an hour; it is armed anew before that.
+ARMED_FOR = 3000.0
+#: Parts of a step's limit: after the first, silence is a reason to ask whether the machine is off at all; after the
+#: second, a reset whose answer was lost is looked into.
+EARLY, UNSURE_FOR = 1 / 4, 1 / 5
+
+
+class Tools:
+    """What the journeys of all machines share. ``limits``: seconds for each way of the ladder."""
+
+    def __init__(self, api, shell, limits, timeout, look_timeout, strict, prove, give_back_after):
+        self.api = api
+        self.shell = shell
+        self.limits = limits
+        self.timeout = timeout
+        self.look_timeout = look_timeout
+        self.strict = strict
+        self.prove = prove
+        self.give_back_after = give_back_after
+        self.fingerprints = []
+
+
+class Journey:
+    """One machine on its way; ``run`` is its result in the making, ``given`` what the step before returned."""
+
+    def __init__(self, tools, run, server, sight, given):
+        self.tools = tools
+        self.run = run
+        #: The resets that Robot offers, once somebody has asked.
+        self.types = []
+        self.sight = sight
+        self.given = given
+        self.boot = boot.Boot(tools.api, run.name, server["server_number"])
+        self.arrival = arrival.Arrival(tools.shell, self.boot, run.name, self.address, tools.strict)
+        self._tried = [reset["way"] for reset in run.result["resets"]]
+        self._status = None
+        self._armed_at = None
+        self._first_reset = None
+
+    @property
+    def address(self):
+        """Where SSH reaches the machine."""
+        return self.run.result.get("ipv4") or self.run.result.get("ipv6_address")
+
+    def look(self):
+        """Find out by SSH who answers; one lost connection is no silence."""
+        if not self.address:
+            raise MachineError("the server has no public address, so that SSH cannot reach it")
+        seconds = self.tools.look_timeout
+        if self.sight.reinstall or self.sight.rearm:
+            seconds = min(seconds, SHORT_LOOK)
+        deadline = Deadline(seconds, "an answer by SSH")
+        while self.arrival.look().kind != ssh.SYSTEM and deadline.left() > arrival.LOOK_EVERY:
+            deadline.sleep(arrival.LOOK_EVERY, "")
+        self.sight.answer = _who(self.arrival.answer)
+        self.note()
+
+    def note(self):
+        """Write down who answered."""
+        answer, result = self.arrival.answer, self.run.result
+        if answer is not None and answer.kind == ssh.SYSTEM:
+            result.update(in_rescue=answer.in_rescue, hostname=answer.hostname, boot_id=answer.boot_id)
+            result["installed_record"] = answer.installed
+
+    def step_deadline(self, what):
+        """Every step at the API has the whole time limit for itself."""
+        return Deadline(self.tools.timeout, what)
+
+    def attach(self):
+        """Prove the rescue that answers."""
+        known = [
+            key for key in self.given.get("host_keys") or [] if isinstance(key, str) and ssh.key_blob(key) is not None
+        ]
+        self.arrival.wait_for_proof(
+            known, Deadline(arrival.TELLING_TAKES + arrival.ASK_EVERY, "the proof of the rescue")
+        )
+        self.run.result["host_keys"] = list(self.arrival.proven)
+
+    def first_way(self):
+        """The way the journey begins with; None when the server can be reset by none."""
+        return self._next_way(by_ssh=self.sight.answer in (table.INSTALLED, table.OTHER) and self.sight.reinstall)
+
+    def begin(self):
+        """Arm, and go up the ladder from its first way."""
+        self._remember()
+        way = self.first_way()
+        if way is None:
+            raise Permanent(
+                "Robot offers no reset for it that can be used (offered: %s)" % ", ".join(self.types or ["none"])
+            )
+        self.run.timeline.to(_states.ENABLING_RESCUE)
+        if way != ladder.SSH:
+            # The turn comes first: a rescue that is armed lapses, and resets may have to wait for their hour.
+            self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+        self._arm()
+        self._climb(way)
+
+    def go_on(self):
+        """An earlier call reset it: wait for the rest of that step, then go on up the ladder."""
+        result = self.run.result
+        result["previous_boot_id"] = self.given.get("previous_boot_id")
+        self.run.timeline.to(_states.BOOTING_TO_RESCUE)
+        if not result["resets"]:
+            self._climb(None)
+            return
+        self._armed_at = time.monotonic() - _age(result["resets"][0])
+        self._first_reset = time.monotonic()
+        last = result["resets"][-1]
+        rest = max(0.0, self.tools.limits[last["way"]] - _age(last))
+        if self.tools.prove and self._wait(last["way"], rest, unsure=False):
+            return
+        self._climb(None)
+
+    def leave_rescue(self):
+        """Reboot a machine out of its rescue by SSH, and wait until another system answers."""
+        self._remember()
+        self.run.timeline.to(_states.BOOTING_TO_REAL_OS)
+        if not self.tools.shell.reboot(self.run.name, self.address):
+            raise MachineError("the rescue did not take the order to reboot; try again, or reset the machine")
+        if not self.tools.prove:
+            return
+        limit = self.tools.limits[ladder.SSH]
+        deadline = Deadline(limit, "the system on the disk")
+        while True:
+            answer = self.arrival.look()
+            if answer.kind == ssh.DENIED:
+                break
+            if answer.boot_id not in (None, self.run.result["previous_boot_id"]):
+                if answer.in_rescue:
+                    raise MachineError("the machine came back into a rescue: %s" % answer.describe())
+                break
+            deadline.sleep(arrival.LOOK_EVERY, answer.describe())
+        self.note()
+        self.run.result["in_rescue"] = False
+        self.run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+
+    def _remember(self):
+        """Whoever answered before the reset must not be taken for who comes after it."""
+        answer, result = self.arrival.answer, self.run.result
+        result["previous_boot_id"] = (answer.boot_id if answer is not None else None) or self.given.get("boot_id")
+
+    def _arm(self):
+        self.run.result["changed"] = True
+        self.boot.arm(self.tools.fingerprints, self.step_deadline("the armed rescue"))
+        self._armed_at = time.monotonic()
+        self.run.result["armed"] = True
+
+    def _keep_armed(self):
+        if self._armed_at is None or time.monotonic() - self._armed_at > ARMED_FOR:
+            self._arm()
+
+    def _climb(self, way):
+        """Reset by ``way``, or by the next one, until the rescue is there; raises NotArrived after the last."""
+        while True:
+            if way is None:
+                way = self._escalate()
+            outcome, status = self._send(way)
+            if outcome == boot.FAILED and way in (ladder.SW, ladder.HW) and self._tried.count(way) == 1:
+                # A harder way is no answer to a passing trouble of Robot's.
+                self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+                continue
+            if outcome in (boot.SENT, boot.UNSURE):
+                self.run.timeline.to(_states.BOOTING_TO_RESCUE)
+                self.run.result.update(in_rescue=None, boot_id=None)
+                off = way in (ladder.SW, ladder.HW) and status == ladder.SHUT_OFF
+                if not off and (
+                    not self.tools.prove or self._wait(way, self.tools.limits[way], outcome == boot.UNSURE)
+                ):
+                    return
+            way = None
+
+    def _send(self, way):
+        self.arrival.anew()
+        self._first_reset = self._first_reset or time.monotonic()
+        self.run.result["changed"] = True
+        if way == ladder.SSH:
+            outcome = boot.SENT if self.tools.shell.reboot(self.run.name, self.address) else boot.FAILED, None
+        else:
+            outcome = self.boot.reset(way, self.step_deadline("the reset by %s" % way), self._keep_armed)
+        self._tried.append(way)
+        if outcome[0] in (boot.SENT, boot.UNSURE):
+            reset = {"way": way, "at": _states.to_rfc3339(time.time())}
+            self.run.result["resets"] = self.run.result["resets"] + [reset]
+        return outcome
+
+    def _escalate(self):
+        """The next way, with the rescue armed; raises NotArrived when there is none."""
+        deadline = self.step_deadline("what Robot says of the server")
+        active = self.boot.rescue(deadline).get("active") is True
+        self._status = self.boot.power_status(deadline)
+        way = self._next_way()
+        if way is None and ladder.WOL not in self._tried and self.boot.can_be_woken(deadline):
+            way = self._next_way(wol=True)
+        if way is None:
+            self.run.result["armed"] = active
+            raise NotArrived(self._story(active))
+        if way != ladder.WOL:
+            self.boot.reserve(deadline)
+        if active:
+            self._keep_armed()
+        else:
+            # Its one shot was spent on a boot that did not bring the rescue, or its hour is over.
+            self._arm()
+        return way
+
+    def _wait(self, way, seconds, unsure):
+        """Whether the rescue came within ``seconds``; ends early when it is clear that this way does not lead there."""
+        result, deadline = self.run.result, Deadline(seconds, "the rescue")
+        status_asked, other_since = way == ladder.WOL, None
+        while True:
+            found = self.arrival.see(result["previous_boot_id"], self.step_deadline("the rescue's host keys"))
+            self.note()
+            waited = seconds - deadline.left()
+            if found == arrival.ARRIVED:
+                result.update(host_keys=list(self.arrival.proven), armed=False)
+                return True
+            if found != arrival.OTHER_SYSTEM:
+                other_since = None
+            else:
+                self._spare_installed()
+                other_since = time.monotonic() if other_since is None else other_since
+                booted = self.arrival.answer.boot_id and result["previous_boot_id"]
+                if booted or time.monotonic() - other_since >= STEADY:
+                    return False
+            if found == arrival.SAME_BOOT and way == ladder.SSH and waited > min(REBOOT_TAKES, seconds / 2):
+                return False
+            if unsure and waited > seconds * UNSURE_FOR:
+                unsure = False
+                if self._still_armed():
+                    # It was not carried out: nothing has booted since.
+                    return self._again(way, seconds)
+            if found == arrival.NOBODY and not status_asked and waited > seconds * EARLY:
+                status_asked = True
+                self._status = self.boot.power_status(self.step_deadline("the power status"))
+                if self._status == ladder.SHUT_OFF:
+                    return False
+            self._give_back()
+            if deadline.left() <= arrival.LOOK_EVERY:
+                return False
+            deadline.sleep(arrival.LOOK_EVERY, self.arrival.words)
+
+    def _again(self, way, seconds):
+        if way != ladder.WOL:
+            self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+        return self._send(way)[0] in (boot.SENT, boot.UNSURE) and self._wait(way, seconds, unsure=False)
+
+    def _still_armed(self):
+        return self.boot.rescue(self.step_deadline("what Robot says of the rescue")).get("active") is True
+
+    def _spare_installed(self):
+        """A system of ours came up that was silent before: nothing more is done to it without consent."""
+        if not self.arrival.answer.installed or self.sight.reinstall:
+            return
+        self.boot.disarm(self.step_deadline("the disarmed rescue"))
+        self.run.result["armed"] = False
+        raise LeftAlone("left alone, and disarmed: %s" % self.arrival.words)
+
+    def _give_back(self):
+        after = self.tools.give_back_after
+        if after and time.monotonic() - self._first_reset >= after:
+            raise HandedBack("its rescue has not come yet (%s). %s" % (self.arrival.words, self._resets_in_words()))
+
+    def _next_way(self, by_ssh=False, wol=False):
+        return ladder.next_way(self.types, self._tried, self._status, by_ssh=by_ssh, wol=wol)
+
+    def _resets_in_words(self):
+        resets = self.run.result["resets"]
+        return "Resets: %s" % (", ".join("%s at %s" % (reset["way"], reset["at"]) for reset in resets) or "none")
+
+    def _story(self, active):
+        if active:
+            state = "the rescue is still armed, so the machine has not booted from the network"
+        else:
+            state = "the rescue was booted, or its hour is over"
+        return (
+            "the rescue did not come. %s. Robot says: %s, power status '%s'; offered resets: %s. SSH said last: %s. "
+            "Look at the machine by a KVM console, and set its firmware to boot from the network before its disks"
+            % (
+                self._resets_in_words(),
+                state,
+                self._status or "unknown",
+                ", ".join(self.types) or "none",
+                self.arrival.words,
+            )
+        )
+
+
+def _age(reset):
+    """Seconds since a reset that an earlier call sent."""
+    return max(0.0, time.time() - _states.from_rfc3339(reset["at"]))
+
+
+def _who(answer):
+    if answer.kind == ssh.SILENT:
+        return table.SILENT
+    if answer.kind == ssh.DENIED:
+        return table.DENIED
+    if answer.in_rescue:
+        return table.RESCUE
+    return table.INSTALLED if answer.installed else table.OTHER

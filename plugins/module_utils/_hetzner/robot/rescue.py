@@ -1,0 +1,280 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bring dedicated servers into their rescue, or back out of it (what the module robot_rescue does)."""
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import HandedBack, LeftAlone
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, WINDOW, ResetPlan
+
+_UNKNOWN = {
+    "server_number": None,
+    "server_name": None,
+    "ipv4": None,
+    "ipv6": None,
+    "ipv6_address": None,
+    "product": None,
+    "reset_types": [],
+    "in_rescue": None,
+    "installed": False,
+    "boot_id": None,
+    "previous_boot_id": None,
+    "resets": [],
+    "host_keys": [],
+    "permanent": False,
+    "armed": False,
+}
+_ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
+
+
+class RobotRun(MachineRun):
+    """The result of one dedicated server in the making, and its journey."""
+
+    def __init__(self, name, state=_states.UNSET, since=None):
+        super().__init__(name, state=state, since=since)
+        self.result.update(_UNKNOWN)
+        self.journey = None
+        self.step = None
+
+    def fail(self, error, provisioning=True):
+        super().fail(error, provisioning)
+        self.result["permanent"] = getattr(error, "permanent", False)
+
+
+class RobotRescueFleet:
+    """One call of robot_rescue."""
+
+    def __init__(self, tools, machines, state, reinstall, rearm, key, key_name, pace, check_mode):
+        self._tools = tools
+        self._api = tools.api
+        self._given = machines
+        self._machines = {machine.get("name"): machine for machine in machines}
+        self._state = state
+        self._reinstall = frozenset(reinstall)
+        self._rearm = rearm
+        self._key = key
+        self._key_name = key_name
+        self._pace = pace
+        self._check = check_mode
+        self._servers = {}
+
+    def run(self):
+        """Returns the results of all machines, in the order given; raises FleetError."""
+        public_key = self._check_input()
+        runs = [self._run_of(machine) for machine in self._given]
+        active = [run for run in runs if not run.result["failed"]]
+        if active:
+            active = self._find(active)
+            run_all(self._api, active, self._look)
+            active = [run for run in active if not run.result["failed"]]
+            self._prepare([run for run in active if run.step in _ARMING], public_key)
+            run_all(self._api, active, self._bring_about)
+        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
+
+    def _check_input(self):
+        findings = name_findings(self._given)
+        findings += directory.input_findings(self._given)
+        unknown = sorted(self._reinstall - set(self._machines))
+        if unknown:
+            findings.append("reinstall: %s not in machines; name machines of this call only" % ", ".join(unknown))
+        public_key = None
+        try:
+            public_key = keys.choose_key(*self._key) if self._state == "rescue" else None
+        except Unfit as finding:
+            findings.append(str(finding))
+        refuse_findings(findings)
+        return public_key
+
+    def _run_of(self, machine):
+        """The run of one machine, going on where the step before it ended."""
+        since = machine.get("boot_state_since")
+        try:
+            run = RobotRun(
+                machine["name"],
+                state=machine.get("boot_state") or _states.UNSET,
+                since=_states.from_rfc3339(since) if since else None,
+            )
+            resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
+            ages = [time.time() - _states.from_rfc3339(reset["at"]) for reset in resets]
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise FleetError(
+                "machine '%s': boot_state, boot_state_since or resets is none a module of this collection returned "
+                "(%s); leave them out" % (machine["name"], error)
+            ) from error
+        if any(reset["way"] not in self._tools.limits for reset in resets):
+            raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
+        for reset, age in zip(resets, ages):
+            if reset["way"] not in (ladder.SSH, ladder.WOL) and 0 <= age < WINDOW:
+                self._api.limits.sent(RESET, age)
+        if self._again(machine):
+            run.result["resets"] = resets
+        elif machine.get("failed"):
+            run.result.update({key: machine[key] for key in _UNKNOWN if key in machine})
+            run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
+        return run
+
+    def _again(self, machine):
+        """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
+        return (
+            self._rearm
+            and machine.get("boot_state") == _states.BOOTING_TO_RESCUE
+            and not machine.get("in_rescue")
+            and not machine.get("permanent")
+        )
+
+    def _find(self, runs):
+        """Read the servers of the account, once; returns the runs that have one."""
+        # The first request is made alone, so that wrong credentials cost one failed login and no more.
+        servers = self._api.read_list("/server", "server", Deadline(self._tools.timeout, "the list of servers"))
+        found, owner = [], {}
+        for run in runs:
+            try:
+                server = directory.find(self._machines[run.name], servers)
+                if server.get("status") not in (None, "ready"):
+                    raise Refused("the server's status is '%s'; run again when it is ready" % server["status"])
+            except Refused as error:
+                run.fail(error)
+                continue
+            other = owner.setdefault(server["server_number"], run.name)
+            if other != run.name:
+                raise FleetError(
+                    "nothing was changed, because of: the machines '%s' and '%s' are the same server %d; correct their "
+                    "server_number" % (other, run.name, server["server_number"])
+                )
+            run.result.update(directory.facts(server))
+            self._servers[run.name] = server
+            found.append(run)
+        return found
+
+    def _look(self, run):
+        """Find out who answers, and decide; nothing is changed."""
+        given = self._machines[run.name]
+        sight = table.Sight(reinstall=run.name in self._reinstall, rearm=self._again(given))
+        run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
+        towards = table.towards_rescue if self._state == "rescue" else table.towards_os
+        if towards(sight) == table.PROBE:
+            run.journey.look()
+        if self._state == "os":
+            answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
+            sight.armed = run.result["armed"] = answer.get("active") is True
+        run.step = towards(sight)
+
+    def _prepare(self, runs, public_key):
+        """Read what arming needs, judge the hourly limit, and register the key; nothing is changed before that."""
+        if not runs:
+            return
+        deadline = Deadline(self._tools.timeout, "the lists of resets and keys")
+        types = {
+            item.get("server_number"): [kind for kind in item.get("type") or [] if isinstance(kind, str)]
+            for item in self._api.read_list("/reset", "reset", deadline)
+        }
+        for run in runs:
+            run.journey.types = types.get(run.result["server_number"], [])
+            run.result["reset_types"] = run.journey.types
+        self._judge_limit(runs)
+        if not self._check:
+            if not keys.is_registered(public_key, self._api.read_list("/key", "key", deadline)):
+                keys.register(self._api, public_key, self._key_name, deadline)
+            self._tools.fingerprints = [keys.fingerprint(public_key)]
+
+    def _judge_limit(self, runs):
+        ways = [run.journey.first_way() for run in runs if run.step != table.GO_ON]
+        limits = self._api.limits
+        plan = ResetPlan(
+            len([way for way in ways if way not in (None, ladder.SSH)]), limits.left(RESET), limits.hourly(RESET)
+        )
+        if not plan.fits and not self._pace:
+            raise FleetError(
+                "nothing was changed, because of: %s. Name fewer machines (for example with --limit), run again for "
+                "the others later, or set on_reset_limit to pace" % plan.message
+            )
+
+    def _bring_about(self, run):
+        journey = run.journey
+        try:
+            if self._check and run.step not in (table.ATTACH, table.LEAVE):
+                self._predict(run)
+            else:
+                getattr(self, "_" + run.step)(journey, run)
+        except HandedBack as error:
+            run.result.update(in_rescue=False, armed=True, msg=str(error))
+        except LeftAlone as error:
+            self._leave(journey, run)
+            run.result["msg"] = str(error)
+
+    def _predict(self, run):
+        """Check mode: say what would be done."""
+        if run.step in (table.DISARM, table.LEAVE_RESCUE):
+            plan = "disarm the rescue" if run.step == table.DISARM else "leave the rescue by a reboot over SSH"
+        elif run.step == table.GO_ON:
+            plan = "wait for the rescue, and arm and reset again if it does not come"
+        else:
+            way = run.journey.first_way()
+            plan = "arm the rescue and %s" % (
+                "reboot by SSH" if way == ladder.SSH else "reset by %s" % way if way else "fail: no reset is offered"
+            )
+        run.result.update(changed=True, msg="would %s" % plan, diff=_diff(run))
+
+    def _attach(self, journey, run):
+        journey.attach()
+        run.timeline.found(_states.BOOTING_TO_RESCUE)
+        run.result["msg"] = "is in the rescue"
+
+    def _leave(self, journey, run):
+        if self._state == "os" and journey.sight.answer in (table.SILENT, table.DENIED):
+            run.result["msg"] = "not armed; which system runs is unknown: %s" % journey.arrival.words
+            return
+        run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+        run.result.update(installed=True, in_rescue=False, msg="left alone: %s" % journey.arrival.words)
+
+    def _arm_and_reboot(self, journey, run):
+        self._travel(journey.begin, run)
+
+    def _arm_and_reset(self, journey, run):
+        self._travel(journey.begin, run)
+
+    def _go_on(self, journey, run):
+        self._travel(journey.go_on, run)
+
+    def _travel(self, go, run):
+        run.result["diff"] = _diff(run)
+        go()
+        run.result["msg"] = "is in the rescue" if self._tools.prove else "is booting into the rescue (not proved)"
+
+    def _disarm(self, journey, run):
+        run.result.update(changed=True, diff=_diff(run))
+        journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
+        run.result["armed"] = False
+        if journey.sight.answer in (table.SILENT, table.DENIED):
+            run.result["msg"] = "disarmed; which system runs is unknown: %s" % journey.arrival.words
+        else:
+            self._leave(journey, run)
+            run.result["msg"] = "disarmed, and %s" % run.result["msg"]
+
+    def _leave_rescue(self, journey, run):
+        if journey.sight.armed:
+            self._disarm_armed(journey, run)
+        run.result.update(changed=True, diff=_diff(run))
+        journey.leave_rescue()
+        run.result["msg"] = "left the rescue" if self._tools.prove else "is leaving the rescue (not proved)"
+
+    def _disarm_armed(self, journey, run):
+        journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
+        run.result["armed"] = False
+
+
+def _diff(run):
+    leaving = run.step in (table.DISARM, table.LEAVE_RESCUE)
+    before = {"rescue": run.step == table.LEAVE_RESCUE, "armed": run.result["armed"]}
+    after = {"rescue": not leaving, "armed": False}
+    return {"before_header": run.name, "after_header": run.name, "before": before, "after": after}

@@ -1,0 +1,62 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What to do about a dedicated server, given who answers by SSH (pure).
+
+A server that stands around empty or with a forgotten system is sent into its rescue, since nothing on its disks is
+touched by that. A system that lets us in is left alone unless the user named the machine.
+"""
+
+from __future__ import annotations
+
+PROBE = "probe"
+#: Its rescue answers; it is checked and left there.
+ATTACH = "attach"
+ARM_AND_REBOOT = "arm_and_reboot"
+ARM_AND_RESET = "arm_and_reset"
+#: An earlier call armed and reset it: wait for the rest of that step, then go on with the next one.
+GO_ON = "go_on"
+LEAVE = "leave"
+# state: os
+DISARM = "disarm"
+LEAVE_RESCUE = "leave_rescue"
+
+# Who answers on the SSH port.
+RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "silent", "denied"
+
+
+class Sight:
+    """What is known of a machine.
+
+    ``reinstall``: the user's consent to give up its system. ``rearm``: an earlier call armed it and it did not arrive.
+    ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
+    """
+
+    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False):
+        self.answer = answer
+        self.reinstall = reinstall
+        self.rearm = rearm
+        self.armed = armed
+
+
+def towards_rescue(sight):
+    """The next step for ``state: rescue``."""
+    if sight.answer is None:
+        return PROBE
+    if sight.answer == RESCUE:
+        return ATTACH
+    if sight.answer == INSTALLED and not sight.reinstall:
+        return LEAVE
+    if sight.rearm:
+        return GO_ON
+    if sight.answer in (INSTALLED, OTHER):
+        return ARM_AND_REBOOT if sight.reinstall else LEAVE
+    return ARM_AND_RESET
+
+
+def towards_os(sight):
+    """The next step for ``state: os``."""
+    if sight.answer is None:
+        return PROBE
+    if sight.answer == RESCUE:
+        return LEAVE_RESCUE
+    return DISARM if sight.armed else LEAVE
