@@ -10,11 +10,12 @@ from pathlib import Path
 from .partition_table import ESP, SECTOR, NoTable, Partition, parse
 
 _LOADER = b"BOOTX64 EFI"  # the removable-path loader as a FAT directory entry
+_MBR_ESP = "0xef"
 _CHUNK = 1 << 20
 
 
-def why_not(disk: Path) -> str | None:
-    """Why a machine does not boot from ``disk``; None when its firmware finds something to start."""
+def why_not(disk: Path, uefi: bool) -> str | None:
+    """Why a machine does not boot from ``disk``; None when its firmware, legacy or UEFI, finds something to start."""
     fd = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
     try:
         head = os.pread(fd, 34 * SECTOR, 0)
@@ -22,11 +23,17 @@ def why_not(disk: Path) -> str | None:
             partitions = parse(head)
         except NoTable as reason:
             return f"No bootable device: {reason}."
-        if any(head[:440]) or any(_has_loader(fd, part) for part in partitions if part.kind == ESP):
+        if (
+            any(_has_loader(fd, part) for part in partitions if part.kind in (ESP, _MBR_ESP))
+            if uefi
+            else any(head[:440])
+        ):
             return None
     finally:
         os.close(fd)
-    return "No bootable device: no boot code in the first sector and no loader in an EFI system partition."
+    if uefi:
+        return "No bootable device: no EFI/BOOT/BOOTX64.EFI in an EFI system partition."
+    return "No bootable device: no boot code in the first sector."
 
 
 def _has_loader(fd: int, partition: Partition) -> bool:

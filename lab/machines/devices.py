@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Partition nodes in running guests, where no udev makes them: the kernel says what changed, the lab makes it so."""
+"""Disks of running guests, where no udev follows what happens to them: the kernel says what changed, the lab looks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from .inotify import Inotify
 from .loop import Loop
 from .partition_table import HEAD
 
@@ -23,22 +24,26 @@ _DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
 
 
 class Watcher:
-    """Calls whoever watches a loop device when its partitions, or its partition table, may have changed.
+    """Calls whoever watches a loop device when its partitions, or what is on it, may have changed.
 
-    Two sources: the kernel's events, which come at once, and a look at the first sectors, as udev would take when a
-    writer closes the disk. Kernels without knowledge of partition tables send no event for a new table.
+    Three sources: the kernel's events, which come at once; the end of writing through a node that the guest has
+    (what udev goes by, too); and a look at the first sectors, since a kernel without knowledge of partition tables
+    sends no event for a new table and a writer may keep the disk open.
     """
 
     def __init__(self) -> None:
         """Start in the running event loop."""
         self._watched: dict[int, tuple[Loop, Callable[[], None]]] = {}
         self._heads: dict[int, bytes] = {}
+        self._nodes: dict[int, int] = {}  # inotify's watch → number of the loop device
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _UEVENTS)
         with contextlib.suppress(OSError):  # larger than the limit needs CAP_NET_ADMIN
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
         self._socket.bind((0, 1))
+        self._inotify = Inotify()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read_events)
+        self._loop.add_reader(self._inotify.fd, self._read_closed)
         self._task = self._loop.create_task(self._look(), name="partition tables")
 
     def watch(self, loop: Loop, changed: Callable[[], None]) -> None:
@@ -46,15 +51,26 @@ class Watcher:
         self._heads[loop.number] = os.pread(loop.fd, HEAD, 0)
         self._watched[loop.number] = (loop, changed)
 
+    def watch_nodes(self, loop: Loop, nodes: Iterable[Path]) -> None:
+        """Take the end of writing through these nodes for a change of a loop device that is being watched."""
+        for node in nodes:
+            with contextlib.suppress(OSError):  # it has gone, or its guest has
+                self._nodes[self._inotify.watch_closed(node)] = loop.number
+
     def forget(self, loop: Loop) -> None:
         """Stop watching a loop device."""
         self._watched.pop(loop.number, None)
+        for watch in [watch for watch, number in self._nodes.items() if number == loop.number]:
+            self._inotify.remove(watch)
+            del self._nodes[watch]
 
     def close(self) -> None:
         """Stop."""
         self._task.cancel()
         self._loop.remove_reader(self._socket)
+        self._loop.remove_reader(self._inotify.fd)
         self._socket.close()
+        self._inotify.close()
 
     def _read_events(self) -> None:
         due: set[int] = set()
@@ -70,6 +86,14 @@ class Watcher:
             if match:
                 due.add(int(match[1]))
         self._call(due)
+
+    def _read_closed(self) -> None:
+        closed = self._inotify.read()
+        for watch in closed.ended:
+            self._nodes.pop(watch, None)
+        self._call(
+            set(self._watched) if closed.overflowed else {self._nodes[w] for w in closed.watches if w in self._nodes}
+        )
 
     async def _look(self) -> None:
         while True:
@@ -91,16 +115,17 @@ class Watcher:
             self._watched[number][1]()
 
 
-def mirror(root: Path, partitions: dict[int, tuple[int, int]]) -> None:
-    """Make the ``sdaN`` nodes in a guest's /dev (``root`` is /proc/PID/root) equal to ``partitions``."""
+def mirror(root: Path, disks: Iterable[str], nodes: dict[str, tuple[int, int]]) -> None:
+    """Make the partition nodes of some disks in a guest's /dev (``root`` is /proc/PID/root) equal to ``nodes``."""
     dev = root / "dev"
+    partition = re.compile("|".join(f"{disk}p?[0-9]+" for disk in disks))
     try:
         if os.stat(dev).st_dev == os.stat("/dev").st_dev:  # the guest has not left the host's tree yet
             return
-        present = {name for name in os.listdir(dev) if re.fullmatch(r"sda\d+", name)}
+        present = {name for name in os.listdir(dev) if partition.fullmatch(name)}
     except OSError:  # the guest is gone or not there yet
         return
-    wanted = {f"sda{number}": os.makedev(*device) for number, device in partitions.items()}
+    wanted = {name: os.makedev(*device) for name, device in nodes.items() if partition.fullmatch(name)}
     for name in present - wanted.keys():
         _gone(dev / name)
     for name, device in wanted.items():

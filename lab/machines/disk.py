@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from .base import Hardware
-from .host import LabError
+from .identity import identities
 from .store import Store, clone, copy_sparse
 
 
@@ -59,10 +59,9 @@ class Disk:
 
 def disks_of(hardware: Hardware, store: Store) -> list[Disk]:
     """The disks of a machine in the order of its hardware; none exists before `Disk.install`."""
-    if not hardware.disks:
-        raise LabError(f"machine {hardware.name} has no disk; give its hardware at least one")
     return [
-        Disk(store, f"m{hardware.machine_id}-{index}", spec.size_bytes) for index, spec in enumerate(hardware.disks)
+        Disk(store, f"m{hardware.machine_id}-{index}", disk.size_bytes)
+        for index, disk in enumerate(identities(hardware))
     ]
 
 

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import bootable, devices, partitions
+from . import bootable, credentials, devices, partitions
 from .base import BootSource, Hardware, Rescue
 from .cgroup import CGroup
+from .identity import identities, kernel_names
 from .loop import Loop
 from .netns import NetNs
 from .network import Network
 from .powered import PoweredMachine
 from .store import Store
+from .view import View
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133
 _STATUS_OFF = 0
+_SETTLE = 0.02  # seconds; one change of a disk is often many
 _SIG_POWEROFF = signal.SIGRTMIN + 4  # systemd(1): what its own tools ask of it
 _SIG_CTRL_ALT_DEL = signal.SIGINT
 _SIG_REBOOT = signal.SIGRTMIN + 5
@@ -45,19 +49,26 @@ class Lab:
     store: Store
     watcher: devices.Watcher
     rescue_tree: Path
+    classes: Path  # what guests see as /sys/class
+    share: Callable[[], Path | None]  # the folder of images that rescues offer
 
 
 class NspawnMachine(PoweredMachine):
-    """One container at a time, on a disk that stays."""
+    """One container at a time, on disks that stay."""
 
     def __init__(
         self, lab: Lab, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]
     ) -> None:
-        """A machine without a disk; `create` puts it in."""
+        """A machine without disks; `create` puts them in."""
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
         self._cgroup: CGroup | None = None
-        self._loop: Loop | None = None
+        self._identities = identities(hardware)
+        self._loops: list[Loop] = []
+        self._view: View | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._look_again = False
+        self._boots = 0
         self._ns: NetNs | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -84,26 +95,30 @@ class NspawnMachine(PoweredMachine):
         return await super().disk_digest(index)
 
     async def _flush(self) -> None:
-        if self._loop:
-            await asyncio.to_thread(self._loop.flush)
+        for loop in self._loops:
+            await asyncio.to_thread(loop.flush)
 
     # -- power -----------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        self._loop = await asyncio.to_thread(Loop, self._disks[0].file)
-        self._lab.watcher.watch(self._loop, self._partitions_changed)
+        for index, disk in enumerate(self._disks):
+            loop = await asyncio.to_thread(Loop, disk.file)
+            self._loops.append(loop)
+            self._lab.watcher.watch(loop, functools.partial(self._disk_changed, index))
 
     async def _cut(self) -> None:
         """Stop, and see to it that the kernel does not write out what a real machine would have lost.
 
         Killing a container unmounts its file systems, which is as good as a shutdown for them. So the guest is made
-        to stand still, its disk kept as it is at that moment, and what the unmounting writes is thrown away.
+        to stand still, its disks kept as they are at that moment, and what the unmounting writes is thrown away.
         """
         if self._cgroup and self._cgroup.populated:
             await asyncio.to_thread(self._cgroup.freeze)
-            await asyncio.to_thread(self._disks[0].keep_moment)
+            for disk in self._disks:
+                await asyncio.to_thread(disk.keep_moment)
         await self._stop()
-        await asyncio.to_thread(self._disks[0].return_to_moment)
+        for disk in self._disks:
+            await asyncio.to_thread(disk.return_to_moment)
 
     async def _live(self, begun: asyncio.Event) -> None:
         """From power on to power off: one container after the other, the firmware asked before each."""
@@ -127,20 +142,23 @@ class NspawnMachine(PoweredMachine):
     async def _boot(self, begun: asyncio.Event) -> int | None:
         """One boot; returns the container's exit status, None when nothing was started."""
         await self._kill()
-        assert self._loop is not None
         source = self.firmware()
-        partitions.agree(self._loop, self.hardware.disk_bytes)
+        view = await self._show_disks()
+        first = 0
         if not isinstance(source, Rescue):
-            reason = await asyncio.to_thread(bootable.why_not, self._loop.device)
-            if reason:
-                self._console.say(reason)
+            reasons = [
+                await asyncio.to_thread(bootable.why_not, loop.device, self.hardware.uefi) for loop in self._loops
+            ]
+            if None not in reasons:
+                self._console.say(str(reasons[0]))
                 return None
+            first = reasons.index(None)
         self._ns = NetNs()
         await self._lab.network.attach(self._name, self.hardware.mac, self._ns)
         if isinstance(source, Rescue):
             await self._configure_address(self._ns)
         self._cgroup = self._lab.cgroup.child(self._name)
-        environment = self._environment(source)
+        environment = self._environment(view, first, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
                 "unshare", "--mount", "--propagation", "private", str(_BOOT),
@@ -149,27 +167,49 @@ class NspawnMachine(PoweredMachine):
         begun.set()
         return await self._process.wait()
 
-    def _environment(self, source: BootSource) -> dict[str, str]:
-        """The parameters of the boot script."""
-        assert self._loop is not None
-        assert self._ns is not None
-        assert self._cgroup is not None
-        values = {
+    async def _show_disks(self) -> View:
+        """A new boot: names for the disks, and what the guest sees of them."""
+        names = kernel_names(self._identities, self.hardware.swaps_letters and self._boots % 2 == 1)
+        self._boots += 1
+        disks = list(zip(self._identities, names, self._loops, strict=True))
+        for identity, _name, loop in disks:
+            partitions.agree(loop, identity.size_bytes)
+        view = await asyncio.to_thread(View, self._folder / "view", disks, self.hardware.uefi)
+        for disk in view.disks:
+            disk.update()
+            self._lab.watcher.watch_nodes(disk.loop, disk.host_nodes().values())
+        await view.look()
+        self._view = view
+        return view
+
+    def _environment(self, view: View, first: int, ns: NetNs, cgroup: CGroup) -> dict[str, str]:
+        """The parameters of the boot script; a system is looked for on the disk ``first`` before all others."""
+        nodes = [disk.host_nodes() for disk in view.disks]
+        parts = [list(known.items())[1:] for known in nodes]
+        order = [first, *(index for index in range(len(parts)) if index != first)]
+        return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "CGROUP": str(self._cgroup.path),
+            "CGROUP": str(cgroup.path),
             "FOLDER": str(self._folder),
             "NAME": f"{self._lab.label}-{self._name}",
-            "NETNS": self._ns.path,
-            "LOOP": str(self._loop.device),
-            "PARTITIONS": " ".join(f"{n}:{major}:{minor}" for n, (major, minor) in self._loop.partitions().items()),
+            "NETNS": ns.path,
+            "CLASSES": str(self._lab.classes),
+            "DISKS": " ".join(f"{disk.name}:{disk.loop.device}" for disk in view.disks),
+            "PARTITIONS": " ".join(f"{name}:{node}" for index in order for name, node in parts[index]),
             "MEMORY_MIB": str(self.hardware.memory_mib),
             "SERIAL": str(self.hardware.machine_id),
+            "VENDOR": self.hardware.manufacturer,
+            "PRODUCT": self.hardware.product,
         }
-        if isinstance(source, Rescue):
-            keys = self._folder / "authorized_keys"
-            keys.write_text("".join(f"{key.strip()}\n" for key in source.authorized_keys))
-            values |= {"TREE": str(self._lab.rescue_tree), "KEYS": str(keys)}
-        return values
+
+    def _rescue_environment(self, source: BootSource) -> dict[str, str]:
+        if not isinstance(source, Rescue):
+            return {}
+        folder = self._folder / "credentials"
+        credentials.write(folder, credentials.of_rescue(source))
+        share = self._lab.share()
+        values = {"TREE": str(self._lab.rescue_tree), "CREDENTIALS": str(folder)}
+        return values | ({"SHARE": str(share)} if share else {})
 
     async def _configure_address(self, ns: NetNs) -> None:
         await ns.ip(
@@ -188,18 +228,21 @@ class NspawnMachine(PoweredMachine):
         if self._cgroup:
             await self._cgroup.emptied()
             self._cgroup.remove()
-            if self._loop:
-                await self._loop.released()
+            for loop in self._loops:
+                await loop.released()
+        self._view = None
+        if self._looking:
+            await self._looking  # whoever had locked a disk has gone, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
             self._ns.close()
         self._cgroup = self._process = self._ns = None
 
     async def _power_gone(self) -> None:
-        if self._loop:
-            self._lab.watcher.forget(self._loop)
-            await asyncio.to_thread(self._loop.close)
-            self._loop = None
+        for loop in self._loops:
+            self._lab.watcher.forget(loop)
+            await asyncio.to_thread(loop.close)
+        self._loops = []
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -221,10 +264,25 @@ class NspawnMachine(PoweredMachine):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _partitions_changed(self) -> None:
-        """The partition table or the kernel's idea of it changed."""
-        if self._loop:
-            partitions.agree(self._loop, self.hardware.disk_bytes)
-        pid = self._init_pid()
-        if pid is not None and self._loop:
-            devices.mirror(Path(f"/proc/{pid}/root"), self._loop.partitions())
+    def _disk_changed(self, index: int) -> None:
+        """The partition table, the kernel's idea of it, or what is on a disk changed."""
+        if index < len(self._loops):
+            partitions.agree(self._loops[index], self._identities[index].size_bytes)
+        view, pid = self._view, self._init_pid()
+        if view is None or pid is None:
+            return
+        disk = view.disks[index]
+        disk.update()
+        root = Path(f"/proc/{pid}/root")
+        devices.mirror(root, [disk.name], disk.nodes())
+        self._lab.watcher.watch_nodes(disk.loop, (root / "dev" / name for name in disk.nodes()))
+        self._look_again = True
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look(view), name=f"disks of {self._name}")
+
+    async def _look(self, view: View) -> None:
+        """What udev does some time after a change."""
+        while self._look_again and self._view is view:
+            await asyncio.sleep(_SETTLE)
+            self._look_again = False
+            await view.look()

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TextIO
 
 from lab import images
 
-from . import host, kvm, nspawn, qemu, sweep
+from . import host, kvm, nspawn, qemu, sweep, sysfs, trees
 from .base import BootSource, Hardware, Machine
 from .cgroup import CGroup
 from .devices import Watcher
@@ -81,9 +82,13 @@ class RootedSite(Site):
             self._machine = await self._virtual_machines(progress)
 
     async def _containers(self) -> MachineMaker:
+        classes = self._state_dir / "classes"
+        shutil.rmtree(classes, ignore_errors=True)
+        await asyncio.to_thread(trees.fill, classes, sysfs.classes())
         shared = nspawn.Lab(
-            self.label, self._state_dir, self._cgroup, self._network, self._store, self._watcher, self._rescue.tree
-        )
+            self.label, self._state_dir, self._cgroup, self._network, self._store, self._watcher, self._rescue.tree,
+            classes, lambda: self.share,
+        )  # fmt: skip
         return functools.partial(nspawn.NspawnMachine, shared)
 
     async def _virtual_machines(self, progress: Progress) -> MachineMaker:

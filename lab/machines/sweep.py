@@ -61,7 +61,8 @@ async def sweep(state_dir: Path, label: str) -> None:
     loop.detach_all(disks)
     await store.discard(disks)
     (labs_folder() / f"{label}.lock").unlink(missing_ok=True)
-    shutil.rmtree(state_dir / "machines", ignore_errors=True)
+    for folder in ("machines", "classes"):
+        shutil.rmtree(state_dir / folder, ignore_errors=True)
     for leftover in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
         (state_dir / leftover).unlink(missing_ok=True)
 

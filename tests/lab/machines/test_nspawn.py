@@ -113,7 +113,8 @@ async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_site: Si
     await one.answers("true")
     await one.seed("web-1")
     half = "sgdisk --move-second-header /dev/sda >/dev/null; echo ',2GiB' | sfdisk --quiet -N 2 /dev/sda"
-    grown = await one.ssh(f"{half} && e2fsck -fp /dev/sda2 && resize2fs /dev/sda2")
+    there = 'until [ "$(blockdev --getsize64 /dev/sda2 2>/dev/null)" = 2147483648 ]; do sleep 0.05; done'
+    grown = await one.ssh(f"{half}; {there}; e2fsck -fp /dev/sda2 && resize2fs /dev/sda2")
     assert grown.status == 0, grown
     one.arm(FromDisk())
     await one.ssh("systemctl reboot")

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What udev's rules know of a disk and link to it (pure; as 60-persistent-storage.rules of systemd 252 do)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .identity import Identity
+
+Properties = dict[str, str]
+
+
+def disk_properties(disk: Identity) -> Properties:
+    """The ID_ properties of a whole disk, without what is on it."""
+    known = {"nvme": _nvme, "sata": _sata, "scsi": _scsi}[disk.kind](disk)
+    path = path_id(disk)
+    return {**known, "ID_PATH": path, "ID_PATH_TAG": path.replace(":", "_").replace(".", "_")}
+
+
+def path_id(disk: Identity) -> str:
+    """Where the disk is plugged in: the same at every boot."""
+    if disk.kind == "nvme":
+        return f"pci-0000:{disk.place + 1:02x}:00.0-nvme-1"
+    if disk.kind == "sata":
+        return f"pci-0000:00:1f.2-ata-{disk.place + 1}"
+    return f"pci-0000:00:05.0-scsi-0:0:{disk.place}:0"
+
+
+def disk_links(properties: Mapping[str, str], content: Mapping[str, str], part: int = 0) -> list[str]:
+    """Links below /dev to a disk, or to its partition ``part``; ``content`` is what blkid found there."""
+    names = [f"by-path/{properties['ID_PATH']}"]
+    if "ID_NSID" in properties:
+        older = properties["ID_SERIAL"].removesuffix(f"_{properties['ID_NSID']}")
+        names += [f"by-id/nvme-{name}" for name in (properties["ID_WWN"], older, properties["ID_SERIAL"])]
+    else:
+        names.append(f"by-id/{properties['ID_BUS']}-{properties['ID_SERIAL']}")
+    if "ID_WWN_WITH_EXTENSION" in properties:
+        names.append(f"by-id/wwn-{properties['ID_WWN_WITH_EXTENSION']}")
+    if part:
+        names = [f"{name}-part{part}" for name in names]
+    if content.get("ID_FS_USAGE") in ("filesystem", "other", "crypto"):
+        names += _named(content, "by-uuid", "ID_FS_UUID_ENC") + _named(content, "by-label", "ID_FS_LABEL_ENC")
+    names += _named(content, "by-partuuid", "ID_PART_ENTRY_UUID") + _named(
+        content, "by-partlabel", "ID_PART_ENTRY_NAME"
+    )
+    return [f"disk/{name}" for name in names]
+
+
+def record(properties: Mapping[str, str], links: list[str]) -> str:
+    """The text of a file in udev's database, /run/udev/data."""
+    lines = [*(f"S:{link}" for link in sorted(links)), "I:1"]
+    lines += [f"E:{key}={value}" for key, value in sorted(properties.items())]
+    return "\n".join([*lines, "V:1"]) + "\n"
+
+
+def _nvme(disk: Identity) -> Properties:
+    return {
+        "ID_SERIAL_SHORT": disk.serial,
+        "ID_WWN": disk.wwn,
+        "ID_MODEL": disk.model,
+        "ID_REVISION": "1.0",
+        "ID_NSID": "1",
+        "ID_SERIAL": f"{_joined(disk.model)}_{_joined(disk.serial)}_1",
+    }
+
+
+def _sata(disk: Identity) -> Properties:
+    known = {
+        "ID_ATA": "1",
+        "ID_ATA_SATA": "1",
+        "ID_ATA_ROTATION_RATE_RPM": "7200" if disk.rotational else "0",
+        "ID_BUS": "ata",
+        "ID_TYPE": "disk",
+        "ID_MODEL": _joined(disk.model),
+        "ID_MODEL_ENC": _encoded(disk.model.ljust(40)),
+        "ID_REVISION": "1.0",
+        "ID_SERIAL": f"{_joined(disk.model)}_{_joined(disk.serial)}",
+        "ID_SERIAL_SHORT": _joined(disk.serial),
+    }
+    return known | {"ID_WWN": disk.wwn, "ID_WWN_WITH_EXTENSION": disk.wwn}
+
+
+def _scsi(disk: Identity) -> Properties:
+    known = {
+        "ID_SCSI": "1",
+        "ID_BUS": "scsi",
+        "ID_TYPE": "disk",
+        "ID_VENDOR": "QEMU",
+        "ID_VENDOR_ENC": _encoded("QEMU".ljust(8)),
+        "ID_MODEL": _joined(disk.model),
+        "ID_MODEL_ENC": _encoded(disk.model.ljust(16)),
+        "ID_REVISION": "2.5+",
+        "ID_SCSI_SERIAL": disk.serial,
+        "ID_SERIAL": f"0QEMU_{_joined(disk.model)}_{_joined(disk.serial)}",
+        "ID_SERIAL_SHORT": _joined(disk.serial),
+    }
+    if disk.wwn:
+        known |= {"ID_WWN": disk.wwn, "ID_WWN_WITH_EXTENSION": disk.wwn}
+        known |= {"ID_SERIAL": f"3{disk.wwn[2:]}", "ID_SERIAL_SHORT": disk.wwn[2:]}
+    return known
+
+
+def _named(content: Mapping[str, str], folder: str, key: str) -> list[str]:
+    return [f"{folder}/{content[key]}"] if content.get(key) and "/" not in content[key] else []
+
+
+def _joined(text: str) -> str:
+    return "_".join(text.split())
+
+
+def _encoded(text: str) -> str:
+    return text.replace(" ", "\\x20")
