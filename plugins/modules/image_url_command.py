@@ -255,24 +255,12 @@ transitions:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main():
     """The machine's half; the action plugin of the same name calls it."""
-    module = AnsibleModule(options.image_url_command_spec(), supports_check_mode=True)
-    if not module.params["payload"]:
-        module.fail_json(
-            msg="image_url_command works through its action plugin; call it as a task, not as a bare module"
-        )
-    if module.check_mode:
-        module.exit_json(changed=True)
-    try:
-        job = jobs.Job.unpack(module.params["payload"])
-        status, attached = jobs.start_or_attach(job, module.run_command)
-    except (jobs.JobError, protocol.ProtocolError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=not attached, attached=attached, finished=attached and status.state != protocol.RUNNING)
+    jobs.serve(AnsibleModule(options.image_url_command_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def examine(
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir))
     devices = spec.get("root_devices") or []
     _check(findings, "root_devices", devices, names.InvalidName, lambda: names.check_root_devices(devices))
-    bootstrap = _bootstrap(spec, read_file, findings)
+    bootstrap = read_bootstrap(spec, read_file, findings)
     if findings or command is None or bootstrap is None:
         return None, findings
     return Inputs(spec["name"], url, command, bootstrap, devices), []
@@ -98,7 +98,8 @@ def file_reader(action: Any) -> Callable[[str], bytes]:
     return read
 
 
-def _bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], findings: list[str]) -> bytes | None:
+def read_bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], findings: list[str]) -> bytes | None:
+    """The bootstrap data of a machine, empty when there is none; None when a finding was added."""
     data, path = spec.get("bootstrap_data"), spec.get("bootstrap_data_file")
     if data is not None and path:
         findings.append("bootstrap_data and bootstrap_data_file are both set; use one of them")

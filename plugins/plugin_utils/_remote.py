@@ -72,12 +72,15 @@ class Remote:
             self._shared = shared
             self._set_arguments()
 
-    def run(self, script: str, *arguments: str) -> tuple[int, str]:
-        """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`."""
+    def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
+        """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`.
+
+        ``data``: what the script finds on its stdin.
+        """
         words = " ".join(shlex.quote(argument) for argument in arguments)
         try:
             answer = self._action._low_level_execute_command(
-                f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip(), executable="/bin/sh"
+                f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip(), in_data=data, executable="/bin/sh"
             )
         except AnsibleConnectionFailure as exc:
             failure = classify(str(exc))

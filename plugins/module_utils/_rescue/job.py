@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The machine's half of image_url_command: put the files in place, start the runner or attach to it."""
+"""The machine's half of what runs in a rescue: put the files in place, start the runner or attach to it."""
 
 from __future__ import annotations
 
@@ -70,6 +70,20 @@ def start_or_attach(job, run, base=protocol.BASE):
             )
         _install(job, base)
         return runner.start(job), False
+
+
+def serve(module):
+    """The whole of a module that starts what its action plugin packed, or attaches to it; never returns."""
+    if not module.params["payload"]:
+        module.fail_json(msg="this module works through its action plugin; call it as a task, not as a bare module")
+    if module.check_mode:
+        module.exit_json(changed=True)
+    try:
+        job = Job.unpack(module.params["payload"])
+        status, attached = start_or_attach(job, module.run_command)
+    except (JobError, protocol.ProtocolError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=not attached, attached=attached, finished=attached and status.state != protocol.RUNNING)
 
 
 class _Runner:

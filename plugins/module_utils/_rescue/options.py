@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import env_fallback
 
+from .installimage import spec as installimage
+
 
 def _flow_options(boot_state):
     return {
@@ -38,6 +40,79 @@ def image_url_command_spec():
             "choices": ["marker_and_exit_code", "marker"],
             "default": "marker_and_exit_code",
         },
+        previous_boot_id={"type": "str"},
+        host_keys={"type": "list", "elements": "str", "no_log": False},
+        poll={"type": "float", "default": 2.0},
+        log_dir={"type": "path"},
+        payload={"type": "str", "no_log": True},
+    )
+
+
+def robot_installimage_spec():
+    """Options of robot_installimage."""
+    filesystem = {"type": "str", "required": True}
+    return dict(
+        _flow_options("BootingToRescue"),
+        image={
+            "type": "dict",
+            "required": True,
+            "options": {
+                "name": {"type": "str"},
+                "path": {"type": "str"},
+                "url": {"type": "str"},
+                "file": {"type": "str"},
+                "digest": {"type": "str"},
+            },
+            "mutually_exclusive": [("path", "url", "file"), ("name", "path"), ("name", "file")],
+            "required_one_of": [("name", "path", "url", "file")],
+        },
+        require_digest={"type": "bool", "default": True},
+        root_devices={"type": "list", "elements": "str", "required": True},
+        swraid={"type": "int", "choices": [0, 1], "default": 0},
+        swraid_level={"type": "int", "choices": [0, 1, 5, 6, 10], "default": 1},
+        partitions={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "mount": {"type": "str", "required": True},
+                "filesystem": dict(filesystem),
+                "size": {"type": "str", "required": True},
+                "crypt": {"type": "bool", "default": False},
+            },
+        },
+        logical_volumes={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "vg": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "mount": {"type": "str", "required": True},
+                "filesystem": dict(filesystem),
+                "size": {"type": "str", "required": True},
+            },
+        },
+        subvolumes={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "volume": {"type": "str", "required": True},
+                "subvolume": {"type": "str", "required": True},
+                "mount": {"type": "str", "required": True},
+            },
+        },
+        hostname={"type": "str"},
+        post_install_script={"type": "str"},
+        bootstrap_data={"type": "raw", "no_log": True},
+        bootstrap_data_file={"type": "path"},
+        crypt_password={"type": "str", "no_log": True},
+        autosetup={"type": "dict", "default": {}},
+        uefi={"type": "str", "choices": ["auto", "true", "false"], "default": "auto"},
+        command={"type": "str", "default": installimage.COMMAND},
+        timeout={"type": "int", "default": 1800},
+        rescue_timeout={"type": "int", "default": 360},
         previous_boot_id={"type": "str"},
         host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},

@@ -248,7 +248,7 @@ run() { # JOB LIMIT BEFORE
         [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"
         cd "$base" || exit 126
         umask 022
-        exec env KUBENODE_RUN="$id" setsid "$base/image-url-command" \
+        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" setsid "$base/image-url-command" \
             "$image_url" "$base/bootstrap.data" "$machine" "$devices"
     ) </dev/null >stdout.pipe 2>stderr.pipe &
     command=$!

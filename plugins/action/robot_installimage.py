@@ -1,0 +1,189 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's half of robot_installimage: check, gate, upload, start, watch, collect."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs, _upload, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, StartFailed, open_logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+
+WORK = f"{protocol.BASE}/{specs.WORK}"
+#: What else is kept of a run, and where it lies in the rescue.
+EXTRA_LOGS = {"debug": program.DEBUG, "post-install": f"{WORK}/post-install.log"}
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for one machine."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        given = self.validate_argument_spec(argument_spec=options.robot_installimage_spec())[1]
+        flow = Flow(given, task_vars)
+        inputs = self._inputs(given, flow.machine)
+        spec = inputs.spec
+        job = jobs.Job(
+            command=program_bytes(),
+            bootstrap=specs.pack(spec),
+            arguments=[spec["image"]["shown"], flow.machine, " ".join(spec["devices"])],
+            token="",
+            limit=given["timeout"] + program.TIDY,
+            rule=protocol.MARKER_AND_EXIT_CODE,
+            runner=runner_text(),
+        )
+        about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
+        if self._task.diff or self._task.check_mode:
+            about["diff"] = {
+                "before_header": flow.machine,
+                "before": "",
+                "after_header": "/autosetup",
+                "after": _preview(spec),
+            }
+        if self._task.check_mode:
+            msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
+            return flow.result(changed=True, msg=msg, **about)
+        urls = [spec["image"]["location"], str(spec["autosetup"].get("SSHKEYS_URL", ""))]
+        masker = Masker([spec["crypt_password"], *(secret for url in urls for secret in image_url.secrets_of(url))])
+        logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
+        run = _Run(self, task_vars, given, flow, job, logs, masker)
+        run.image, run.local = spec["image"], inputs.local
+        return run.result(about)
+
+    def _inputs(self, given: dict[str, Any], machine: str) -> _installimage_inputs.Inputs:
+        inputs, findings = _installimage_inputs.examine(
+            given, machine, _inputs.file_reader(self), lambda path: self._find_needle("files", path)
+        )
+        findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
+        if findings or inputs is None:
+            raise AnsibleActionFail(f"{machine}: " + "; ".join(findings))
+        return inputs
+
+
+def _preview(spec: dict[str, Any]) -> str:
+    """The configuration as far as it is known without the machine, secrets masked."""
+    uefi = spec["uefi"] != specs.NO if not spec["partitions"] else spec["uefi"] == specs.YES
+    layout = specs.layout_of(spec, uefi)
+    text = autosetup.autosetup(spec, layout, spec["devices"], spec["image"]["shown"], mask=True)
+    if not spec["partitions"] and spec["uefi"] == specs.AUTO:
+        text = text.replace(" esp 256M\n", " esp 256M  # when the rescue was booted by UEFI\n")
+    return text
+
+
+class _Run(RescueRun):
+    """One installation on one machine."""
+
+    module = "kubenode.provision.robot_installimage"
+    noun = "installation"
+    image: dict[str, str]
+    local: Path | None = None
+    outcome: dict[str, Any] | None = None
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"image": {"path": self.image["shown"]}, "root_devices": self._given["root_devices"]}
+
+    def _before_start(self, system: System) -> None:
+        if self.local is None or not self._would_start():
+            return
+        self._flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+        target = f"{WORK}/images/{self.image['file_name']}"
+        try:
+            _upload.upload(self._remote, self.local, target, self.image["digest"], self._progress)
+        except (_upload.UploadFailed, OSError) as exc:
+            raise StartFailed(str(exc)) from exc
+
+    def _would_start(self) -> bool:
+        """Whether the module will start the program, and not attach to one that runs or has succeeded."""
+        answer = self._remote.run(f"[ ! -e {_watch.RUNNER} ] || sh {_watch.RUNNER} status 0 0")[1]
+        try:
+            status = protocol.parse_status(answer) if answer.strip() else None
+        except protocol.ProtocolError:
+            return True
+        return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
+
+    def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
+        ends = {name: self._keep_file(name, path, best_effort) for name, path in EXTRA_LOGS.items()}
+        self.outcome = _outcome(stdout or b"")
+        debug = (ends["debug"] or b"").decode("utf-8", "replace")
+        tail = [printable(line, 300) for line in verdict.tail(debug)]
+        if not self.outcome:
+            return {"debug_tail": tail, "permanent": False}
+        outcome = self.outcome
+        return {
+            "debug_tail": [printable(str(line), 300) for line in outcome["tail"]] or tail,
+            "permanent": bool(outcome["permanent"]),
+            "began": bool(outcome["began"]),
+            "blanked": outcome["blanked"],
+            "uefi": outcome["uefi"],
+            "drives": [
+                {key: one_line(str(drive.get(key)), 300) for key in ("name", "path")}
+                for drive in outcome["drives"]
+                if isinstance(drive, dict)
+            ],
+            "image_digest": one_line(str(outcome["image_digest"]), 100),
+            "host_keys": [one_line(str(key), 2000) for key in outcome["host_keys"]],
+            "warnings": [one_line(str(warning)) for warning in outcome["warnings"]],
+        }
+
+    def _keep_file(self, name: str, path: str, best_effort: bool) -> bytes | None:
+        quoted = shlex.quote(path)
+        script = f"[ ! -s {quoted} ] || gzip -c {quoted} | base64; echo end=1"
+        try:
+            packed = self._fetch(script, attempts=1 if best_effort else 5)
+            return self._logs.store(name, packed) if packed else None
+        except (Unreachable, protocol.ProtocolError, OSError):
+            return None
+
+    def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
+        if self.outcome and self.outcome["reason"]:
+            text = f"the installation failed: {one_line(str(self.outcome['reason']), 1500)}."
+        else:
+            text = f"the installation failed: {protocol.explain_failure(status, self._job.rule)}"
+        if about.get("blanked"):
+            text += " The disks were emptied again."
+        elif about.get("blanked") is False:
+            text += f" Emptying the disks again failed: {'; '.join(about['warnings'])}."
+        if about["debug_tail"]:
+            text += "\ndebug.txt ends with:\n" + "\n".join(f"  {line}" for line in about["debug_tail"]) + "\n"
+        return text
+
+
+def _outcome(stdout: bytes) -> dict[str, Any] | None:
+    """What the program said of its end; nothing in it is trusted to be well-formed."""
+    shape = {
+        "tail": list, "permanent": bool, "began": bool, "drives": list, "image_digest": str, "host_keys": list,
+        "warnings": list, "reason": str,
+    }  # fmt: skip
+    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
+        if line.startswith(program.RESULT):
+            try:
+                found = json.loads(line[len(program.RESULT) :])
+            except (ValueError, RecursionError):
+                return None
+            if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in shape.items()):
+                return None
+            return {"blanked": None, "uefi": None, **found}
+    return None

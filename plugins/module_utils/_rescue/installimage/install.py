@@ -1,0 +1,135 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs installimage: no terminal, no questions, a limit on its time; what it prints is passed on as lines."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+
+from . import verdict
+from .tools import ABSENT, kill_group
+
+#: What is kept of its output for the verdict.
+MOST = 1024 * 1024
+#: How long children that outlive installimage may hold its output open.
+LINGER = 2.0
+
+
+class Terminal:
+    """What installimage prints, cut into lines; tells of every new step."""
+
+    def __init__(self, say, progress):
+        self._say, self._progress = say, progress
+        self._rest, self._shown = b"", ""
+        self._kept = []
+        self._size = 0
+        self.steps = verdict.Steps()
+
+    def take(self, data):
+        """Take bytes as they come."""
+        *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            self._line(line)
+        # A step shows before its line ends: "3/15 : text ... busy".
+        if len(self._rest) > 65536:
+            self._line(self._rest)
+            self._rest = b""
+        elif self._rest:
+            self._step(self._rest.decode("utf-8", "replace"))
+
+    def end(self):
+        """Nothing comes any more."""
+        self._line(self._rest)
+        self._rest = b""
+
+    @property
+    def text(self):
+        """What was printed, its beginning cut off when it was too much."""
+        return "\n".join(self._kept)
+
+    def _line(self, raw):
+        line = verdict.plain(raw.decode("utf-8", "replace")).rstrip()
+        self._step(line)
+        if line.strip() and line != self._shown:
+            self._shown = line
+            self._say(line)
+        self._kept.append(line)
+        self._size += len(line) + 1
+        while self._size > MOST and len(self._kept) > 1:
+            self._size -= len(self._kept.pop(0)) + 1
+
+    def _step(self, line):
+        message = self.steps.take(line)
+        if message:
+            self._progress(message)
+
+
+class Installer:
+    """One run of installimage."""
+
+    def __init__(self, command, config, hook, terminal):
+        self._argv = [command, "-a", "-c", config, "-x", hook]
+        self.terminal = terminal
+        self._process = None
+
+    def run(self, deadline, clock=time.monotonic):
+        """Run until it ends or ``deadline``; returns the exit code, None when it was killed."""
+        environment = dict(os.environ, TERM="xterm", LC_ALL="C")
+        # It reads the answer to its countdown from a pipe, and finds nobody to ask more.
+        try:
+            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+                self._argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd="/root",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.terminal.take(("%s: %s\n" % (self._argv[0], error)).encode("utf-8"))
+            self.terminal.end()
+            return ABSENT
+        try:
+            self._process.stdin.write(b"x\n")
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended without reading
+        ended = self._follow(deadline, clock)
+        self.terminal.end()
+        if not ended:
+            self.kill()
+            return None
+        code = self._process.returncode
+        # A child may have been left behind that still holds the target.
+        kill_group(self._process.pid)
+        return code if code >= 0 else 128 - code
+
+    def _follow(self, deadline, clock):
+        output, last = self._process.stdout.fileno(), None
+        while clock() < deadline and (last is None or clock() < last):
+            if select.select([output], [], [], 0.5)[0]:
+                data = os.read(output, 65536)
+                if not data:
+                    try:
+                        self._process.wait(max(0.0, deadline - clock()))
+                        return True
+                    except subprocess.TimeoutExpired:
+                        return False
+                self.terminal.take(data)
+            if last is None and self._process.poll() is not None:
+                last = clock() + LINGER
+        return self._process.poll() is not None
+
+    def kill(self):
+        """End it with everything in its session's process group."""
+        if self._process is not None:
+            kill_group(self._process.pid)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.kill(self._process.pid, signal.SIGKILL)

@@ -1,0 +1,323 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The layout rules of installimage, checked before it is called (pure).
+
+installimage writes its refusals of an unattended run to a log in the rescue only; here every one of them is a finding
+that names field, value and fix.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .image import RHEL_FAMILY
+from .words import ALL, check_size, check_word, mebibytes, shown
+
+FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
+LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}
+LEAST_BOOT, LEAST_ROOT, LEAST_ESP = 200, 1500, 256
+#: Room for partition tables and alignment, in MiB.
+RESERVE = 8
+
+_MOUNT = re.compile(r"(?:/|(?:/[A-Za-z0-9_][A-Za-z0-9._+@-]*)+)\Z")
+_VOLUME = re.compile(r"btrfs\.[1-9][0-9]{0,2}\Z")
+_LVM_NAME = re.compile(r"[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,60}\Z")
+_SUBVOLUME = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9@._+-]*(/[A-Za-z0-9@_][A-Za-z0-9@._+-]*)*\Z")
+_PLAIN = ("swap", "lvm", "none")
+
+
+class Layout:
+    """Partitions, volumes and subvolumes as the user wrote them, and the RAID below."""
+
+    def __init__(self, partitions, logical_volumes=(), subvolumes=(), swraid=0, level=1):
+        self.partitions, self.logical_volumes, self.subvolumes = partitions, logical_volumes, subvolumes
+        self.swraid, self.level = swraid, level
+
+    @property
+    def raid(self):
+        """The RAID level, or None."""
+        return self.level if self.swraid else None
+
+    @property
+    def encrypted(self):
+        """Whether any partition is to be encrypted."""
+        return any(part.get("crypt") for part in self.partitions)
+
+    def mounts(self):
+        """Every mount point with the field that sets it, its size and whether it is a partition of its own."""
+        for place, part in enumerate(self.partitions):
+            if part["mount"].startswith("/"):
+                yield part["mount"], "partitions[%d]" % place, part["size"], True
+        for place, volume in enumerate(self.logical_volumes):
+            if volume["mount"].startswith("/"):
+                yield volume["mount"], "logical_volumes[%d]" % place, volume["size"], False
+        for place, volume in enumerate(self.subvolumes):
+            yield volume["mount"], "subvolumes[%d]" % place, ALL, False
+
+
+def default_partitions(uefi):
+    """What is made when nothing is said: [ESP,] /boot, and / on the rest; no swap, as Kubernetes wants none."""
+    esp = [{"mount": "/boot/efi", "filesystem": "esp", "size": "256M", "crypt": False}] if uefi else []
+    return esp + [
+        {"mount": "/boot", "filesystem": "ext4", "size": "1G", "crypt": False},
+        {"mount": "/", "filesystem": "ext4", "size": ALL, "crypt": False},
+    ]
+
+
+def check_disks(count, layout):
+    """Findings about the number of disks."""
+    if layout.swraid and layout.level not in LEAST_DISKS:
+        return ["swraid_level %s: use one of %s" % (layout.level, ", ".join(str(one) for one in LEAST_DISKS))]
+    if not layout.swraid:
+        if count > 1:
+            return [
+                "root_devices: %d disks are named, but swraid 0 uses one only; set swraid: 1, or name one disk" % count
+            ]
+        return []
+    least = LEAST_DISKS[layout.level]
+    if count < least:
+        return [
+            "root_devices: RAID level %d needs at least %d disks, and %d is named; name more disks, choose another "
+            "swraid_level, or set swraid: 0" % (layout.level, least, count)
+        ]
+    return []
+
+
+def check_layout(layout, distro="debian", version=0):
+    """Findings that need neither the machine nor its firmware."""
+    findings = _check_partitions(layout) + _check_lvm(layout) + _check_subvolumes(layout)
+    if not findings:
+        # What follows reads sizes and names, so they must be well formed.
+        findings = _check_all(layout) + _check_mounts(layout) + _check_boot(layout) + _check_crypt(layout)
+    if distro in RHEL_FAMILY and any(part["filesystem"] == "btrfs" for part in layout.partitions):
+        findings.append("partitions: %s has no btrfs; use ext4 or xfs" % distro)
+    return findings
+
+
+def check_firmware(layout, uefi, distro="debian", version=0):
+    """Findings about ESP and firmware."""
+    found = [place for place, part in enumerate(layout.partitions) if part["filesystem"] == "esp"]
+    if not uefi:
+        return [
+            "partitions[%d].filesystem \"esp\": the rescue was booted in legacy mode, and installimage makes the boot "
+            "loader for that mode; leave the ESP out, or switch the firmware (and its network boot) to UEFI" % found[0]
+        ] if found else []  # fmt: skip
+    if distro in RHEL_FAMILY and 800 <= version < 900:
+        return ["image: installimage does not install version 8 of %s under UEFI; use version 9" % distro]
+    if len(found) == 1:
+        return []
+    what = "there is no ESP" if not found else "there are %d ESPs" % len(found)
+    return [
+        "partitions: %s, but the rescue was booted by UEFI; have exactly one entry {mount: /boot/efi, "
+        "filesystem: esp, size: 256M}" % what
+    ]
+
+
+def check_capacity(layout, disk_bytes):
+    """Findings about sizes, when those of the disks are known (in bytes)."""
+    least = min(disk_bytes) // (1024 * 1024) - RESERVE
+    fixed = [mebibytes(part["size"]) or 0 for part in layout.partitions]
+    findings = []
+    if sum(fixed) > least:
+        findings.append(
+            "partitions: their sizes add up to %d MiB, but the smallest disk holds %d MiB; make them smaller"
+            % (sum(fixed), least)
+        )
+        return findings
+    for place, part in enumerate(layout.partitions):
+        rest = least - sum(fixed)
+        if part["size"] == ALL and part["mount"] == "/" and rest < LEAST_ROOT:
+            findings.append(
+                'partitions[%d].size "all": %d MiB are left for /, it needs at least %dM; make the others smaller'
+                % (place, rest, LEAST_ROOT)
+            )
+    return findings + _check_groups(layout, least - sum(fixed))
+
+
+def _check_groups(layout, rest):
+    if layout.raid not in (None, 1):
+        # Only a mirror holds what one of its members holds; installimage knows best what the others hold.
+        return []
+    findings = []
+    for part in layout.partitions:
+        if part["mount"] != "lvm":
+            continue
+        room = mebibytes(part["size"]) or rest
+        wanted = sum(mebibytes(one["size"]) or 0 for one in layout.logical_volumes if one["vg"] == part["filesystem"])
+        if wanted > room:
+            findings.append(
+                "logical_volumes: those of volume group %s add up to %d MiB, but it holds %d MiB; make them smaller"
+                % (part["filesystem"], wanted, room)
+            )
+    return findings
+
+
+def _check_partitions(layout):
+    findings = []
+    groups = set()
+    for place, part in enumerate(layout.partitions):
+        field = "partitions[%d]" % place
+        mount, filesystem, size = part["mount"], part["filesystem"], part["size"]
+        findings += check_size(field + ".size", size)
+        if mount == "lvm":
+            findings += _check_lvm_name(field + ".filesystem", filesystem, "the name of the volume group")
+            if filesystem in groups:
+                findings.append(
+                    "%s.filesystem %s: the volume group is named twice; name each one once" % (field, shown(filesystem))
+                )
+            groups.add(filesystem)
+            continue
+        if filesystem not in FILESYSTEMS:
+            findings.append(
+                "%s.filesystem %s: use one of %s" % (field, shown(filesystem), ", ".join(FILESYSTEMS))
+            )  # fmt: skip
+            continue
+        if not (mount in _PLAIN or _MOUNT.match(mount) or _VOLUME.match(mount)):
+            findings.append(
+                "%s.mount %s: use a path such as /var (letters, digits, '.', '_', '+', '@' and '-'), swap, lvm, "
+                "btrfs.1 or none" % (field, shown(mount))
+            )
+            continue
+        findings += _check_pair(field, mount, filesystem, size)
+    return findings
+
+
+def _check_pair(field, mount, filesystem, size):
+    findings = []
+    if (mount == "swap") != (filesystem == "swap"):
+        findings.append("%s: swap needs both mount: swap and filesystem: swap" % field)
+    if _VOLUME.match(mount) and filesystem != "btrfs":
+        findings.append("%s.filesystem %s: %s holds btrfs subvolumes; use btrfs" % (field, shown(filesystem), mount))
+    if (mount == "none") != (filesystem in ("bios_grub", "none")):
+        findings.append("%s: mount: none goes with filesystem bios_grub or none, and only with them" % field)
+    if (mount == "/boot/efi") != (filesystem == "esp"):
+        findings.append("%s: an ESP needs both mount: /boot/efi and filesystem: esp" % field)
+    elif filesystem == "esp" and (size == ALL or (mebibytes(size) or LEAST_ESP) < LEAST_ESP):
+        findings.append("%s.size %s: an ESP needs a size of its own, at least %dM" % (field, shown(size), LEAST_ESP))
+    return findings
+
+
+def _check_lvm_name(field, name, what):
+    if not _LVM_NAME.match(name) or name in (".", "..", ALL):
+        return ["%s %s: give %s, letters, digits and '+_.-' only, such as vg0" % (field, shown(name), what)]
+    return check_word(field, name)
+
+
+def _check_lvm(layout):
+    findings = []
+    groups = [part["filesystem"] for part in layout.partitions if part["mount"] == "lvm"]
+    seen, full = set(), {}
+    for place, volume in enumerate(layout.logical_volumes):
+        field = "logical_volumes[%d]" % place
+        findings += _check_lvm_name(field + ".name", volume["name"], "the name of the logical volume")
+        findings += check_size(field + ".size", volume["size"])
+        if volume["vg"] not in groups:
+            findings.append(
+                "%s.vg %s: no partition makes this volume group; add {mount: lvm, filesystem: %s, size: all}"
+                % (field, shown(volume["vg"]), volume["vg"] if _LVM_NAME.match(volume["vg"]) else "vg0")
+            )
+        if volume["filesystem"] not in FILESYSTEMS or volume["filesystem"] in ("esp", "bios_grub", "none"):
+            findings.append(
+                "%s.filesystem %s: use ext2, ext3, ext4, btrfs, xfs, reiserfs or swap"
+                % (field, shown(volume["filesystem"]))
+            )
+        elif volume["mount"] != "swap" and not _MOUNT.match(volume["mount"]):
+            findings.append("%s.mount %s: use a path such as /var, or swap" % (field, shown(volume["mount"])))
+        elif (volume["mount"] == "swap") != (volume["filesystem"] == "swap"):
+            findings.append("%s: swap needs both mount: swap and filesystem: swap" % field)
+        key = (volume["vg"], volume["name"])
+        if key in seen:
+            findings.append("%s.name %s: the logical volume is named twice" % (field, shown(volume["name"])))
+        seen.add(key)
+        if volume["vg"] in full:
+            findings.append(
+                "%s: it comes after logical_volumes[%d], which takes all of volume group %s; put that one last"
+                % (field, full[volume["vg"]], shown(volume["vg"]))
+            )
+        elif volume["size"] == ALL:
+            full[volume["vg"]] = place
+    return findings
+
+
+def _check_subvolumes(layout):
+    findings = []
+    volumes = {part["mount"] for part in layout.partitions if _VOLUME.match(part["mount"])}
+    used, seen = set(), set()
+    for place, one in enumerate(layout.subvolumes):
+        field = "subvolumes[%d]" % place
+        used.add(one["volume"])
+        if one["volume"] not in volumes:
+            findings.append(
+                "%s.volume %s: no partition makes this btrfs volume; add {mount: btrfs.1, filesystem: btrfs, size: all}"
+                % (field, shown(one["volume"]))
+            )
+        if not _SUBVOLUME.match(one["subvolume"]):
+            findings.append("%s.subvolume %s: use a name such as @home" % (field, shown(one["subvolume"])))
+        elif (one["volume"], one["subvolume"]) in seen:
+            findings.append("%s.subvolume %s: it is named twice" % (field, shown(one["subvolume"])))
+        seen.add((one["volume"], one["subvolume"]))
+        if not _MOUNT.match(one["mount"]):
+            findings.append("%s.mount %s: use a path such as /home" % (field, shown(one["mount"])))
+    for volume in sorted(volumes - used):
+        findings.append("partitions: nothing is in the btrfs volume %s; add entries to subvolumes" % volume)
+    return findings
+
+
+def _check_all(layout):
+    places = [place for place, part in enumerate(layout.partitions) if part["size"] == ALL]
+    if len(places) > 1:
+        return [
+            'partitions[%d].size "all": partitions[%d] takes all of the disk already; give all to the last one only'
+            % (places[1], places[0])
+        ]
+    if places and places[0] != len(layout.partitions) - 1:
+        return ['partitions[%d].size "all": nothing is left for those after it; put this one last' % places[0]]
+    return []
+
+
+def _check_mounts(layout):
+    findings, seen = [], {}
+    for mount, field, size, own in layout.mounts():
+        if mount in seen:
+            findings.append("%s.mount %s: %s mounts it already; mount it once" % (field, shown(mount), seen[mount]))
+        seen.setdefault(mount, field)
+        least = {"/": LEAST_ROOT, "/boot": LEAST_BOOT}.get(mount)
+        if least and (mebibytes(size) or least) < least:
+            findings.append("%s.size %s: %s needs at least %dM" % (field, shown(size), mount, least))
+        if mount == "/boot" and not own:
+            findings.append('%s.mount "/boot": the boot loader needs it on a partition of its own' % field)
+    if "/" not in seen:
+        findings.append("partitions: nothing is mounted on /; add {mount: /, filesystem: ext4, size: all}")
+    return findings
+
+
+def _check_boot(layout):
+    findings = []
+    roots = [part for part in layout.partitions[:3] if part["mount"] in ("/", "/boot")]
+    volumes = {one["volume"] for one in layout.subvolumes if one["mount"] == "/"}
+    if not roots and not any(part["mount"] in volumes for part in layout.partitions[:3]):
+        findings.append(
+            "partitions: / or /boot must be one of the first three partitions, not in LVM, for the boot loader; "
+            "add {mount: /boot, filesystem: ext4, size: 1G} at the top"
+        )
+    own = any(part["mount"] == "/boot" for part in layout.partitions)
+    if layout.raid not in (None, 1) and not own:
+        findings.append(
+            "partitions: RAID level %d needs a /boot of its own, which installimage mirrors; add "
+            "{mount: /boot, filesystem: ext4, size: 1G} at the top" % layout.raid
+        )
+    return findings
+
+
+def _check_crypt(layout):
+    findings = []
+    own = any(part["mount"] == "/boot" for part in layout.partitions)
+    for place, part in enumerate(layout.partitions):
+        if part.get("crypt") and (
+            part["mount"] in ("/boot", "/boot/efi", "none") or (part["mount"] == "/" and not own)
+        ):
+            findings.append(
+                "partitions[%d].crypt: the boot loader could not read %s; leave it unencrypted, and give an encrypted "
+                "/ a /boot of its own" % (place, part["mount"])
+            )
+    return findings

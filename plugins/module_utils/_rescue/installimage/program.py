@@ -1,0 +1,306 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The in-rescue program of robot_installimage: look, fetch, install, judge; and tidy up after a failure.
+
+It is started as the runner starts an image command, prints one line of JSON that says how it ended, and IMAGE_URL_DONE
+when the new system is complete. ``bootstrap.data`` holds the specification.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import platform
+import re
+import signal
+import sys
+import time
+import uuid
+
+from . import autosetup, fetch, install, post_install, rescue, verdict
+from . import spec as specs
+from .blank import blank
+from .devices import resolve
+from .tools import Refused, run
+
+#: Begins the line of JSON on stdout.
+RESULT = "KUBENODE_RESULT "
+MARKER = "IMAGE_URL_DONE"
+#: Seconds of the runner's limit that are kept for killing installimage and emptying the disks.
+TIDY = 90
+DEBUG = "/root/debug.txt"
+HOOK = "/root/post-install"
+
+
+class _Stopped(BaseException):
+    """The runner ends this program."""
+
+
+def main(arguments):
+    """Run; returns the exit code."""
+    started = time.monotonic()
+
+    def stop(number, frame):
+        raise _Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    bootstrap = arguments[1]
+    with open(bootstrap, "rb") as file:
+        spec = specs.unpack(file.read())
+    limit = int(os.environ.get("KUBENODE_LIMIT") or 1800 + TIDY)
+    program = Program(spec, os.path.dirname(bootstrap), started + max(1, limit - TIDY))
+    try:
+        program.run()
+        code = 0
+    except (Refused, OSError) as error:
+        program.fail(str(error), getattr(error, "permanent", False))
+        code = 1
+    except _Stopped:
+        program.fail("it was ended from outside", False)
+        code = 1
+    finally:
+        program.forget_secrets()
+    print(RESULT + json.dumps(program.result, sort_keys=True))
+    if code == 0:
+        print(MARKER)
+    sys.stdout.flush()
+    return code
+
+
+class Program:
+    """One installation; ``deadline``: when installimage must have ended, on the monotonic clock."""
+
+    def __init__(self, spec, base, deadline):
+        self._spec, self._base, self._deadline = spec, base, deadline
+        self._work = os.path.join(base, specs.WORK)
+        self._drives, self._installer, self._root = [], None, ""
+        self._ticked = 0.0
+        self.result = {
+            "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
+            "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "warnings": [],
+        }  # fmt: skip
+
+    def run(self):
+        """Everything; raises :class:`Refused`."""
+        spec, result = self._spec, self.result
+        os.makedirs(os.path.join(self._work, "images"), mode=0o700, exist_ok=True)
+        for leftover in (DEBUG, os.path.join(self._work, "post-install.log")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(leftover)
+        rescue.check_command(spec["command"])
+        result["uefi"] = rescue.is_uefi()
+        self._resolve()
+        sizes = rescue.check_drives(self._drives)
+        rescue.check_others(self._drives)
+        layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
+        image = self._image()
+        nonce = uuid.uuid4().hex
+        config = self._prepare(layout, image, nonce)
+        self._keep_keys()
+        self._install(config, nonce)
+        self._scrub()
+        result["ok"] = True
+
+    def fail(self, reason, permanent):
+        """Say why, and empty the disks again if they were begun."""
+        if self._installer is not None:
+            self._installer.kill()
+        self.result.update(ok=False, reason=reason, permanent=permanent)
+        if not self.result["began"]:
+            return
+        say("emptying the disks again: %s" % " ".join(self._drives))
+        try:
+            blank(self._drives)
+            self.result["blanked"] = True
+        except (Refused, OSError, ValueError, KeyError) as error:
+            self.result["blanked"] = False
+            self.result["warnings"].append(str(error))
+
+    def forget_secrets(self):
+        """Remove what held the passphrase or the bootstrap data from the rescue."""
+        for path in ["/autosetup", os.path.join(self._work, "autosetup"), HOOK, *glob.glob("/autosetup.bak*")]:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        if os.path.islink("/post-install"):
+            os.unlink("/post-install")
+
+    # --- steps
+
+    def _resolve(self):
+        names = self._spec["devices"]
+        try:
+            self._drives = [resolve(name) for name in names]
+        except ValueError as error:
+            raise Refused("root_devices: %s" % error, permanent=True) from None
+        for place, drive in enumerate(self._drives):
+            first = self._drives.index(drive)
+            if first != place:
+                raise Refused(
+                    "root_devices: %s and %s are the same disk (%s); name each disk once"
+                    % (names[first], names[place], drive),
+                    permanent=True,
+                )
+        self.result["drives"] = [{"name": name, "path": path} for name, path in zip(names, self._drives)]
+        say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(names, self._drives)))
+
+    def _image(self):
+        image = self._spec["image"]
+        path = os.path.join(self._work, "images", image["file_name"])
+        if image["kind"] == specs.URL:
+            if not (image["digest"] and os.path.exists(path) and fetch.digest_of(path) == image["digest"]):
+                self._make_room(path)
+                found = fetch.Download(image["location"], path, image["shown"], self._downloaded).fetch(image["digest"])
+                self.result["image_digest"] = found
+                say("image: %s, %s" % (image["shown"], found))
+                return path
+        elif image["kind"] != specs.FILE:
+            path = image["location"]
+            if not os.path.isfile(path):
+                raise Refused("image.%s: there is no file %s in the rescue%s" % (
+                    image["kind"], path, _similar(path)), permanent=True)  # fmt: skip
+        found = fetch.digest_of(path, self._read)
+        fetch.verify(found, image["digest"], "image.%s %s" % (image["kind"], image["shown"]))
+        self.result["image_digest"] = found
+        say("image: %s, %s" % (image["shown"], found))
+        return path
+
+    def _make_room(self, path):
+        for other in glob.glob(os.path.join(os.path.dirname(path), "*")):
+            os.unlink(other)
+
+    def _prepare(self, layout, image, nonce):
+        spec = self._spec
+        record = {
+            "machine": spec["machine"],
+            "image_url": spec["image"]["shown"],
+            "image_digest": self.result["image_digest"],
+            "command": "installimage",
+            "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        hook = post_install.script(spec, nonce, "iid-kubenode-%s" % uuid.uuid4(), record)
+        write(HOOK, hook, 0o700)
+        config = os.path.join(self._work, "autosetup")
+        write(config, autosetup.autosetup(spec, layout, self._drives, image), 0o600)
+        for line in autosetup.autosetup(spec, layout, self._drives, image, mask=True).splitlines():
+            say("autosetup: " + line)
+        return config
+
+    def _keep_keys(self):
+        """installimage hands on robot_user_keys; without them it would set the rescue's password instead."""
+        folder = os.path.join(self._base, ".ssh")
+        keys, armed = os.path.join(folder, "authorized_keys"), os.path.join(folder, "robot_user_keys")
+        if "SSHKEYS_URL" in self._spec["autosetup"] or (os.path.exists(armed) and os.path.getsize(armed)):
+            return
+        if os.path.exists(keys):
+            with open(keys, encoding="utf-8", errors="replace") as file:
+                write(armed, file.read(), 0o600)
+
+    def _install(self, config, nonce):
+        result, spec = self.result, self._spec
+        terminal = install.Terminal(say, publish(self._base))
+        self._installer = install.Installer(spec["command"], config, HOOK, terminal)
+        # It takes down what is assembled before it looks at its configuration.
+        result["began"] = True
+        result["code"] = self._installer.run(self._deadline)
+        debug = read_end(DEBUG)
+        text = verdict.plain(debug) + "\n" + terminal.text
+        report = post_install.Report(text, nonce)
+        for source in (debug, terminal.text):
+            output = post_install.output_of(verdict.plain(source), nonce)
+            if output:
+                write(os.path.join(self._work, "post-install.log"), output + "\n", 0o600)
+                break
+        result["tail"] = [line for line in verdict.tail(debug or terminal.text) if nonce not in line]
+        failure = verdict.judge(result["code"], terminal.text, debug, report, terminal.steps)
+        if failure:
+            raise Refused(failure.reason, failure.permanent)
+        if not post_install.own_host_keys(spec["bootstrap_data"]):
+            result["host_keys"] = report.host_keys
+        self._root = report.root
+
+    def _scrub(self):
+        """installimage leaves its configuration in the new system; the passphrase must not stay in it."""
+        if not self._spec["crypt_password"]:
+            return
+        where, words = os.path.join(self._work, "root"), self._root.split()
+        os.makedirs(where, exist_ok=True)
+        if len(words) == 3 and run(["mount", "-t", words[1], "-o", _subvolume(words[2]), words[0], where])[0] == 0:
+            path = os.path.join(where, "installimage.conf")
+            if os.path.exists(path):
+                run(["sed", "-i", "/CRYPTPASSWORD/d", path])
+            run(["umount", where])
+        else:
+            self.result["warnings"].append(
+                "/installimage.conf of the new system may hold the passphrase (readable by root there); remove it"
+            )
+
+    # --- progress
+
+    def _downloaded(self, done, size):
+        if time.monotonic() - self._ticked > 1:
+            self._ticked = time.monotonic()
+            of = " of %s" % fetch.mebibytes(size) if size else ""
+            publish(self._base)("downloaded %s%s of the image" % (fetch.mebibytes(done), of))
+        self._in_time()
+
+    def _read(self, done):
+        if time.monotonic() - self._ticked > 5:
+            self._ticked = time.monotonic()
+            publish(self._base)("checked %s of the image" % fetch.mebibytes(done))
+        self._in_time()
+
+    def _in_time(self):
+        if time.monotonic() > self._deadline:
+            raise Refused("the image did not come within the time limit; raise timeout")
+
+
+def say(text):
+    """One line of the log."""
+    print(text)
+    sys.stdout.flush()
+
+
+def publish(base):
+    """Tells people where the work is: CAPH's output.json."""
+
+    def tell(text):
+        with contextlib.suppress(OSError):
+            write(os.path.join(base, "output.json"), json.dumps({"message": text}) + "\n", 0o600)
+
+    return tell
+
+
+def write(path, text, mode):
+    """A file as a whole or not at all, private from its first moment."""
+    new = "%s.%d.new" % (path, os.getpid())
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+        os.fchmod(file.fileno(), mode)
+    os.replace(new, path)
+
+
+def read_end(path, most=install.MOST):
+    """The end of a text file; empty when there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - most))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _subvolume(options):
+    found = re.search(r"(?:^|,)subvol=/?([^,]*)", options)
+    return "rw,subvol=%s" % found.group(1) if found else "rw"
+
+
+def _similar(path):
+    folder = os.path.dirname(path)
+    try:
+        there = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError:
+        return ", and no folder %s" % folder
+    return "; that folder holds %s" % (", ".join(there[:20]) or "nothing")

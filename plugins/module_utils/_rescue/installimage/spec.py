@@ -1,0 +1,131 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is to be installed, as it travels into the rescue: one JSON document, checked on the controller (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from . import layout as layouts
+from .autosetup import check_extra
+from .image import InvalidImageName, parse_image_name
+from .words import check_passphrase, check_word, shown
+
+#: Where Hetzner's rescue keeps installimage and its images.
+COMMAND = "/root/.oldroot/nfs/install/installimage"
+IMAGES = "/root/.oldroot/nfs/images"
+#: Where ours keeps what it fetches and writes, below the runner's base.
+WORK = ".kubenode/installimage"
+
+AUTO, YES, NO = "auto", "true", "false"
+
+_HOSTNAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*\Z")
+_PATH = re.compile(r"(/[A-Za-z0-9_.@%+=:,~-]+)+\Z")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+NAME, PATH, URL, FILE = "name", "path", "url", "file"
+
+
+def make(**fields):
+    """A specification with every field; the digest of a job is made from its text, so the order is fixed."""
+    spec = {
+        "machine": "",
+        "hostname": "",
+        # kind, location (path or URL, with its credentials), file_name, digest ("" when none is asked for), shown
+        "image": {},
+        "devices": [],
+        "swraid": 0,
+        "swraid_level": 1,
+        "partitions": [],
+        "logical_volumes": [],
+        "subvolumes": [],
+        "autosetup": {},
+        "crypt_password": "",
+        "post_install_script": "",
+        # None: no seed is written
+        "bootstrap_data": None,
+        "uefi": AUTO,
+        "command": COMMAND,
+    }
+    unknown = set(fields) - set(spec)
+    if unknown:
+        raise TypeError("unknown fields: %s" % ", ".join(sorted(unknown)))
+    return dict(spec, **fields)
+
+
+def pack(spec):
+    """The document as bytes."""
+    return json.dumps(spec, sort_keys=True, separators=(",", ":")).encode("utf-8")
+
+
+def unpack(data):
+    """Undo :func:`pack`."""
+    return json.loads(data.decode("utf-8"))
+
+
+def layout_of(spec, uefi):
+    """The layout of a specification under a firmware; the default one when it names no partitions."""
+    partitions = spec["partitions"] or layouts.default_partitions(uefi)
+    return layouts.Layout(partitions, spec["logical_volumes"], spec["subvolumes"], spec["swraid"], spec["swraid_level"])
+
+
+def findings(spec, with_disks=True):
+    """Everything that is wrong with a specification, as far as it shows without the machine."""
+    found = check_hostname(spec["hostname"]) + check_image(spec["image"])
+    name = _image_name(spec["image"].get("file_name", ""))
+    distro, version = (name.distro, name.version) if name else ("debian", 0)
+    layout = layout_of(spec, spec["uefi"] == YES)
+    if not spec["partitions"] and (spec["logical_volumes"] or spec["subvolumes"]):
+        found.append("partitions: it is empty although volumes are named; name the partitions that hold them")
+    if with_disks:
+        found += layouts.check_disks(len(spec["devices"]), layout)
+    found += layouts.check_layout(layout, distro, version)
+    if spec["uefi"] != AUTO:
+        found += layouts.check_firmware(layout, spec["uefi"] == YES, distro, version)
+    found += check_extra(spec["autosetup"])
+    if layout.encrypted and not spec["crypt_password"]:
+        found.append("crypt_password: it is missing although a partition is to be encrypted; set it")
+    if spec["crypt_password"]:
+        found += check_passphrase("crypt_password", spec["crypt_password"])
+        if not layout.encrypted:
+            found.append("crypt_password: it is set, but no partition has crypt: true; set that, or leave it out")
+    if not _PATH.match(spec["command"]):
+        found.append("command %s: give an absolute path without spaces" % shown(spec["command"]))
+    if "\0" in spec["post_install_script"]:
+        found.append("post_install_script: it holds a null byte; give the text of a script")
+    return found
+
+
+def check_hostname(name):
+    """Findings about a host name."""
+    if not _HOSTNAME.match(name) or len(name) > 253:
+        return [
+            "hostname %s: use letters, digits and '-' (and '.' between labels), such as node-1; set hostname when the "
+            "name of the machine is none" % shown(name)
+        ]
+    return check_word("hostname", name)
+
+
+def check_image(image):
+    """Findings about where the image is and what its file is called."""
+    field = "image.%s" % image["kind"]
+    found = []
+    if image["kind"] in (NAME, PATH):
+        path = image["location"]
+        if not _PATH.match(path) or {".", ".."} & set(path.split("/")):
+            found.append("%s %s: give a plain path on the rescue, without spaces, '.' and '..'" % (field, shown(path)))
+    try:
+        parse_image_name(image["file_name"])
+    except InvalidImageName as exc:
+        found.append("%s %s: %s" % (field, shown(image["file_name"]), exc))
+    if image["digest"] and not _DIGEST.match(image["digest"]):
+        found.append("image.digest %s: give sha256: and 64 lower-case hexadecimal digits" % shown(image["digest"]))
+    return found
+
+
+def _image_name(name):
+    try:
+        return parse_image_name(name)
+    except InvalidImageName:
+        return None

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that the in-rescue program runs, under a limit on their time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+
+#: What a program that is not there, or had to be killed, returns here.
+ABSENT, KILLED = 127, -9
+
+
+class Refused(Exception):
+    """The installation cannot go on; the text names what is wrong and the fix.
+
+    ``permanent``: trying again as it is cannot help.
+    """
+
+    def __init__(self, message, permanent=False):
+        super().__init__(message)
+        self.permanent = permanent
+
+
+def run(argv, seconds=60):
+    """Run ``argv`` without input; returns (exit code, stdout, stderr) as text, and never raises."""
+    try:
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(os.environ, LC_ALL="C"),
+            start_new_session=True,
+        )
+    except OSError as error:
+        return ABSENT, "", str(error)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        kill_group(process.pid)
+        process.communicate()
+        return KILLED, "", "it did not end within %d s" % seconds
+    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+
+def kill_group(leader):
+    """End a session leader and its process group at once."""
+    with contextlib.suppress(OSError):
+        os.killpg(leader, signal.SIGKILL)

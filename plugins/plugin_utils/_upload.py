@@ -1,0 +1,114 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A large file from the controller into the memory of a rescue, over the connection of the task.
+
+It goes in pieces: each one says how far it came, and after a lost connection the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+PIECE = 16 * 1024 * 1024
+TRIES = 5
+
+#: FILE SIZE: how much of it is there, its digest when it is all there, and what the memory holds.
+_LOOK = r"""
+umask 077
+dir=${1%/*} && mkdir -p "$dir" || exit 1
+for other in "$dir"/*; do [ "$other" = "$1" ] || [ "$other" = "$1.part" ] || rm -f "$other"; done
+there=$(stat -c %s "$1.part" 2>/dev/null || echo 0)
+if [ "$(stat -c %s "$1" 2>/dev/null)" = "$2" ]; then set -- $(sha256sum "$1"); echo "digest=$1"; fi
+echo "there=$there"
+echo "memory=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
+echo "files=$(stat -f -c '%b %a %S' "$dir")"
+echo end=1
+"""
+#: FILE OFFSET: what comes in goes there; what a cut piece left behind it is overwritten.
+_PUT = r"""
+umask 077
+[ -e "$1.part" ] || : >"$1.part"
+truncate -s "$2" "$1.part" && cat >>"$1.part" && echo "there=$(stat -c %s "$1.part")" && echo end=1
+"""
+#: FILE: the digest of what came, under its name when it is the wanted one.
+_FINISH = r"""
+set -- "$1" "$2" $(sha256sum "$1.part")
+echo "digest=$3"
+if [ "$3" = "$2" ]; then mv -f "$1.part" "$1"; else rm -f "$1.part"; fi
+echo end=1
+"""
+
+
+class UploadFailed(Exception):
+    """The file is not in the rescue; the text says why and what to do."""
+
+
+def upload(
+    remote: Remote,
+    source: Path,
+    target: str,
+    digest: str,
+    progress: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Put ``source`` to ``target`` unless it is there; ``digest``: its ``sha256:…``. Raises :class:`UploadFailed`."""
+    size, wanted = source.stat().st_size, digest.partition(":")[2]
+    answer = _ask(remote, _LOOK, target, str(size), sleep=sleep)
+    if answer.get("digest") == wanted:
+        return
+    there = min(int(answer["there"]), size)
+    try:
+        fetch.check_room(size - there, _room(answer), f"image.file {source.name}")
+    except Refused as exc:
+        raise UploadFailed(str(exc)) from exc
+    with open(source, "rb") as file:
+        while there < size:
+            file.seek(there)
+            answer = _ask(remote, _PUT, target, str(there), data=file.read(PIECE), sleep=sleep)
+            if int(answer["there"]) <= there:
+                raise UploadFailed("the rescue does not take more of the image; its memory is full")
+            there = int(answer["there"])
+            progress(f"uploaded {fetch.mebibytes(there)} of {fetch.mebibytes(size)} of the image")
+    if not size:
+        raise UploadFailed(f"image.file {source.name} is empty; give the image")
+    found = _ask(remote, _FINISH, target, wanted, sleep=sleep)["digest"]
+    if found != wanted:
+        raise UploadFailed(
+            f"image.file {source.name}: the rescue got other bytes (sha256:{found}, expected {digest}); "
+            "was the file changed while it was sent? Run again"
+        )
+
+
+def _ask(
+    remote: Remote, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
+) -> dict[str, str]:
+    """Run a script that can be run again; a lost connection is taken up anew."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            code, text = remote.run(script, *arguments, data=data)
+            break
+        except Unreachable:
+            if attempt == TRIES:
+                raise
+            remote.reset()
+            sleep(attempt)
+    found = dict(re.findall(r"^([a-z]+)=(.*)$", text, re.MULTILINE))
+    if found.get("end") != "1" or not found.get("there", "0").isdigit():
+        raise UploadFailed(f"the image cannot be put into the rescue (exit code {code}: {one_line(text, 200)})")
+    return found
+
+
+def _room(answer: dict[str, str]) -> int:
+    memory = int(answer["memory"]) * 1024 if answer.get("memory", "").isdigit() else 0
+    numbers = [int(word) for word in answer.get("files", "").split() if word.isdigit()]
+    # The file system of an initramfs does not know its size.
+    return min(memory, numbers[1] * numbers[2]) if len(numbers) == 3 and numbers[0] else memory
