@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two dedicated servers on the lab: one by image command (UEFI), one by installimage (RAID 1 and LVM), and then again."""
+"""Two dedicated servers on the lab: one by image command (UEFI), one by installimage (RAID 1, LVM), and then again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The main job for 1, 10 and 50 dedicated servers, ours and the requests of CAPH made one host at a time, on the same lab.
+"""The main job for 1, 10 and 50 dedicated servers, ours and CAPH's requests made one host at a time, on the same lab.
 
 Delays come from one seed, so both jobs wait for the same machines. KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """

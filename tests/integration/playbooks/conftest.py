@@ -15,7 +15,6 @@ import pytest
 from dev.dedicated import DedicatedStage
 from dev.stage import Stage
 
-
 StageKind = TypeVar("StageKind", bound=Stage)
 
 

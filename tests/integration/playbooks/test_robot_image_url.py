@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
 TWO_DISKS = [{"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G", "rotational": True}]
 #: Each test has servers of its own: what one leaves on its disks is nobody else's business.
 NUMBERS = {
-    "first-1": 101, "first-2": 102, "cut-1": 103, "foreign-1": 104, "mended-1": 105, "imposter-1": 106, "unnamed-1": 107,
-    "late-1": 108, "early-1": 109, "swapped-1": 110,
+    "first-1": 101, "first-2": 102, "cut-1": 103, "foreign-1": 104, "mended-1": 105, "imposter-1": 106,
+    "unnamed-1": 107, "late-1": 108, "early-1": 109, "swapped-1": 110,
 }  # fmt: skip
 TWINS = [{"kind": "nvme", "size": "3G"}] * 2
 SPECIAL = {"foreign-1": {"image": "debian"}, "swapped-1": {"disks": TWINS, "swaps_letters": True}}
