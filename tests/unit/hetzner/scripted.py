@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 
 class Reply:
@@ -65,7 +66,9 @@ class ScriptedServer:
 
             def _play(self):
                 length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
+                data = self.rfile.read(length)
+                is_form = "urlencoded" in self.headers.get("Content-Type", "")
+                body = parse_qs(data.decode()) if is_form else json.loads(data) if data else None
                 reply = server._next(self.command, self.path, dict(self.headers), body)
                 time.sleep(reply.delay)
                 if reply.drop:

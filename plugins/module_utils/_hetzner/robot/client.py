@@ -12,7 +12,12 @@ import traceback
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, FleetError, NoAnswer
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import AGAIN, FINAL, Backoff, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import UNAUTHORIZED, LimitSpent
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, Limits, route_of
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import (
+    RESET,
+    WINDOW,
+    Limits,
+    route_of,
+)
 
 try:
     import requests
@@ -188,7 +193,7 @@ class Robot:
             raise fatal
         with self._lock:
             if is_limit(error):
-                self.limits.refused(route)
+                self.limits.refused(route, _interval_of(body))
             else:
                 self.limits.taken(route)
         raise error
@@ -210,6 +215,14 @@ def error_of(status, reason, body):
         {"name": str(name), "messages": [kind]} for kind in ("missing", "invalid") for name in _names(error.get(kind))
     ]
     return ApiError(status, code, message, {"fields": fields})
+
+
+def _interval_of(body):
+    """The length of the window in seconds that a 403 tells; the usual one when it tells none."""
+    try:
+        return max(1.0, float(body["error"]["interval"]))
+    except (KeyError, TypeError, ValueError):
+        return WINDOW
 
 
 def _names(value):

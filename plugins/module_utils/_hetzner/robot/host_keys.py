@@ -36,4 +36,4 @@ def proven(shown, told):
         matches = [hmac.compare_digest(fingerprint(key).encode(), one.encode()) for one in told]
         if any(matches):
             result.append(key)
-    return result
+    return sorted(result)

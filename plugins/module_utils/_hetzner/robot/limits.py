@@ -62,9 +62,12 @@ class Limits:
         """A request was answered by anything but the limit."""
         self._held_until.pop(route, None)
 
-    def refused(self, route):
-        """The answer was 403 RATE_LIMIT_EXCEEDED: somebody used up what our own count says is left."""
-        self._held_until[route] = self._clock() + self._rng.uniform(*HOLD)
+    def refused(self, route, interval=WINDOW):
+        """The answer was 403 RATE_LIMIT_EXCEEDED: somebody used up what our own count says is left.
+
+        ``interval``: the length of the window, as the answer tells it.
+        """
+        self._held_until[route] = self._clock() + min(self._rng.uniform(*HOLD), interval)
 
     def held(self, route):
         """Seconds for which a 403 holds the route."""
@@ -99,4 +102,5 @@ class ResetPlan:
             left,
         )
         if not self.fits:
-            self.message += ", and the other %d within about %d h" % (count - left, self.hours)
+            late = "within about %d h" % self.hours if hourly else "never, with max_resets 0"
+            self.message += ", and the other %d %s" % (count - left, late)

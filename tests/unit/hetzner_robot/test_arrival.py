@@ -1,0 +1,199 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who counts as the rescue: only whom Robot's fingerprints prove, and never the boot that was seen before."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, TimeLimit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.arrival import (
+    ARRIVED,
+    NOBODY,
+    OTHER_SYSTEM,
+    SAME_BOOT,
+    Arrival,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import DENIED, SILENT, SYSTEM, Answer
+
+
+def key(body):
+    return "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519" + body).decode()
+
+
+OLD_BOOT, NEW_BOOT = "0" * 8 + "-0000-0000-0000-" + "0" * 12, "1" * 8 + "-0000-0000-0000-" + "0" * 12
+OLD_KEY, NEW_KEY, FALSE_KEY = key(b"old"), key(b"new"), key(b"false")
+NOBODY_THERE = Answer(SILENT, "Connection timed out")
+OLD_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=OLD_BOOT, uid="0")
+DISK_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=NEW_BOOT, uid="0")
+RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, uid="0")
+
+
+class Machine:
+    """Stands where SSH and Robot stand: shows keys, answers, and takes note of who was logged in to."""
+
+    def __init__(self, strict=True):
+        self.shown, self.answer, self.told, self.active = [], NOBODY_THERE, [], True
+        self.logins, self.pinned, self.asked = [], None, 0
+        self.now = 0.0
+        self.arrival = Arrival(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
+
+    # SSH
+    def host_keys(self, _name, _address):
+        return self.shown
+
+    def keys_of_last_probe(self, _name):
+        return self.shown
+
+    def probe(self, _name, _address):
+        self.logins.append("anybody")
+        return self.answer
+
+    def probe_pinned(self, _name, _address):
+        self.logins.append("pinned")
+        return self.answer if set(self.pinned) & set(self.shown) else NOBODY_THERE
+
+    def pin_keys(self, _name, keys):
+        self.pinned = keys
+
+    # Robot
+    def rescue(self, _deadline, last):
+        assert last
+        self.asked += 1
+        entries = [{"key": {"fingerprint": host_keys.fingerprint(one)}} for one in self.told]
+        return {"active": self.active, "host_key": entries}
+
+    def booted(self, shown, answer, told):
+        self.shown, self.answer, self.told, self.active = [shown], answer, told, False
+
+    def see(self):
+        self.now += 2
+        return self.arrival.see(OLD_BOOT, Deadline(10, "x"))
+
+    def see_for(self, seconds):
+        end = self.now + seconds
+        while self.now < end:
+            found = self.see()
+        return found
+
+
+def test_the_rescue_is_spoken_to_only_after_its_key_is_proven():
+    machine = Machine()
+    assert machine.see_for(100) == NOBODY
+    assert (machine.logins, machine.asked) == ([], 0)
+    machine.booted(NEW_KEY, RESCUE, [FALSE_KEY, NEW_KEY])
+    assert machine.see() == ARRIVED
+    assert (machine.logins, machine.asked, machine.pinned) == (["pinned"], 1, [NEW_KEY])
+    assert machine.arrival.proven == [NEW_KEY]
+
+
+def test_a_false_key_ends_it_and_nothing_is_sent():
+    machine = Machine()
+    machine.booted(FALSE_KEY, RESCUE, [NEW_KEY])
+    with pytest.raises(Permanent, match="none of those Robot tells") as error:
+        machine.see()
+    assert error.value.permanent
+    assert (machine.logins, machine.pinned) == ([], None)
+
+
+def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
+    machine = Machine()
+    machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
+    machine.arrival.look()
+    assert machine.see_for(100) == SAME_BOOT
+    machine.answer = DISK_SYSTEM
+    assert machine.see() == OTHER_SYSTEM
+    assert machine.asked == 0
+    machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
+    assert machine.see() == ARRIVED
+
+
+def test_a_false_rescue_with_the_old_key_never_counts():
+    machine = Machine()
+    machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
+    machine.arrival.look()
+    machine.booted(OLD_KEY, RESCUE, [NEW_KEY])
+    with pytest.raises(Permanent):
+        machine.see()
+    machine.told, machine.active = [], True
+    assert machine.see_for(60) == NOBODY
+    assert machine.pinned is None
+
+
+def test_a_system_that_answers_while_the_rescue_is_armed_is_another_one():
+    machine = Machine()
+    machine.shown, machine.answer = [FALSE_KEY], DISK_SYSTEM
+    assert machine.see_for(10) == OTHER_SYSTEM
+    assert machine.asked == 1
+
+
+def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
+    machine = Machine()
+    machine.booted(NEW_KEY, RESCUE, [])
+    with pytest.raises(MachineError, match="accept-new") as error:
+        machine.see_for(200)
+    assert 50 <= machine.now <= 70
+    assert machine.asked <= 7
+    assert machine.logins == []
+    assert not error.value.permanent
+
+
+def test_fingerprints_that_come_late_are_good_enough():
+    machine = Machine()
+    machine.booted(NEW_KEY, RESCUE, [])
+    assert machine.see_for(30) == NOBODY
+    machine.told = [NEW_KEY]
+    assert machine.see_for(12) == ARRIVED
+
+
+def test_a_proven_rescue_that_refuses_our_key_is_given_up():
+    machine = Machine()
+    machine.booted(NEW_KEY, Answer(DENIED, "Permission denied (publickey)"), [NEW_KEY])
+    assert machine.see() == NOBODY
+    with pytest.raises(Permanent, match="refuses ours"):
+        machine.see_for(60)
+
+
+def test_without_checking_the_first_contact_is_pinned():
+    machine = Machine(strict=False)
+    assert machine.see() == NOBODY
+    machine.booted(NEW_KEY, RESCUE, [FALSE_KEY])
+    assert machine.see() == ARRIVED
+    assert (machine.asked, machine.pinned, machine.arrival.proven) == (0, [NEW_KEY], [])
+    machine.answer = OLD_SYSTEM
+    assert machine.see() == SAME_BOOT
+
+
+def clocked(machine, seconds):
+    def sleep(pause):
+        machine.now += pause
+
+    return Deadline(seconds, "the proof", clock=lambda: machine.now, sleep=sleep)
+
+
+def test_a_rescue_that_is_there_already_is_proven_too():
+    machine = Machine()
+    machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
+    machine.arrival.look()
+    machine.arrival.wait_for_proof([], clocked(machine, 70))
+    assert (machine.arrival.proven, machine.asked) == ([NEW_KEY], 1)
+    machine.arrival.wait_for_proof([FALSE_KEY, NEW_KEY], clocked(machine, 70))
+    assert machine.asked == 1
+    machine.told = [FALSE_KEY]
+    machine.arrival.anew()
+    with pytest.raises(Permanent):
+        machine.arrival.wait_for_proof([FALSE_KEY], clocked(machine, 70))
+
+
+def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
+    machine = Machine()
+    machine.booted(NEW_KEY, RESCUE, [])
+    machine.active = True
+    machine.arrival.look()
+    with pytest.raises(TimeLimit, match="does not tell its host keys"):
+        machine.arrival.wait_for_proof([], clocked(machine, 70))

@@ -1,0 +1,132 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Robot's hourly limits: what is counted, what a 403 changes, and the arithmetic before the first reset."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import (
+    HOLD,
+    HOURLY,
+    RESET,
+    WINDOW,
+    Limits,
+    ResetPlan,
+    route_of,
+)
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def limits(resets=HOURLY[RESET]):
+    clock = Clock()
+    return Limits(clock, resets=resets, rng=random.Random(1)), clock
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("GET", "/server", "GET /server"),
+        ("POST", "/server/321", "POST /server/{server}"),
+        ("POST", "/reset/321", RESET),
+        ("GET", "/boot/321/rescue/last", "GET /boot/{server}/rescue/last"),
+        ("GET", "/key/aa:bb", "GET /key/{fingerprint}"),
+    ],
+)
+def test_routes_are_named_as_robot_groups_them(method, path, route):
+    assert route_of(method, path) == route
+
+
+def test_the_hour_is_counted():
+    count, clock = limits(resets=3)
+    for _number in range(3):
+        assert count.delay(RESET) == 0
+        count.sent(RESET)
+        clock.now += 10
+    assert count.left(RESET) == 0
+    assert count.delay(RESET) == WINDOW - 30
+    clock.now += WINDOW - 30
+    assert count.delay(RESET) == 0
+    assert count.left(RESET) == 1
+
+
+def test_resets_of_an_earlier_call_count_until_their_hour_is_over():
+    count, clock = limits(resets=2)
+    count.sent(RESET)
+    count.sent(RESET, age=3000)
+    assert count.delay(RESET) == WINDOW - 3000
+    clock.now += WINDOW - 3000
+    assert count.left(RESET) == 1
+
+
+def test_routes_do_not_share_their_limit():
+    count, _clock = limits(resets=1)
+    count.sent(RESET)
+    assert count.left(RESET) == 0
+    assert count.left("POST /server/{server}") == 200
+    assert count.left("GET /boot/{server}/rescue") == 500
+
+
+def test_a_403_holds_the_route_for_everybody_and_then_one_goes_ahead():
+    count, clock = limits()
+    count.refused(RESET)
+    held = count.held(RESET)
+    assert HOLD[0] <= held <= HOLD[1]
+    assert count.left(RESET) == 0
+    assert count.delay("GET /server") == 0
+    clock.now += held
+    assert count.delay(RESET) == 0
+    count.sent(RESET)
+    # The next one waits for what the first is answered.
+    assert count.delay(RESET) == HOLD[1]
+    count.taken(RESET)
+    assert count.delay(RESET) == 0
+
+
+def test_a_window_shorter_than_the_pause_is_not_waited_out_twice():
+    count, _clock = limits()
+    count.refused(RESET, 5.0)
+    assert count.held(RESET) == 5.0
+
+
+@given(st.lists(st.integers(0, 2000), max_size=60), st.integers(1, 10))
+def test_no_hour_ever_has_more_requests_than_it_may(pauses, hourly):
+    count, clock = limits(resets=hourly)
+    sent = []
+    for pause in pauses:
+        clock.now += max(pause, count.delay(RESET))
+        count.sent(RESET)
+        sent.append(clock.now)
+    for end in sent:
+        assert len([time for time in sent if end - WINDOW < time <= end]) <= hourly
+
+
+@given(st.integers(0, 500), st.integers(0, 60), st.integers(0, 60))
+def test_the_plan_adds_up(count, left, hourly):
+    plan = ResetPlan(count, left, hourly)
+    assert plan.fits == (count <= left)
+    if hourly:
+        # Whoever waits so many hours has sent them all, and one hour less would not do.
+        assert left + plan.hours * hourly >= count
+        assert plan.hours == 0 or left + (plan.hours - 1) * hourly < count
+
+
+def test_the_arithmetic_is_told():
+    assert ResetPlan(60, 40, 50).message == (
+        "60 machines need a reset by the Robot API, which takes 50 an hour; 40 can be sent now, and the other 20 "
+        "within about 1 h"
+    )
+    assert ResetPlan(3, 0, 0).message.endswith("0 can be sent now, and the other 3 never, with max_resets 0")

@@ -1,0 +1,131 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fingerprints: of host keys, as Robot tells them, and of user keys, as Robot names them."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys, keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import key_blob, key_lines
+
+
+@pytest.fixture(scope="module")
+def key_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("keys") / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "who@where", "-f", path], check=True)
+    return path
+
+
+def printed(path, digest):
+    """The fingerprint that ssh-keygen prints."""
+    line = subprocess.run(
+        ["ssh-keygen", "-l", "-E", digest, "-f", f"{path}.pub"], capture_output=True, text=True, check=True
+    ).stdout
+    return line.split()[1].split(":", 1)[1]
+
+
+def public(path):
+    return " ".join(path.with_suffix(".pub").read_text().split()[:2])
+
+
+def test_both_fingerprints_are_those_of_ssh_keygen(key_file):
+    assert host_keys.fingerprint(public(key_file)) == printed(key_file, "sha256")
+    assert keys.fingerprint(public(key_file)) == printed(key_file, "md5")
+
+
+def made_up(kind, body):
+    name = kind.encode()
+    return "%s %s" % (kind, base64.b64encode(len(name).to_bytes(4, "big") + name + body).decode())
+
+
+def told(*fingerprints):
+    return {"host_key": [{"key": {"fingerprint": one, "type": "ED25519", "size": 256}} for one in fingerprints]}
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=6, unique=True), st.data())
+def test_exactly_the_keys_that_were_told_are_proven(bodies, data):
+    shown = [made_up("ssh-ed25519", body) for body in bodies]
+    right = data.draw(st.lists(st.sampled_from(shown), unique=True))
+    rescue = told(*[host_keys.fingerprint(key) for key in right], base64.b64encode(bytes(32)).decode().rstrip("="))
+    assert host_keys.proven(shown, host_keys.told_by(rescue)) == sorted(right)
+
+
+def test_a_prefix_or_padding_is_the_same_fingerprint():
+    key = made_up("ssh-ed25519", b"x")
+    fingerprint = host_keys.fingerprint(key)
+    for form in (fingerprint, "SHA256:" + fingerprint, fingerprint + "="):
+        assert host_keys.proven([key], host_keys.told_by(told(form))) == [key]
+
+
+@pytest.mark.parametrize(
+    "rescue", [{}, {"host_key": None}, {"host_key": ["x"]}, {"host_key": [{"key": None}]}, told("", None, 7)]
+)
+def test_what_tells_nothing_proves_nothing(rescue):
+    assert host_keys.told_by(rescue) == []
+    assert host_keys.proven([made_up("ssh-ed25519", b"x")], []) == []
+
+
+@given(st.text(max_size=200))
+def test_hostile_key_lines_are_left_out(text):
+    for key in key_lines(text) + key_lines("h ssh-ed25519 " + text):
+        assert key_blob(key) is not None
+        assert len(key.split(" ")) == 2
+
+
+def test_lines_of_ssh_keyscan():
+    key = made_up("ssh-rsa", b"y")
+    lines = ["# 192.0.2.1:22 SSH-2.0-x", "192.0.2.1 " + key, "192.0.2.1 ssh-rsa AAAA", "@revoked * " + key, "junk"]
+    assert key_lines("\n".join(lines)) == [key]
+    assert len(key_lines(("h " + key + "\n") * 100)) == 16
+
+
+def test_the_key_to_log_in_with(key_file, tmp_path):
+    line = key_file.with_suffix(".pub").read_text()
+    for public_option, private_option in (
+        (None, str(key_file)),
+        (line, None),
+        (f"{key_file}.pub", None),
+        (line, str(key_file)),
+    ):
+        assert keys.choose_key(public_option, private_option) == public(key_file)
+
+
+@pytest.mark.parametrize(
+    ("public_option", "private_option", "field"),
+    [
+        (None, None, "ssh_private_key: missing"),
+        ("/nowhere/id.pub", None, "ssh_public_key"),
+        ("ssh-ed25519 nonsense", None, "ssh_public_key"),
+        (None, "/nowhere/id", "ssh_private_key"),
+    ],
+)
+def test_keys_that_cannot_work(public_option, private_option, field):
+    with pytest.raises(Unfit, match=field):
+        keys.choose_key(public_option, private_option)
+
+
+def test_two_keys_that_do_not_belong_together(key_file):
+    with pytest.raises(Unfit, match="not the public half"):
+        keys.choose_key(made_up("ssh-ed25519", b"z"), str(key_file))
+
+
+def test_a_private_key_is_never_taken_for_a_public_one(key_file):
+    with pytest.raises(Unfit, match="neither a public key") as error:
+        keys.choose_key(str(key_file), None)
+    assert key_file.read_text().splitlines()[1] not in str(error.value)
+
+
+def test_registered_is_what_has_the_same_material(key_file):
+    key = public(key_file)
+    entry = {"name": "any", "fingerprint": keys.fingerprint(key), "data": key + " other comment"}
+    assert keys.is_registered(key, [entry])
+    assert not keys.is_registered(key, [])
+    assert not keys.is_registered(key, [{**entry, "data": made_up("ssh-ed25519", b"q")}])
+    assert not keys.is_registered(key, [{**entry, "fingerprint": "00:" * 15 + "00"}])

@@ -1,0 +1,129 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables: what happens to a dedicated server, given who answers; and which reset comes next."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder, table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
+
+ANSWERS = (table.RESCUE, table.INSTALLED, table.OTHER, table.SILENT, table.DENIED)
+ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
+
+RESCUE_TABLE = [
+    (Sight(), table.PROBE),
+    (Sight(table.RESCUE), table.ATTACH),
+    (Sight(table.RESCUE, reinstall=True), table.ATTACH),
+    (Sight(table.RESCUE, rearm=True), table.ATTACH),
+    (Sight(table.INSTALLED), table.LEAVE),
+    (Sight(table.INSTALLED, rearm=True), table.LEAVE),
+    (Sight(table.INSTALLED, reinstall=True), table.ARM_AND_REBOOT),
+    (Sight(table.OTHER), table.LEAVE),
+    (Sight(table.OTHER, rearm=True), table.GO_ON),
+    (Sight(table.OTHER, reinstall=True), table.ARM_AND_REBOOT),
+    (Sight(table.SILENT), table.ARM_AND_RESET),
+    (Sight(table.SILENT, rearm=True), table.GO_ON),
+    (Sight(table.SILENT, reinstall=True), table.ARM_AND_RESET),
+    (Sight(table.DENIED), table.ARM_AND_RESET),
+    (Sight(table.DENIED, rearm=True), table.GO_ON),
+]
+
+OS_TABLE = [
+    (Sight(), table.PROBE),
+    (Sight(table.RESCUE), table.LEAVE_RESCUE),
+    (Sight(table.RESCUE, armed=True), table.LEAVE_RESCUE),
+    (Sight(table.OTHER, armed=True), table.DISARM),
+    (Sight(table.SILENT, armed=True), table.DISARM),
+    (Sight(table.OTHER), table.LEAVE),
+    (Sight(table.SILENT), table.LEAVE),
+]
+
+
+def label(value):
+    return " ".join("%s=%s" % item for item in vars(value).items() if item[1]) if isinstance(value, Sight) else value
+
+
+@pytest.mark.parametrize(("sight", "expected"), RESCUE_TABLE, ids=label)
+def test_towards_rescue(sight, expected):
+    assert table.towards_rescue(sight) == expected
+
+
+@pytest.mark.parametrize(("sight", "expected"), OS_TABLE, ids=label)
+def test_towards_os(sight, expected):
+    assert table.towards_os(sight) == expected
+
+
+@pytest.mark.parametrize("rearm", [True, False])
+def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
+    assert table.towards_rescue(Sight(table.INSTALLED, rearm=rearm)) not in ARMING
+
+
+def test_every_sight_has_a_step():
+    for answer, reinstall, rearm, armed in itertools.product(ANSWERS, *[(True, False)] * 3):
+        sight = Sight(answer, reinstall, rearm, armed)
+        assert table.towards_rescue(sight) in (*ARMING, table.ATTACH, table.LEAVE)
+        assert table.towards_os(sight) in (table.DISARM, table.LEAVE, table.LEAVE_RESCUE)
+
+
+ALL = ["sw", "hw", "power", "power_long", "man"]
+
+
+def climb(offered, status=None, by_ssh=False, wol=False):
+    """All ways in their order, while what is known stays the same."""
+    tried = []
+    while True:
+        way = ladder.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
+        if way is None:
+            return tried
+        tried.append(way)
+
+
+@pytest.mark.parametrize(
+    ("offered", "more", "ways"),
+    [
+        (ALL, {}, ["sw", "hw", "power", "power"]),
+        (ALL, {"by_ssh": True}, ["ssh", "sw", "hw", "power", "power"]),
+        (ALL, {"wol": True}, ["sw", "hw", "power", "power", "wol"]),
+        (ALL, {"status": "running"}, ["sw", "hw", "power"]),
+        (ALL, {"status": "shut off"}, ["power", "power"]),
+        (["power", "power_long", "hw", "man"], {}, ["hw", "power", "power"]),
+        (["hw"], {}, ["hw"]),
+        (["hw"], {"status": "shut off", "wol": True}, ["wol"]),
+        (["man"], {}, []),
+        ([], {"wol": True}, ["wol"]),
+        ([], {"by_ssh": True}, ["ssh"]),
+    ],
+)
+def test_from_gentle_to_hard(offered, more, ways):
+    assert climb(offered, **more) == ways
+
+
+def test_a_later_call_goes_on_where_the_earlier_one_stood():
+    assert ladder.next_way(ALL, ["sw"]) == "hw"
+    assert ladder.next_way(ALL, ["ssh"], by_ssh=True) == "sw"
+    assert ladder.next_way(ALL, ["hw"]) == "power"
+
+
+@given(
+    st.lists(st.sampled_from([*ALL, "unknown"]), unique=True),
+    st.lists(st.sampled_from([None, "running", "shut off", "not supported"]), min_size=12, max_size=12),
+    st.booleans(),
+    st.booleans(),
+)
+def test_no_ladder_sends_a_technician_holds_a_button_or_has_no_end(offered, statuses, by_ssh, wol):
+    tried = []
+    for status in statuses:
+        way = ladder.next_way(offered, tried, status, by_ssh=by_ssh, wol=wol)
+        if way is None:
+            break
+        assert way in ("ssh", "sw", "hw", "power", "wol")
+        assert way in offered or way in ("ssh", "wol")
+        tried.append(way)
+    assert len(tried) <= 6
+    assert all(tried.count(way) <= (2 if way == "power" else 1) for way in tried)
