@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _record
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
@@ -67,6 +67,7 @@ class _Boot:
             flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         about = self._facts(system)
         written = self._write_record(system, about["system"])
+        self._release_claim()
         msg = f"{system.hostname} answers ({system.os or system.kernel}), boot {system.boot_id}"
         return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
 
@@ -157,6 +158,15 @@ class _Boot:
                 "host_key_fingerprints": self._target.fingerprints(),
             },
         }
+
+    def _release_claim(self) -> None:
+        """The new system is proven: its disks may no longer be begun anew."""
+        if self._given["expect"] != "os" or not self._given["claim_file"]:
+            return
+        try:
+            _claims.release(self._given["claim_file"])
+        except _claims.ClaimError as exc:
+            _say.warning(f"{self._flow.machine}: {exc}")
 
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given

@@ -72,6 +72,11 @@ options:
     description:
       - The image command that installed it, for the installed record.
     type: str
+  claim_file:
+    description:
+      - File with which M(kubenode.provision.machine_disks) claimed the disks. It is removed when the new system has
+        been proven, so that no later run takes the disks for half-written ones.
+    type: path
   write_record:
     description:
       - Whether to complete the installed record. It needs O(image_url), O(command) or a record that exists.

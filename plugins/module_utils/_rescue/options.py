@@ -136,6 +136,7 @@ def machine_boot_spec():
         image_url={"type": "str"},
         command={"type": "str"},
         write_record={"type": "bool", "default": True},
+        claim_file={"type": "path"},
     )
 
 
