@@ -72,7 +72,10 @@ def dedicated(file: Path | None) -> list[Any]:
 def serve(state: State, options: Options) -> None:
     """Be the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_serve(state, options))
+    try:
+        asyncio.run(_serve(state, options))
+    except specs.SpecError as error:
+        sys.exit(f"lab: {error}")
 
 
 async def _serve(state: State, options: Options) -> None:

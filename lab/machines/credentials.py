@@ -21,7 +21,7 @@ def of_rescue(rescue: Rescue) -> dict[str, str]:
     """Name → content of the credentials of one boot."""
     found = {"ssh.authorized_keys.root": "".join(f"{key.strip()}\n" for key in rescue.authorized_keys)}
     if rescue.password is not None:
-        found["passwd.plaintext-password.root"] = rescue.password
+        found["lab.root_password"] = rescue.password
     for key in rescue.host_keys:
         found[f"lab.ssh_host_key.{key_type(key)}"] = key if key.endswith("\n") else key + "\n"
     return {name: content for name, content in found.items() if content}

@@ -71,6 +71,7 @@ class NspawnMachine(PoweredMachine):
         self._boots = 0
         self._ns: NetNs | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._nothing_boots: asyncio.Event | None = None
 
     async def press_power_button(self) -> None:
         """Ask the guest's init to power off."""
@@ -81,7 +82,9 @@ class NspawnMachine(PoweredMachine):
         self._signal(_SIG_REBOOT)
 
     async def ctrl_alt_del(self) -> None:
-        """Tell the guest's init what a keyboard would."""
+        """Tell the guest's init what a keyboard would; a firmware that found nothing to boot listens too."""
+        if self._nothing_boots is not None:
+            self._nothing_boots.set()
         self._signal(_SIG_CTRL_ALT_DEL)
 
     async def copy_disk(self, target: Path) -> int:
@@ -134,10 +137,19 @@ class NspawnMachine(PoweredMachine):
                     break
                 if status != _STATUS_REBOOT:  # nothing to boot, or a crash: power without a system
                     self._console.say("System halted.")
-                    await asyncio.Event().wait()
+                    await self._halted(by_firmware=status is None)
         finally:
             begun.set()
         await self._switched_off()
+
+    async def _halted(self, *, by_firmware: bool) -> None:
+        """Stand still: a crashed system for ever, a firmware until somebody presses the three keys."""
+        keys = asyncio.Event()
+        self._nothing_boots = keys if by_firmware else None
+        try:
+            await keys.wait()
+        finally:
+            self._nothing_boots = None
 
     async def _boot(self, begun: asyncio.Event) -> int | None:
         """One boot; returns the container's exit status, None when nothing was started."""

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""community.hrobot, unmodified, against a dry lab: its endpoint is fixed, so the name is led to the lab.
+
+The playbooks run in a mount namespace of their own, in which /etc/hosts leads the service's name to the lab's TLS
+front; the lab's CA is named by SSL_CERT_FILE.
+"""
+
+import json
+import os
+import subprocess
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from lab.robot.tls import HOST
+from tests.lab.clients.keys import public_key
+
+pytestmark = pytest.mark.root
+
+#: $1 is bound over /etc/hosts, the rest is run.
+IN_NAMESPACE = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
+
+
+@pytest.fixture
+def robot(lab, tmp_path):
+    """A lab with two dedicated servers and a TLS front."""
+    running = lab(kind="dry", robot_tls=tmp_path / "tls")
+    running.dedicated({"number": 4711, "name": "n1"}, {"number": 4712, "name": "n2", "reset": ["hw", "power"]})
+    return running
+
+
+def play(lab, folder, tasks, **out):
+    """Run tasks on localhost, in the namespace; returns the values of ``out``."""
+    tls = lab.lab.robot_tls
+    front = urlsplit(tls["endpoint"])
+    assert front.port == 443, "the modules know no other port"
+    (folder / "hosts").write_text(f"127.0.0.1 localhost\n{front.hostname} {HOST}\n")
+    variables = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    defaults = {
+        "group/community.hrobot.robot": {
+            "hetzner_user": "{{ lookup('env', 'HROBOT_API_USER') }}",
+            "hetzner_password": "{{ lookup('env', 'HROBOT_API_PASSWORD') }}",
+            "rate_limit_retry_timeout": 0,
+        }
+    }
+    dump = {
+        "ansible.builtin.copy": {"dest": str(folder / "out.json"), "content": "{{ out | to_json }}", "mode": "0600"},
+        "vars": {"out": out},
+    }
+    book = {"hosts": "localhost", "gather_facts": False, "vars": variables, "module_defaults": defaults}
+    (folder / "play.yml").write_text(yaml.safe_dump([book | {"tasks": [*tasks, dump]}]))
+    env = os.environ | lab.env
+    env |= {"HOME": str(folder), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"}
+    env["SSL_CERT_FILE"] = tls["ca_file"]
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_NAMESPACE, "sh", folder / "hosts"]
+        + ["ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "out.json").read_text())
+
+
+def test_key_rescue_reset_and_infos(robot, tmp_path):
+    key = public_key()
+    seen = play(
+        robot,
+        tmp_path,
+        [
+            {"community.hrobot.ssh_key_info": {}, "register": "no_keys"},
+            {"community.hrobot.ssh_key": {"state": "present", "name": "k1", "public_key": key}, "register": "added"},
+            {"community.hrobot.ssh_key": {"state": "present", "name": "k2", "public_key": key}, "register": "renamed"},
+            {"community.hrobot.ssh_key_info": {}, "register": "keys"},
+            {"community.hrobot.server_info": {"full_info": True}, "register": "servers"},
+            {"community.hrobot.server": {"server_number": 4711, "server_name": "node"}, "register": "server"},
+            {
+                "community.hrobot.boot": {
+                    "server_number": 4711,
+                    "install_linux": {"dist": "Debian 12 base", "lang": "en"},
+                },
+                "register": "linux",
+            },
+            {
+                "community.hrobot.boot": {
+                    "server_number": 4711,
+                    "rescue": {"os": "linux", "authorized_keys": ["{{ added.fingerprint }}"]},
+                },
+                "register": "rescue",
+            },
+            {
+                "community.hrobot.boot": {
+                    "server_number": 4711,
+                    "rescue": {"os": "linux", "authorized_keys": [key]},
+                },
+                "register": "again",
+            },
+            {"community.hrobot.reset_info": {"server_number": 4711}, "register": "ways"},
+            {"community.hrobot.reset": {"server_number": 4711, "reset_type": "hardware"}},
+            {"community.hrobot.boot": {"server_number": 4711, "regular_boot": True}, "register": "booted"},
+            {"community.hrobot.ssh_key": {"state": "absent", "fingerprint": "{{ added.fingerprint }}"}},
+        ],
+        no_keys="{{ no_keys.ssh_keys }}",
+        renamed="{{ renamed.changed }}",
+        keys="{{ keys.ssh_keys }}",
+        servers="{{ servers.servers }}",
+        server="{{ server.server.server_name }}",
+        linux="{{ linux.configuration_type }}",
+        password="{{ rescue.password | length }}",
+        again="{{ again.changed }}",
+        ways="{{ ways.reset }}",
+        booted="{{ booted.changed }}",
+    )
+    assert seen["no_keys"] == []
+    assert (seen["renamed"], [key["name"] for key in seen["keys"]]) == (True, ["k2"])
+    assert [(server["server_number"], server["server_name"]) for server in seen["servers"]] == [
+        (4711, "n1"),
+        (4712, "n2"),
+    ]
+    assert all(server["rescue"] is True for server in seen["servers"]), "full_info asks for each server"
+    assert (seen["server"], seen["linux"]) == ("node", "install_linux")
+    assert int(seen["password"]) > 0
+    assert seen["again"] is False, "the same rescue is not armed twice"
+    assert {"software", "hardware", "power", "manual"} <= set(seen["ways"]["type"])
+    assert seen["ways"]["operating_status"] == "running"
+    assert seen["booted"] is False, "the reset consumed the rescue"
+    (machine,) = (row for row in robot.control("GET", "/machines")["machines"] if row["number"] == 4711)
+    assert [boot["source"] for boot in machine["boots"]] == ["disk", "rescue"]
+    assert machine["boots"][1]["authorized_keys"] == [key.rpartition(" ")[0]]
+
+
+def test_refusals_reach_the_user(robot, tmp_path):
+    robot.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 1})
+    tasks = [
+        {"community.hrobot.reset": {"server_number": 4712, "reset_type": "software"}},
+        {"community.hrobot.reset": {"server_number": 1, "reset_type": "hardware"}},
+        {"community.hrobot.server": {"server_number": 1, "server_name": "x"}},
+    ]
+    names = ("missing_type", "limit", "unknown")
+    seen = play(
+        robot,
+        tmp_path,
+        [task | {"register": name, "ignore_errors": True} for task, name in zip(tasks, names, strict=True)],
+        **{name: "{{ %s.msg }}" % name for name in names},
+    )
+    assert seen["missing_type"] == "The chosen reset method is not supported for this server"
+    assert "RATE_LIMIT_EXCEEDED" in seen["limit"]
+    assert "Maximum allowed requests: 50" in seen["limit"]
+    assert seen["unknown"] == "This server does not exist, or you do not have access rights for it"
