@@ -87,7 +87,7 @@ class Installer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd="/root",
+                cwd="/",
                 start_new_session=True,
             )
         except OSError as error:

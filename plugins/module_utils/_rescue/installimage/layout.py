@@ -116,11 +116,11 @@ def check_firmware(layout, uefi, distro="debian", version=0):
 def check_capacity(layout, disk_bytes):
     """Findings about sizes, when those of the disks are known (in bytes)."""
     least = min(disk_bytes) // (1024 * 1024) - RESERVE
-    fixed = [mebibytes(part["size"]) or 0 for part in layout.partitions]
+    fixed = [_on_each_disk(layout, part, len(disk_bytes)) for part in layout.partitions]
     findings = []
     if sum(fixed) > least:
         findings.append(
-            "partitions: their sizes add up to %d MiB, but the smallest disk holds %d MiB; make them smaller"
+            "partitions: they take %d MiB of each disk, but the smallest one holds %d MiB; make them smaller"
             % (sum(fixed), least)
         )
         return findings
@@ -132,6 +132,13 @@ def check_capacity(layout, disk_bytes):
                 % (place, rest, LEAST_ROOT)
             )
     return findings + _check_groups(layout, least - sum(fixed))
+
+
+def _on_each_disk(layout, part, count):
+    """MiB that a partition takes of each disk: a striped array is spread over all of them, but for /boot and ESP."""
+    size = mebibytes(part["size"]) or 0
+    spread = {0: count, 5: count - 1, 6: count - 2, 10: count // 2}.get(layout.raid, 1)
+    return size if part["mount"] in ("/boot", "/boot/efi") else -(-size // max(1, spread))
 
 
 def _check_groups(layout, rest):
@@ -236,6 +243,11 @@ def _check_lvm(layout):
             )
         elif volume["size"] == ALL:
             full[volume["vg"]] = place
+    for group in groups:
+        if not any(volume["vg"] == group for volume in layout.logical_volumes):
+            findings.append(
+                "partitions: nothing is in the volume group %s; add entries to logical_volumes" % shown(group)
+            )
     return findings
 
 

@@ -76,7 +76,7 @@ class Program:
         self._spec, self._base, self._deadline = spec, base, deadline
         self._work = os.path.join(base, specs.WORK)
         self._drives, self._installer, self._root = [], None, ""
-        self._ticked = 0.0
+        self._ticked, self._prepared = 0.0, False
         self.result = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
             "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "warnings": [],
@@ -85,11 +85,11 @@ class Program:
     def run(self):
         """Everything; raises :class:`Refused`."""
         spec, result = self._spec, self.result
+        rescue.check_command(spec["command"])
         os.makedirs(os.path.join(self._work, "images"), mode=0o700, exist_ok=True)
         for leftover in (DEBUG, os.path.join(self._work, "post-install.log")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        rescue.check_command(spec["command"])
         result["uefi"] = rescue.is_uefi()
         self._resolve()
         sizes = rescue.check_drives(self._drives)
@@ -120,6 +120,8 @@ class Program:
 
     def forget_secrets(self):
         """Remove what held the passphrase or the bootstrap data from the rescue."""
+        if not self._prepared:
+            return
         for path in ["/autosetup", os.path.join(self._work, "autosetup"), HOOK, *glob.glob("/autosetup.bak*")]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -179,6 +181,7 @@ class Program:
             "command": "installimage",
             "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+        self._prepared = True
         hook = post_install.script(spec, nonce, "iid-kubenode-%s" % uuid.uuid4(), record)
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")

@@ -11,8 +11,10 @@ TAIL = 15
 
 #: What terminals obey: colours, cursor movements, titles.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9]|[@-Z\\-_])")
+#: A jump to a column, and an escape sequence that has not come in full yet.
+_COLUMN, _CUT = re.compile(r"\x1b\[\d*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
 _STEP = re.compile(r"(\d{1,2})/(\d{1,2})\s*:\s*(.*)")
-_OUTCOME = re.compile(r"^(.*?)[ .…]*\b(busy|done|failed|warn|ok)\b\s*$", re.IGNORECASE)
+_OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*$", re.IGNORECASE)
 _TELLING = re.compile(
     r"error|fail|cannot|can not|can't|could not|invalid|missing|no such|unable|refus"
     r"|not (a|enough|found|valid|supported)|too (small|big|large|many)|no space|denied|must be|need",
@@ -44,7 +46,7 @@ _KNOWN = (
 
 def plain(text):
     """What a terminal would show, without colours and cursor movements; carriage returns end lines."""
-    return _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _ESCAPE.sub("", _COLUMN.sub(" ", text)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Steps:
@@ -55,7 +57,7 @@ class Steps:
 
     def take(self, line):
         """Read one line of the terminal; returns the progress message when a new step has begun, else None."""
-        match = _STEP.search(plain(line))
+        match = _STEP.search(plain(_CUT.sub("", line)))
         if not match:
             return None
         number, total, rest = int(match.group(1)), int(match.group(2)), match.group(3).strip()

@@ -30,6 +30,8 @@ def check_word(field, value):
     if PROMPT in value:
         return ["%s %s: it holds %r, at which installimage would ask a question; use another value" % (
             field, shown(value), PROMPT)]  # fmt: skip
+    if not value:
+        return ["%s: it is empty; give one word, or leave it out" % field]
     if not _WORD.match(value):
         return [
             "%s %s: only letters, digits and @%%+=:,./_~- are taken (no spaces, quotes or line breaks); "

@@ -1,0 +1,253 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program that travels, stable names of disks, and the options as a user gives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
+    devices,
+    install,
+    program,
+    rescue,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
+
+NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
+SHA = "sha256:" + "0" * 64
+MIB = 1024 * 1024
+
+
+def given(**fields) -> dict:
+    """Options as the argument spec leaves them."""
+    spec = options.robot_installimage_spec()
+    values = {name: option.get("default") for name, option in spec.items()}
+    return {**values, "image": {"name": NAME}, "root_devices": ["wwn-0x5002538d40aa0001"], **fields}
+
+
+def examined(find=lambda path: path, **fields):
+    return _installimage_inputs.examine(given(**fields), "node-1", lambda path: Path(path).read_bytes(), find)
+
+
+# --- options
+
+
+def test_an_image_by_name():
+    inputs, findings = examined()
+    assert findings == []
+    assert inputs.spec["image"] == {
+        "kind": "name", "location": f"{specs.IMAGES}/{NAME}", "shown": f"{specs.IMAGES}/{NAME}", "file_name": NAME,
+        "digest": "",
+    }  # fmt: skip
+    assert (inputs.spec["hostname"], inputs.local) == ("node-1", None)
+
+
+def test_an_image_by_url_keeps_its_login_to_itself():
+    url = f"https://user:secret@x.example/{NAME}?token=abcdef"
+    inputs, findings = examined(image={"url": url, "digest": SHA})
+    assert findings == []
+    assert inputs.spec["image"]["location"] == url
+    assert inputs.spec["image"]["shown"] == f"https://x.example/{NAME}"
+    assert inputs.spec["image"]["file_name"] == NAME
+
+
+def test_an_image_by_url_may_get_another_name():
+    inputs, _findings = examined(image={"url": "https://x.example/download/7", "name": NAME, "digest": SHA})
+    assert inputs.spec["image"]["file_name"] == NAME
+
+
+def test_a_local_image_gets_its_digest(tmp_path):
+    (tmp_path / NAME).write_bytes(b"x")
+    inputs, findings = examined(image={"file": NAME}, find=lambda path: str(tmp_path / path))
+    assert findings == []
+    assert inputs.local == tmp_path / NAME
+    assert inputs.spec["image"]["digest"] == "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fix"),
+    [
+        ({"image": {"url": f"https://x/{NAME}"}}, "image.digest is missing"),
+        ({"image": {"url": f"oci://x/{NAME}", "digest": SHA}}, "use an http or https URL"),
+        ({"image": {"url": f"https://x/ü/{NAME}", "digest": SHA}}, "percent-encoded"),
+        ({"image": {"url": "https://x/image", "digest": SHA}}, "unpacks only"),
+        ({"image": {"name": f"../{NAME}"}}, "image.path"),
+        ({"image": {"path": f"images/{NAME}"}}, "plain path"),
+        ({"image": {"path": f"/x y/{NAME}"}}, "plain path"),
+        ({"image": {"file": "/nowhere/x.tar"}}, "cannot be read"),
+        ({"root_devices": []}, "the list is empty"),
+        ({"root_devices": ["sda"]}, "another disk after the next boot"),
+        ({"root_devices": ["nvme0n1"]}, "another disk after the next boot"),
+        ({"root_devices": ["/dev/sda"]}, "holds a '/'"),
+        ({"root_devices": ["wwn-0x1", "wwn-0x1"]}, "named twice"),
+        ({"root_devices": ["wwn-0x1 wwn-0x2"]}, "not a device name"),
+        ({"bootstrap_data": " "}, "bootstrap_data is empty"),
+        ({"bootstrap_data": "x", "bootstrap_data_file": "y"}, "both set"),
+        ({"hostname": "a b"}, "hostname"),
+    ],
+)
+def test_what_is_refused_on_the_controller(fields, fix):
+    inputs, findings = examined(**fields)
+    assert inputs is None
+    assert [text for text in findings if fix in text], findings
+
+
+def test_the_digest_may_be_left_to_the_server_on_request():
+    assert examined(image={"url": f"https://x/{NAME}"}, require_digest=False)[1] == []
+
+
+def test_secrets_are_in_no_finding():
+    fields = {"image": {"url": "https://user:geheim@x/i?t=geheim", "digest": "x"}, "crypt_password": "geheim geheim",
+              "bootstrap_data": "geheim", "hostname": "-"}  # fmt: skip
+    _inputs, findings = examined(**fields)
+    assert len(findings) >= 4
+    assert "geheim" not in json.dumps(findings)
+
+
+def test_a_look_ahead_of_time_needs_no_disks():
+    fields = given(root_devices=None, swraid=1, swraid_level=10)
+    assert _installimage_inputs.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
+
+
+# --- disks
+
+
+@pytest.fixture
+def dev(tmp_path) -> str:
+    folder = tmp_path / "disk/by-id"
+    folder.mkdir(parents=True)
+    (tmp_path / "sda").touch()
+    (tmp_path / "sda1").touch()
+    for name in ("wwn-0x5002538d40aa0001", "ata-SSD_S1", "twin"):
+        (folder / name).symlink_to("../../sda")
+    (folder / "wwn-0x5002538d40aa0001-part1").symlink_to("../../sda1")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["wwn-0x5002538d40aa0001", "0x5002538d40aa0001", "0x5002538D40AA0001", "5002538d40aa0001", "ata-SSD_S1"]
+)
+def test_every_way_to_name_a_disk_leads_to_it(dev, name):
+    with pytest.raises(ValueError, match="/sda, which is no block device"):
+        devices.resolve(name, dev)
+
+
+@pytest.mark.parametrize("name", ["wwn-0x1", "sda", "../sda", ""])
+def test_an_unknown_disk_is_refused_with_those_that_are_there(dev, name):
+    with pytest.raises(ValueError, match=r"it has ata-SSD_S1, twin, wwn-0x5002538d40aa0001\. Ask"):
+        devices.resolve(name, dev)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("sda", True), ("nvme10n1", True), ("md0", True), ("/dev/sdb", True),
+                                              ("wwn-0x1", False), ("nvme-X_1", False), ("eui.01", False)])  # fmt: skip
+def test_kernel_names_are_told_from_stable_ones(name, kernel):
+    assert devices.is_kernel_name(name) == kernel
+
+
+# --- what only the rescue knows
+
+
+def spec_for(**fields) -> dict:
+    inputs, findings = examined(**fields)
+    assert findings == []
+    return inputs.spec
+
+
+def test_the_rescue_decides_about_the_esp():
+    mounts = [part["mount"] for part in rescue.check_spec(spec_for(), True, [8192 * MIB], "x86_64").partitions]
+    assert mounts == ["/boot/efi", "/boot", "/"]
+    without = spec_for(partitions=[{"mount": "/", "filesystem": "ext4", "size": "all"}])
+    with pytest.raises(Refused, match="there is no ESP") as caught:
+        rescue.check_spec(without, True, [8192 * MIB], "x86_64")
+    assert caught.value.permanent
+
+
+@pytest.mark.parametrize(
+    ("fields", "uefi", "size", "machine", "reason"),
+    [
+        ({"uefi": "false"}, True, 8192, "x86_64", "booted in UEFI"),
+        ({"uefi": "true"}, False, 8192, "x86_64", "booted in legacy mode"),
+        ({}, False, 8192, "aarch64", "the machine is aarch64"),
+        ({}, False, 2048, "x86_64", "MiB are left for /"),
+    ],
+)
+def test_what_does_not_fit_the_machine(fields, uefi, size, machine, reason):
+    with pytest.raises(Refused, match=reason):
+        rescue.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
+
+
+# --- the program
+
+
+def test_the_program_is_the_same_bytes_every_time():
+    assert program_bytes() == program_bytes()
+    assert program_bytes().startswith(b"#!/usr/bin/python3\nPK")
+
+
+def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
+    path, data = folder / "image-url-command", folder / "bootstrap.data"
+    path.write_bytes(program_bytes())
+    path.chmod(0o700)
+    data.write_bytes(specs.pack(spec))
+    done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)
+    found = re.search(r"^%s(.*)$" % program.RESULT, done.stdout, re.M)
+    assert found, done.stdout + done.stderr
+    return done.returncode, json.loads(found[1]), done.stdout
+
+
+def test_the_program_runs_alone_and_says_what_is_wrong(tmp_path):
+    code, result, printed = run_program(tmp_path, spec_for(command="/nowhere/installimage"))
+    assert code == 1
+    assert "there is no program /nowhere/installimage" in result["reason"]
+    assert (result["ok"], result["began"], result["permanent"]) == (False, False, True)
+    assert program.MARKER not in printed
+
+
+# --- installimage as a process
+
+
+def installed(tmp_path: Path, script: str, seconds: float = 60.0) -> tuple[int | None, str]:
+    path = tmp_path / "installimage"
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    terminal = install.Terminal(lambda line: None, lambda text: None)
+    installer = install.Installer(str(path), "config", "hook", terminal)
+    return installer.run(install.time.monotonic() + seconds), terminal.text
+
+
+def test_it_gets_its_arguments_an_answer_and_no_terminal(tmp_path):
+    script = 'read -r answer; echo "$*; $answer; $TERM; rest=$(cat)"; [ ! -t 1 ] || echo tty; exit 7'
+    code, text = installed(tmp_path, script)
+    assert (code, text.strip()) == (7, "-a -c config -x hook; x; xterm; rest=")
+
+
+def test_it_is_killed_at_its_limit_with_its_children(tmp_path):
+    code, text = installed(tmp_path, f"sleep 600 & echo $! >{tmp_path}/child; echo begun; wait", seconds=1.0)
+    assert (code, text.strip()) == (None, "begun")
+    child = int((tmp_path / "child").read_text())
+    status = Path(f"/proc/{child}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_child_that_keeps_the_output_open_does_not_hold_it_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(install, "LINGER", 0.2)
+    assert installed(tmp_path, "sleep 600 & echo done")[0] == 0
+
+
+def test_one_that_reads_nothing_or_dies_by_a_signal(tmp_path):
+    assert installed(tmp_path, "exec <&-; exit 0")[0] == 0
+    assert installed(tmp_path, "kill -9 $$")[0] == 137
+    os.unlink(tmp_path / "installimage")
+    terminal = install.Terminal(lambda line: None, lambda text: None)
+    assert install.Installer(str(tmp_path / "none"), "c", "h", terminal).run(install.time.monotonic() + 9) == 127

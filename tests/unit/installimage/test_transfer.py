@@ -1,0 +1,262 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image on its way: downloads that are cut, changed or wrong, and uploads over a connection that is lost."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _upload
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable
+
+DATA = os.urandom(3 * 1024 * 1024 + 17)
+DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
+
+
+class Web:
+    """A web server that serves one file, badly on demand."""
+
+    def __init__(self) -> None:
+        self.content, self.tag, self.requests = DATA, '"a"', []
+        self.cuts: list[int] = []  # bytes after which the next answers end
+        self.statuses: list[int] = []  # of the next answers, instead of the file
+        self.after_cut = lambda: None
+        self.location = ""
+        web = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.answer(self)
+
+            def log_message(self, *arguments: object) -> None:
+                """Nothing on the terminal."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/x.tar"
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        self.requests.append(dict(handler.headers))
+        if self.location or self.statuses:
+            handler.send_response(302 if self.location else self.statuses.pop(0))
+            if self.location:
+                handler.send_header("Location", self.location)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        start, wanted = 0, handler.headers.get("Range", "")
+        if wanted and handler.headers.get("If-Range") == self.tag:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            handler.send_response(206)
+            handler.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+        else:
+            handler.send_response(200)
+        body = self.content[start:]
+        handler.send_header("Content-Length", str(len(body)))
+        if self.tag:
+            handler.send_header("ETag", self.tag)
+        handler.end_headers()
+        if self.cuts:
+            handler.wfile.write(body[: self.cuts.pop(0)])
+            self.after_cut()
+            handler.close_connection = True
+            return
+        handler.wfile.write(body)
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    yield web
+    web.server.shutdown()
+    web.server.server_close()
+
+
+def fetched(web: Web, folder: Path, wanted: str = DIGEST, url: str = "") -> str:
+    target = folder / "x.tar"
+    digest = fetch.Download(url or web.url, str(target), "https://x/x.tar", pause=0).fetch(wanted)
+    assert target.read_bytes() == web.content
+    assert os.listdir(folder) == ["x.tar"]
+    return digest
+
+
+def test_a_download_is_verified(web, tmp_path):
+    assert fetched(web, tmp_path) == fetched(web, tmp_path, "") == DIGEST
+
+
+def test_it_goes_on_where_it_was_cut(web, tmp_path):
+    web.cuts = [1000, 2_000_000, 0]
+    fetched(web, tmp_path)
+    assert [request.get("Range") for request in web.requests] == [
+        None, "bytes=1000-", "bytes=2001000-", "bytes=2001000-"]  # fmt: skip
+
+
+def test_without_a_validator_it_starts_over(web, tmp_path):
+    web.cuts, web.tag = [1000], ""
+    fetched(web, tmp_path)
+    assert [request.get("Range") for request in web.requests] == [None, None]
+
+
+def test_two_versions_of_a_file_are_never_mixed(web, tmp_path):
+    def change() -> None:
+        web.content, web.tag = DATA[::-1], '"b"'
+
+    web.cuts, web.after_cut = [1000], change
+    assert fetched(web, tmp_path, "") == "sha256:" + hashlib.sha256(DATA[::-1]).hexdigest()
+
+
+def test_a_wrong_digest_leaves_nothing(web, tmp_path):
+    with pytest.raises(Refused, match="nothing was written to a disk") as caught:
+        fetched(web, tmp_path, "sha256:" + "0" * 64)
+    assert caught.value.permanent
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(web, tmp_path):
+    web.statuses = [503, 429, 502]
+    fetched(web, tmp_path)
+    web.statuses, web.requests = [404], []
+    with pytest.raises(Refused, match="404") as caught:
+        fetched(web, tmp_path)
+    assert caught.value.permanent
+    assert len(web.requests) == 1
+
+
+def test_a_server_that_never_answers_well_is_given_up(web, tmp_path):
+    web.statuses = [503] * 100
+    with pytest.raises(Refused, match="given up after 6 tries") as caught:
+        fetched(web, tmp_path)
+    assert not caught.value.permanent
+
+
+def test_the_login_goes_to_its_own_server_only(web, tmp_path):
+    other = Web()
+    web.location = other.url
+    url = web.url.replace("//", "//user:p%40ss@")
+    fetch.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(DIGEST)
+    assert web.requests[0]["Authorization"] == "Basic " + base64.b64encode(b"user:p@ss").decode()
+    assert "Authorization" not in other.requests[0]
+    other.server.shutdown()
+    other.server.server_close()
+
+
+def test_what_does_not_fit_is_refused_with_figures(web, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "RESERVE", 1 << 60)
+    with pytest.raises(Refused, match=r"needs 3 MiB .* are free"):
+        fetched(web, tmp_path)
+    monkeypatch.undo()
+    fetch.check_room(10 << 20, (10 << 20) + fetch.RESERVE, "x")
+    with pytest.raises(Refused, match="needs 10 MiB of the rescue's memory, and 265 MiB are free of which 256 MiB"):
+        fetch.check_room(10 << 20, (10 << 20) + fetch.RESERVE - 1, "x")
+
+
+# --- uploads
+
+
+class Line:
+    """The connection to a rescue: scripts run here, below a folder; it can be lost at every call."""
+
+    def __init__(self, lost: set[int] = frozenset(), memory: str = "") -> None:  # type: ignore[assignment]
+        self.lost, self.calls, self.sent, self.resets, self.memory = lost, 0, 0, 0, memory
+
+    def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
+        self.calls += 1
+        # lost before anything came through, or after half of the data
+        if self.calls in self.lost:
+            if data:
+                self._shell(script, arguments, data[: len(data) // 2])
+            raise Unreachable(SILENT, "Connection reset")
+        self.sent += len(data or b"")
+        code, text = self._shell(script, arguments, data)
+        return code, text.replace("\nmemory=", "\nmemory=%s" % self.memory) if self.memory else text
+
+    def _shell(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", *arguments], input=data or b"", capture_output=True, check=False
+        )
+        return done.returncode, done.stdout.decode()
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(_upload, "PIECE", 1 << 20)
+    (tmp_path / "source").write_bytes(DATA)
+    return tmp_path / "source"
+
+
+def sent(line: Line, source: Path, said: list[str] | None = None, digest: str = DIGEST) -> Path:
+    target = source.parent / "work/images/x.tar"
+    told = said if said is not None else []
+    _upload.upload(line, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    return target
+
+
+def test_an_upload_in_pieces(source):
+    said: list[str] = []
+    target = sent(Line(), source, said)
+    assert target.read_bytes() == DATA
+    assert oct(target.stat().st_mode & 0o777) == "0o600"
+    assert said[-1] == "uploaded 3 MiB of 3 MiB of the image"
+    assert os.listdir(target.parent) == ["x.tar"]
+
+
+def test_what_is_there_already_is_not_sent_again(source):
+    sent(Line(), source)
+    line = Line()
+    sent(line, source)
+    assert (line.calls, line.sent) == (1, 0)
+
+
+def test_an_upload_goes_on_after_the_connection_was_lost(source):
+    line = Line(lost={1, 3, 6, 9})
+    target = sent(line, source)
+    assert target.read_bytes() == DATA
+    assert line.resets == 4
+    assert line.sent == len(DATA)
+
+
+def test_a_later_run_goes_on_with_what_an_earlier_one_sent(source):
+    with pytest.raises(Unreachable):
+        sent(Line(lost=set(range(4, 100))), source)
+    line = Line()
+    assert sent(line, source).read_bytes() == DATA
+    assert line.sent < len(DATA)
+
+
+def test_other_images_make_room(source):
+    folder = source.parent / "work/images"
+    folder.mkdir(parents=True)
+    (folder / "old.tar").write_text("x")
+    sent(Line(), source)
+    assert os.listdir(folder) == ["x.tar"]
+
+
+def test_a_file_that_changes_on_its_way_is_refused(source):
+    with pytest.raises(_upload.UploadFailed, match="other bytes"):
+        sent(Line(), source, digest="sha256:" + "0" * 64)
+    assert os.listdir(source.parent / "work/images") == []
+
+
+def test_too_little_memory_is_refused_before_anything_is_sent(source, monkeypatch):
+    monkeypatch.setattr(fetch, "RESERVE", 1 << 60)
+    line = Line()
+    with pytest.raises(_upload.UploadFailed, match=r"needs 3 MiB of the rescue's memory"):
+        sent(line, source)
+    assert line.sent == 0
