@@ -85,7 +85,7 @@ class DedicatedSpec(_Entry):
     product: str = Field(default="AX41-NVMe", min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_. -]+$")
     dc: str = Field(default="FSN1-DC8", min_length=1)
     cores: int = Field(default=2, ge=1, le=64)
-    memory_mib: int = Field(default=1536, ge=256)
+    memory_mib: int = Field(default=4096, ge=256)
     uefi: bool = False
     swaps_letters: bool = False
     disks: list[DiskEntry] = Field(default_factory=_two_nvme, min_length=1, max_length=_MAX_DISKS)
