@@ -1,0 +1,368 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Facts of every disk, made from what the machine's tools printed (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+from . import parse
+
+#: Devices of type "disk" that are none: memory, network, the rescue's own.
+_NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)\d")
+_RECORD = ("machine", "image_url", "image_digest", "command", "installed_at", "verified_at")
+_GPT_ROLES = {
+    "c12a7328-f81f-11d2-ba4b-00a0c93ec93b": "EFI system partition",
+    "21686148-6449-6e6f-744e-656564454649": "BIOS boot partition",
+    "e3c9e316-0b5c-4db8-817d-f92df00215ae": "Microsoft reserved partition",
+}
+_EXTENDED = ("0x5", "0xf", "0x85")
+
+TABLE, FILESYSTEM, RAID, LVM, CRYPT, SWAP, SYSTEM, UNKNOWN = (
+    "table",
+    "filesystem",
+    "raid",
+    "lvm",
+    "crypt",
+    "swap",
+    "system",
+    "unknown",
+)
+
+
+class Raw:
+    """What was read on the machine, see gather.py. Every mapping is by kernel name; what was not read is absent."""
+
+    def __init__(self, lsblk, **more):
+        self.nodes = parse.block_devices(lsblk)
+        #: ``blkid --probe`` (exit code, text), ``wipefs --json``, whether the first or last MiB holds data
+        self.blkid = more.get("blkid", {})
+        self.wipefs = more.get("wipefs", {})
+        self.edges = more.get("edges", {})
+        #: link name → kernel name
+        self.by_id = parse.links(more.get("by_id", {}))
+        self.by_path = parse.links(more.get("by_path", {}))
+        #: ``mdadm --examine --export`` of members
+        self.md = {name: parse.tags(text) for name, text in more.get("md", {}).items()}
+        self.has_lvm = "pvs" in more
+        self.pvs = parse.report(more.get("pvs", ""), "pv")
+        self.lvs = parse.report(more.get("lvs", ""), "lv")
+        #: (exit code, text)
+        self.smart = more.get("smart", {})
+        self.nvme = more.get("nvme", {})
+        self.mounts = parse.mounts(more.get("mountinfo", ""))
+        self.swaps = parse.swaps(more.get("swaps", ""))
+        #: ``{"system": name, "record": text}``, see inside.py
+        self.systems = more.get("systems", {})
+
+    def places(self, node):
+        """Where a device is mounted."""
+        found = (
+            self.mounts.get(node.number, []) + self.mounts.get(node.path, []) + self.mounts.get("/dev/" + node.name, [])
+        )
+        return sorted(set(found))
+
+    def is_swap(self, node):
+        """Whether the machine swaps on a device now."""
+        return node.path in self.swaps or "/dev/" + node.name in self.swaps
+
+    def disks(self, types=("disk",)):
+        """The whole disks, in the order of their names."""
+        found = [node for node in self.nodes.values() if node.type in types and not _NO_DISKS.match(node.name)]
+        return sorted(found, key=lambda node: (len(node.name), node.name))
+
+    def below(self, node):
+        """The device and everything that lies on it, each once, what lies below first."""
+        order, todo = [], [node.name]
+        while todo:
+            name = todo.pop(0)
+            if name not in order:
+                order.append(name)
+                todo.extend(self.nodes[name].children)
+        return [self.nodes[name] for name in order]
+
+
+def identities(raw, types=("disk",)):
+    """What tells the disks apart: ``name, path, size, wwn, serial, model, by_id, by_path, kind, rotational``, and
+    ``read_only``, ``removable``. Without what they hold."""
+    return [_identity(raw, node) for node in raw.disks(types)]
+
+
+def facts(raw, types=("disk",)):
+    """All facts of all disks; see the RETURN section of machine_disks."""
+    groups = Groups(raw, types)
+    found = []
+    for node in raw.disks(types):
+        one = _identity(raw, node)
+        one["health"] = _health(raw, node)
+        one["holds"] = _holds(raw, node, groups)
+        one["content_id"] = content_id(raw, node)
+        found.append(one)
+    return found
+
+
+def content_id(raw, disk):
+    """A digest of what is on the disk and its partitions, in order to notice that it is not the same any more."""
+    seen = []
+    for node in raw.below(disk):
+        if node is disk or node.type == "part":
+            kinds = [(one["type"], one["uuid"], one["label"]) for one in contents(raw, node)]
+            seen.append((node.name[len(disk.name) :], node.size, sorted(kinds)))
+    return hashlib.sha256(json.dumps(sorted(seen)).encode("utf-8")).hexdigest()
+
+
+def _identity(raw, node):
+    tran = node.text("tran").lower()
+    removable = parse.flag(node.fields.get("rm")) or tran == "usb"
+    return {
+        "name": node.name,
+        "path": node.path,
+        "size": node.size,
+        "wwn": node.text("wwn"),
+        "serial": node.text("serial"),
+        "model": node.text("model"),
+        "by_id": sorted(raw.by_id.get(node.name, []), key=_preference),
+        "by_path": (raw.by_path.get(node.name) or [""])[0],
+        "kind": _kind(node.name, tran),
+        "rotational": parse.flag(node.fields.get("rota")),
+        "read_only": parse.flag(node.fields.get("ro")),
+        "removable": removable,
+    }
+
+
+def _preference(link):
+    """Links that people can read come first, then those that are sure to be the disk's own."""
+    unlike = link.startswith(("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-3", "scsi-0", "scsi-1"))
+    # newer versions of udev add the name space's number at the end
+    return (unlike, link.startswith("scsi-"), len(link), link)
+
+
+def _kind(name, tran):
+    if name.startswith("nvme") or tran == "nvme":
+        return "nvme"
+    if name.startswith("vd") or tran == "virtio":
+        return "virtio"
+    if tran in ("sata", "ata"):
+        return "sata"
+    return "usb" if tran == "usb" else "scsi"
+
+
+def _health(raw, node):
+    found = {"status": "unknown", "detail": "smartctl is not there"}
+    if node.name in raw.smart:
+        found = parse.smart(*raw.smart[node.name])
+    if found["status"] == "unknown" and node.name in raw.nvme:
+        found = parse.nvme_log(*raw.nvme[node.name])
+    return found
+
+
+class Groups:
+    """Which disks are bound together, by RAID, volume group, multi-device file system or a device over both."""
+
+    def __init__(self, raw, types):
+        self._raw = raw
+        self._disks = {disk.name: {node.name for node in raw.below(disk)} for disk in raw.disks(types)}
+        self._members: dict = {}
+        self._names: dict = {}
+        self._pvs = {row.get("pv_name", ""): row for row in raw.pvs}
+        for node in raw.nodes.values():
+            for key in self._keys(node):
+                self._members.setdefault(key, set()).update(self._roots(node))
+                self._names.setdefault(key, []).append(node.name)
+
+    def disks(self, node):
+        """The names of all disks that the content of this device spans."""
+        found = self._roots(node)
+        for key in self._keys(node):
+            found |= self._members[key]
+        return sorted(found, key=lambda name: (len(name), name))
+
+    def members(self, node):
+        """The names of all devices that belong together with this one."""
+        return sorted({name for key in self._keys(node) for name in self._names[key]})
+
+    def volume_group(self, node):
+        """Name of the volume group of a physical volume."""
+        return self._volume_group(node)[1]
+
+    def _roots(self, node):
+        return {disk for disk, below in self._disks.items() if node.name in below}
+
+    def _volume_group(self, node):
+        row = self._pvs.get(node.path) or self._pvs.get("/dev/" + node.name) or {}
+        return row.get("vg_uuid", ""), row.get("vg_name", "")
+
+    def _keys(self, node):
+        keys = []
+        for one in contents(self._raw, node):
+            kind = one["type"]
+            if kind == "LVM2_member":
+                group = self._volume_group(node)
+                if any(group):
+                    keys.append(("lvm",) + group)
+                elif not self._raw.has_lvm:
+                    keys.append(("lvm", "unknown"))
+            elif kind == "linux_raid_member" or kind in ("btrfs", "zfs_member", "bcachefs") or one["usage"] == "raid":
+                keys.append((kind, one["uuid"] or "unknown"))
+        return keys
+
+
+def contents(raw, node):
+    """Every kind of content of one device: ``{type, uuid, label, usage, version}``; partition tables have usage
+    ``table``."""
+    code, text = raw.blkid.get(node.name, (None, ""))
+    tags = parse.tags(text)
+    found = []
+    if tags.get("TYPE"):
+        label = tags.get("LABEL") or tags.get("PART_ENTRY_NAME", "") if tags["TYPE"] != "linux_raid_member" else ""
+        found.append(
+            {
+                "type": tags["TYPE"],
+                "uuid": tags.get("UUID", ""),
+                "label": label or tags.get("LABEL", ""),
+                "usage": tags.get("USAGE", ""),
+                "version": tags.get("VERSION", ""),
+            }
+        )
+    if tags.get("PTTYPE"):
+        found.append(_table(tags["PTTYPE"], tags.get("PTUUID", "")))
+    known = {one["type"] for one in found}
+    for one in parse.signatures(raw.wipefs.get(node.name, "")):
+        if one["type"] in ("PMBR", "gpt", "dos", "sun", "sgi", "bsd", "mac") or one["usage"] == "partition-table":
+            # What a boot sector's mark alone says is no table beside a file system that has one too.
+            if one["type"] not in known and not (known and one["type"] in ("dos", "PMBR")):
+                found.append(_table(one["type"], one["uuid"]))
+        elif one["type"] not in known:
+            found.append(dict(one, version=""))
+        known.add(one["type"])
+    if not found and code not in (0, 2) and node.text("fstype"):
+        found.append(
+            {
+                "type": node.text("fstype"),
+                "uuid": node.text("uuid"),
+                "label": node.text("label"),
+                "usage": "",
+                "version": "",
+            }
+        )
+    return found
+
+
+def _table(kind, uuid):
+    return {"type": kind, "uuid": uuid, "label": "", "usage": "table", "version": ""}
+
+
+def _holds(raw, disk, groups):
+    entries: list = []
+    for node in raw.below(disk):
+        known = [one for one in contents(raw, node) if not _is_frame(raw, node, one)]
+        entries.extend(_entry(raw, node, one, groups) for one in known)
+        if not known:
+            entries.extend(_of_unknown(raw, node, disk, groups))
+    return entries
+
+
+def _is_frame(raw, node, one):
+    """Whether it is the table of an extended partition, which its disk's table tells of already."""
+    return one["usage"] == "table" and node.type == "part" and _part_type(raw, node) in _EXTENDED
+
+
+def _part_type(raw, node):
+    tags = parse.tags(raw.blkid.get(node.name, (None, ""))[1])
+    return (tags.get("PART_ENTRY_TYPE") or node.text("parttype")).lower()
+
+
+def _of_unknown(raw, node, disk, groups):
+    """What is to say of a device on which nothing known was found."""
+    role = _GPT_ROLES.get(_part_type(raw, node), "")
+    if role:
+        return [_make(raw, node, UNKNOWN, "", groups, detail=role)]
+    if raw.edges.get(node.name):
+        return [_make(raw, node, UNKNOWN, "", groups, detail="data of an unknown kind")]
+    inner = [raw.nodes[name] for name in node.children if raw.nodes[name].type != "part"]
+    if inner or raw.places(node) or raw.is_swap(node):
+        detail = "in use by %s" % ", ".join(one.shown for one in inner) if inner else "in use"
+        return [_make(raw, node, UNKNOWN, "", groups, detail=detail)]
+    if node is disk and node.size and node.name not in raw.edges and node.name not in raw.blkid:
+        return [_make(raw, node, UNKNOWN, "", groups, detail="it cannot be read")]
+    return []
+
+
+def _make(raw, node, kind, kind_of, groups, uuid="", label="", detail=""):
+    places = raw.places(node)
+    return {
+        "kind": kind,
+        "device": node.shown,
+        "type": kind_of,
+        "label": label,
+        "uuid": uuid,
+        "detail": detail,
+        "disks": groups.disks(node),
+        "mounts": [parse.clean(place, 500) for place in places],
+        "in_use": bool(places) or raw.is_swap(node),
+    }
+
+
+def _entry(raw, node, one, groups):
+    kind, detail = _classify(raw, node, one, groups)
+    entry = _make(raw, node, kind, one["type"], groups, one["uuid"], one["label"], detail)
+    inside = raw.systems.get(node.name)
+    if inside and kind == FILESYSTEM:
+        system, record = parse.clean(inside.get("system")), record_of(inside.get("record"))
+        if system or record:
+            entry["kind"] = SYSTEM
+            entry["system"] = system or "unknown system"
+        if record:
+            entry["installed"] = record
+    return entry
+
+
+def record_of(text):
+    """The installed record in a file's text, its known keys alone; None when it is none."""
+    try:
+        content = json.loads(text or "")
+        found = {key: parse.clean(content[key], 2000) for key in _RECORD if content.get(key) is not None}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return found if found.get("machine") else None
+
+
+def _classify(raw, node, one, groups):
+    kind, usage = one["type"], one["usage"]
+    if usage == "table":
+        parts = [raw.nodes[name] for name in node.children if raw.nodes[name].type == "part"]
+        return TABLE, "%d partition%s" % (len(parts), "" if len(parts) == 1 else "s")
+    if kind == "LVM2_member":
+        return LVM, _of_physical_volume(raw, node, groups)
+    if kind in ("zfs_member", "btrfs", "bcachefs"):
+        others = groups.members(node)
+        return FILESYSTEM, "over %s" % ", ".join(others) if len(others) > 1 or kind == "zfs_member" else ""
+    if kind == "linux_raid_member" or usage == "raid":
+        return RAID, _of_raid_member(raw, node, groups)
+    if kind in ("crypto_LUKS", "BitLocker") or usage == "crypto":
+        return CRYPT, "version %s" % one["version"] if one["version"] else ""
+    if kind in ("swap", "swsuspend"):
+        return SWAP, ""
+    if usage in ("filesystem", "") or usage is None:
+        return FILESYSTEM, _GPT_ROLES.get(_part_type(raw, node), "")
+    return UNKNOWN, usage
+
+
+def _of_physical_volume(raw, node, groups):
+    name = groups.volume_group(node)
+    if not name:
+        return "physical volume of no volume group" if raw.has_lvm else "physical volume; lvm2 is not there"
+    volumes = [row["lv_name"] for row in raw.lvs if row.get("vg_name") == name and row.get("lv_name")]
+    return "volume group %s (%s)" % (name, ", ".join(volumes[:20]) or "no volumes")
+
+
+def _of_raid_member(raw, node, groups):
+    tags = raw.md.get(node.name, {})
+    level = tags.get("MD_LEVEL", "RAID")
+    level = "RAID%s" % level[4:] if re.match(r"raid\d+\Z", level) else level
+    here = groups.members(node)
+    total = tags.get("MD_DEVICES", "")
+    counted = " (%d of %s)" % (len(here), total) if total.isdigit() else ""
+    return "%s over %s%s" % (level, ", ".join(here), counted)

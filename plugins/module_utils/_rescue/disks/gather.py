@@ -1,0 +1,115 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reads everything about the disks that the machine's tools tell, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+
+from . import facts, parse
+
+_COLUMNS = (
+    "NAME,KNAME,PATH,MAJ:MIN,SIZE,RO,RM,ROTA,TRAN,TYPE,WWN,SERIAL,MODEL,FSTYPE,LABEL,UUID,PARTTYPE,PKNAME,LOG-SEC"
+)
+EDGE = 1 << 20
+_LVM = ("--readonly", "--reportformat=json", "--units=b")
+
+
+class GatherError(Exception):
+    """The disks cannot be listed; the text says why."""
+
+
+def block_devices(tools):
+    """The text of lsblk, without which nothing can be said."""
+    code, out, err = tools("lsblk", "--json", "--bytes", "--output", _COLUMNS)
+    # 32: a device has gone while lsblk looked, 64: some were found.
+    if code not in (0, 32, 64) or not out.strip():
+        raise GatherError("lsblk does not list the disks (exit code %s: %s)" % (code, err.strip()))
+    return out
+
+
+def identities(tools, types=("disk",)):
+    """Name, size, WWN, serial number and links of every disk now, see facts.identities(); fast."""
+    return facts.identities(facts.Raw(block_devices(tools), **_links()), types)
+
+
+def read(tools, types=("disk",), health=True, systems=None):
+    """All that facts.facts() is made of, as :class:`facts.Raw`; ``systems``: see inside.look()."""
+    listing = block_devices(tools)
+    found = facts.Raw(listing)
+    more = dict(_links(), blkid={}, wipefs={}, edges={}, md={}, smart={}, nvme={}, systems=systems or {})
+    more["mountinfo"] = _text("/proc/self/mountinfo")
+    more["swaps"] = _text("/proc/swaps")
+    for disk in found.disks(types):
+        for node in found.below(disk):
+            if node.name not in more["blkid"] and node.size:
+                _contents(tools, node, more)
+        if health:
+            _health(tools, disk, more)
+    if tools.has("lvm"):
+        more["pvs"] = tools("lvm", "pvs", *_LVM, "-o", "pv_name,vg_name,vg_uuid")[1]
+        more["lvs"] = tools("lvm", "lvs", *_LVM, "-o", "vg_name,lv_name,lv_size,segtype")[1]
+    return facts.Raw(listing, **more)
+
+
+def _contents(tools, node, more):
+    """What one device holds."""
+    code, out, _err = tools("blkid", "--probe", "--output", "export", node.path)
+    more["blkid"][node.name] = (code, out)
+    more["wipefs"][node.name] = tools("wipefs", "--json", "--output", "TYPE,UUID,LABEL,USAGE", node.path)[1]
+    tags = parse.tags(out)
+    if tags.get("TYPE", "").endswith("raid_member"):
+        more["md"][node.name] = tools("mdadm", "--examine", "--export", node.path)[1]
+    elif not tags.get("TYPE") and not tags.get("PTTYPE"):
+        data = has_data(node.path, node.size)
+        if data is not None:
+            more["edges"][node.name] = data
+
+
+def _health(tools, disk, more):
+    if not disk.size:
+        return
+    if tools.has("smartctl"):
+        code, out, _err = tools("smartctl", "--health", "--json", disk.path)
+        more["smart"][disk.name] = (code, out)
+    if disk.name.startswith("nvme") and tools.has("nvme"):
+        code, out, _err = tools("nvme", "smart-log", "--output-format=json", disk.path)
+        more["nvme"][disk.name] = (code, out)
+
+
+def has_data(path, size):
+    """Whether the first or the last MiB holds anything but one byte repeated; None when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for offset in (0, max(0, size - EDGE)):
+                block = os.pread(fd, min(EDGE, size), offset)
+                if block and block.count(block[:1]) != len(block):
+                    return True
+        finally:
+            os.close(fd)
+    except OSError:
+        return None
+    return False
+
+
+def _links():
+    return {"by_id": _targets("/dev/disk/by-id"), "by_path": _targets("/dev/disk/by-path")}
+
+
+def _targets(folder):
+    found = {}
+    try:
+        for link in os.listdir(folder):
+            found[link] = os.path.basename(os.path.realpath(os.path.join(folder, link)))
+    except OSError:
+        pass
+    return found
+
+
+def _text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,153 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Guards: what may be erased, and what keeps the chosen disks from being written (pure).
+
+Nothing is erased that nobody consented to. There are three kinds of consent, each to single disks: ``wipe`` names the
+disk; the disk holds what we installed for this machine and ``reinstall`` names the machine; an unfinished run has
+claimed the disk.
+"""
+
+from __future__ import annotations
+
+from . import names, parse, table
+
+#: Mount points of a running system: such a disk is never emptied, whoever consented.
+_SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
+_EVERYTHING = ("all", "*", "any")
+
+
+class Verdict:
+    """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: trying
+    again will not mend it."""
+
+    def __init__(self):
+        self.wipe = []
+        self.errors = []
+        self.permanent = False
+
+    def refuse(self, text, permanent=False):
+        """One more reason."""
+        self.errors.append(text)
+        self.permanent = self.permanent or permanent
+
+
+def is_ours(disk, machine):
+    """Whether every system on the disk is one that we installed for this machine, and there is one."""
+    systems = [entry for entry in disk["holds"] if entry["kind"] == "system"]
+    return bool(systems) and all((entry.get("installed") or {}).get("machine") == machine for entry in systems)
+
+
+def is_of_another(disk, machine):
+    """The other machine for which we installed what is on the disk; empty when there is none."""
+    for entry in disk["holds"]:
+        owner = (entry.get("installed") or {}).get("machine")
+        if owner and owner != machine:
+            return owner
+    return ""
+
+
+def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True):
+    """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
+
+    ``claimed``: whether exactly the chosen disks are claimed by an unfinished run; ``health``: refuse failing ones.
+    """
+    verdict = Verdict()
+    by_name = {disk["name"]: disk for disk in disks}
+    named = _named(disks, wipe, verdict)
+    for name in chosen:
+        disk = by_name[name]
+        if health and disk["health"]["status"] == "failed":
+            verdict.refuse(
+                "disk %s (%s) is failing: %s; replace it, or say health: ignore"
+                % (name, names.identity(disk), disk["health"]["detail"]),
+                permanent=True,
+            )
+        if not disk["holds"] or name in named:
+            continue
+        if (reinstall and is_ours(disk, machine)) or (claimed and not is_of_another(disk, machine)):
+            named.append(name)
+            continue
+        verdict.refuse(_without_consent(disk, disks, machine, reinstall))
+    todo = [name for name in named if by_name[name]["holds"]]
+    for name in todo:
+        _check_wipe(by_name[name], named, by_name, verdict)
+    if not verdict.errors:
+        verdict.wipe = todo
+    return verdict
+
+
+def _named(disks, wipe, verdict):
+    found = []
+    for text in wipe:
+        if not str(text).strip() or str(text).strip().lower() in _EVERYTHING:
+            verdict.refuse("wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text))
+            continue
+        try:
+            name = names.one(str(text).strip(), disks)["name"]
+        except names.Unresolved as exc:
+            verdict.refuse("wipe: %s" % exc)
+            continue
+        if name not in found:
+            found.append(name)
+    return found
+
+
+def _without_consent(disk, disks, machine, reinstall):
+    stable = names.stable(disk, disks)
+    text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
+        disk["name"],
+        names.identity(disk),
+        "\n  ".join(table.held(disk)),
+    )
+    if is_ours(disk, machine) and not reinstall:
+        text += "It is this machine's own installed system: name the machine in reinstall to write it anew, or "
+    elif reinstall and is_of_another(disk, machine):
+        text += "reinstall does not cover what was installed for machine %s. " % is_of_another(disk, machine)
+    elif reinstall:
+        text += "reinstall covers only what was installed for this machine (its /etc/kubenode/installed.json). "
+    if stable:
+        return text + "To erase it, name it: wipe: [%r]" % stable
+    return text + "It has no WWN, serial number or by-id name of its own, so it cannot be named; empty it by hand"
+
+
+def _check_wipe(disk, named, by_name, verdict):
+    """Whether a disk with consent can be emptied, alone or with those that are named too."""
+    if disk["read_only"]:
+        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], names.identity(disk)))
+    for entry in disk["holds"]:
+        system = [place for place in entry["mounts"] if place in _SYSTEM_MOUNTS]
+        if system:
+            verdict.refuse(
+                "disk %s is in use by the running system (%s is mounted on %s); it cannot be emptied from there"
+                % (disk["name"], entry["device"], ", ".join(system))
+            )
+        for other in entry["disks"]:
+            if other not in named:
+                text = "disk %s shares %s with disk %s (%s); name that one in wipe too%s, or free this one by hand" % (
+                    disk["name"],
+                    table.phrase(entry),
+                    other,
+                    names.identity(by_name[other]) if other in by_name else "unknown",
+                    _as_entry(by_name.get(other), by_name),
+                )
+                if text not in verdict.errors:
+                    verdict.refuse(text)
+
+
+def _as_entry(disk, by_name):
+    stable = names.stable(disk, list(by_name.values())) if disk else ""
+    return " (%r)" % stable if stable else ""
+
+
+def diff(disks, wipe):
+    """What is on each disk before and after, in Ansible's form of a diff."""
+    by_name = {disk["name"]: disk for disk in disks}
+    return [
+        {
+            "before_header": "disk %s (%s)" % (name, names.identity(by_name[name])),
+            "after_header": "disk %s, emptied" % name,
+            "before": "".join(parse.clean(line, 500) + "\n" for line in table.held(by_name[name])),
+            "after": "nothing\n",
+        }
+        for name in wipe
+    ]

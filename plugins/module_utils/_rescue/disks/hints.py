@@ -1,0 +1,185 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Root-device hints: which disks of a machine are meant (pure). One answer, or an error that lists the candidates."""
+
+from __future__ import annotations
+
+import re
+
+from . import names, parse, table
+
+#: Exactly one of these says which disks are meant; the others narrow the choice.
+WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
+NARROWING = ("rotational", "kind")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+class HintError(ValueError):
+    """The hints do not lead to the disks; the text says why. ``permanent``: trying again will not mend it."""
+
+    def __init__(self, message, permanent=False):
+        super().__init__(message)
+        self.permanent = permanent
+
+
+def size_of(text):
+    """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
+    match = _SIZE.match(str(text).strip())
+    if not match or (match.group(3) and not match.group(2)):
+        raise HintError("min_size %r is no size; write 480G or 447GiB" % text)
+    base = 1024 if match.group(3) else 1000
+    whole, dot, rest = match.group(1).partition(".")
+    power = base ** _POWERS[match.group(2).upper()]
+    size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
+    if size < 1:
+        raise HintError("min_size %r is nothing; write 480G or 447GiB" % text)
+    return size
+
+
+def check(hints):
+    """The hints that are set; raises :class:`HintError` when they can never lead to disks."""
+    found = {key: value for key, value in (hints or {}).items() if value is not None}
+    unknown = sorted(set(found) - set(WAYS) - set(NARROWING))
+    if unknown:
+        raise HintError(
+            "root_device_hints has no %s; use one of %s" % (", ".join(unknown), ", ".join(WAYS + NARROWING))
+        )
+    ways = [way for way in WAYS if way in found]
+    if len(ways) != 1:
+        given = "it has %s" % " and ".join(ways) if ways else "it has none"
+        raise HintError("root_device_hints needs exactly one of %s; %s" % (", ".join(WAYS), given))
+    way, value = ways[0], found[ways[0]]
+    if way == "smallest":
+        if value is not True:
+            raise HintError("root_device_hints.smallest is either true or left out")
+    elif way == "raid":
+        wwns = value.get("wwn") if isinstance(value, dict) else None
+        if not isinstance(wwns, list) or len(wwns) < 2:
+            raise HintError("root_device_hints.raid needs the WWNs of at least two disks: raid: {wwn: [A, B]}")
+        if len({parse.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
+            raise HintError("root_device_hints.raid names a WWN twice: %s" % ", ".join(str(wwn) for wwn in wwns))
+        if not all(parse.plain_wwn(str(wwn)) for wwn in wwns):
+            raise HintError("root_device_hints.raid has an empty WWN")
+    elif not str(value).strip():
+        raise HintError("root_device_hints.%s is empty" % way)
+    if way == "min_size":
+        size_of(value)
+    if way in ("wwn", "serial", "by_id") and names.is_kernel_name(str(value)):
+        raise HintError(
+            "root_device_hints.%s: %r is the kernel's name, which may mean another disk after the next boot"
+            % (way, value)
+        )
+    return found
+
+
+def no_candidate(disk):
+    """Why a disk is never chosen; empty when it may be."""
+    if not disk["size"]:
+        return "it has no size"
+    if disk["removable"]:
+        return "it is removable"
+    if disk["read_only"]:
+        return "it is read-only"
+    return ""
+
+
+def choose(hints, disks, search=None):
+    """The disks that the hints mean, facts in and facts out; raises :class:`HintError`.
+
+    ``search(query, disks)`` evaluates a JMESPath query.
+    """
+    hints = check(hints)
+    reasons = {disk["name"]: no_candidate(disk) or _outside(disk, hints) for disk in disks}
+    candidates = [disk for disk in disks if not reasons[disk["name"]]]
+    way = next(way for way in WAYS if way in hints)
+    value = hints[way]
+    if way == "raid":
+        return _raid(value["wwn"], disks, candidates, reasons)
+    if way == "query":
+        if search is None:
+            raise HintError("root_device_hints.query cannot be evaluated here")
+        return _of_query(value, search(value, candidates), disks, candidates, reasons)
+    if way == "smallest":
+        least = min((disk["size"] for disk in candidates), default=0)
+        matching = [disk for disk in candidates if disk["size"] == least]
+        what = "smallest"
+    else:
+        matching = _matching(way, str(value), candidates)
+        what = "%s %r" % (way, value)
+    return _only(matching, what, disks, reasons)
+
+
+def _matching(way, value, candidates):
+    if way == "wwn":
+        return names.by_wwn(value, candidates)
+    if way == "serial":
+        return names.by_serial(value, candidates)
+    if way == "by_id":
+        return names.by_link(value, candidates)
+    if way == "model":
+        return [disk for disk in candidates if _plain_model(disk["model"]) == _plain_model(value)]
+    return [disk for disk in candidates if disk["size"] >= size_of(value)]
+
+
+def _plain_model(text):
+    return " ".join(text.replace("_", " ").lower().split())
+
+
+def _outside(disk, hints):
+    if "rotational" in hints and disk["rotational"] != hints["rotational"]:
+        return "it is %srotational" % ("" if disk["rotational"] else "not ")
+    if "kind" in hints and disk["kind"] != hints["kind"]:
+        return "its kind is %s" % disk["kind"]
+    return ""
+
+
+def _only(matching, what, disks, reasons):
+    if len(matching) == 1:
+        return matching
+    if matching:
+        same = " (%s)" % ", ".join(disk["name"] for disk in matching)
+        raise HintError(
+            "root_device_hints: %s means %d disks%s, not one:\n%s"
+            % (what, len(matching), same, table.candidates(disks, _why(disks, reasons, matching)))
+        )
+    raise HintError(
+        "root_device_hints: %s means no disk of this machine:\n%s"
+        % (what, table.candidates(disks, _why(disks, reasons, matching))),
+        permanent=True,
+    )
+
+
+def _raid(wwns, disks, candidates, reasons):
+    found = []
+    for wwn in wwns:
+        matching = _only(names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
+        if matching[0] in found:
+            raise HintError("root_device_hints.raid names disk %s twice" % matching[0]["name"])
+        found.extend(matching)
+    return found
+
+
+def _of_query(query, answer, disks, candidates, reasons):
+    chosen = answer if isinstance(answer, list) else [] if answer is None else [answer]
+    by_name = {disk["name"]: disk for disk in candidates}
+    for one in chosen:
+        if not isinstance(one, dict) or by_name.get(one.get("name")) != one:
+            raise HintError(
+                "root_device_hints.query %r must give a disk or a list of disks, whole as they are in the facts; it "
+                "gave %s" % (query, parse.clean(repr(one), 100))
+            )
+    found = [by_name[one["name"]] for one in chosen]
+    if not found:
+        return _only([], "query %r" % query, disks, reasons)
+    if len({disk["name"] for disk in found}) != len(found):
+        raise HintError("root_device_hints.query %r gave a disk twice" % query)
+    return found
+
+
+def _why(disks, reasons, matching):
+    chosen = {disk["name"] for disk in matching}
+    return {
+        disk["name"]: "matches" if disk["name"] in chosen else reasons[disk["name"]] or "does not match"
+        for disk in disks
+    }

@@ -1,0 +1,245 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Looks into file systems for the systems that lie there, without changing a byte.
+
+ext file systems are read by debugfs, which opens the device for reading alone: the kernel would clean up orphans even
+in a read-only mount. The others are mounted read-only, without replay of their journals, in a mount namespace that
+ends with the process that looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import stat
+import tempfile
+import time
+
+from . import facts
+
+RECORD = "etc/kubenode/installed.json"
+RELEASES = ("usr/lib/os-release", "etc/os-release")
+#: Sub-volumes that hold the root of a system.
+_ROOTS = ("", "@/", "@rootfs/", "root/")
+_MOST = 64 * 1024
+_OPTIONS = {"xfs": "ro,norecovery,nouuid", "btrfs": "ro,rescue=nologreplay", "vfat": "ro"}
+_HARMLESS = "nosuid,nodev,noexec"
+_CLONE_NEWNS = 0x00020000
+_MS_REC_PRIVATE = 0x44000
+
+
+def look(tools, raw, limit=60.0):
+    """What lies on each file system: ``{kernel name: {"system": name, "record": text}}``; at most ``limit`` seconds."""
+    reading, writing = os.pipe()
+    folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
+    child = os.fork()
+    if child == 0:
+        # Whatever happens, this copy of the module must not go on as the module.
+        try:
+            os.setsid()
+            os.close(reading)
+            _private_mounts()
+            _look_at_all(tools, raw, folder, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        lines = _read_all(reading, time.monotonic() + limit)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        # A mount that hangs in the kernel cannot be waited for.
+        if not _reap(child, 10.0):
+            lines = []
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    found = {}
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found.update(json.loads(line.decode("utf-8")))
+    return found
+
+
+def _reap(child, patience):
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _read_all(fd, deadline):
+    data = b""
+    while True:
+        ready = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]
+        if not ready:
+            break
+        block = os.read(fd, 65536)
+        if not block:
+            break
+        data += block
+    return [line for line in data.split(b"\n") if line]
+
+
+def _private_mounts():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) == 0:
+        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
+
+
+def _look_at_all(tools, raw, folder, writing):
+    groups = facts.Groups(raw, ("disk", "loop"))
+    for node in raw.nodes.values():
+        kinds = {one["type"] for one in facts.contents(raw, node)}
+        for kind in sorted(kinds):
+            found = None
+            if kind in ("ext2", "ext3", "ext4"):
+                found = of_release(_by_debugfs(tools, node.path))
+            elif kind in _OPTIONS:
+                members = [raw.nodes[name].path for name in groups.members(node)] if kind == "btrfs" else []
+                found = _by_mount(tools, node.path, kind, members, folder)
+            if found:
+                os.write(writing, json.dumps({node.name: found}).encode("utf-8") + b"\n")
+
+
+def of_release(texts):
+    """What the files (path → text) tell: ``{"system", "record"}``; None when there is no system."""
+    name = ""
+    for path, text in texts.items():
+        if path.endswith("os-release") and not name:
+            values = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+            name = (values.get("PRETTY_NAME") or values.get("NAME") or "").strip().strip("\"'")
+            name = name or "unknown system"
+        if path == "EFI/Microsoft":
+            name = "Windows (its boot loader)"
+    record = next((text for path, text in texts.items() if path.endswith("installed.json")), "")
+    return {"system": name, "record": record} if name or record else None
+
+
+def _by_debugfs(tools, device):
+    texts = {}
+    for path in RELEASES + (RECORD,):
+        code, out, _err = tools("debugfs", "-R", "stat /%s" % path, device)
+        # A hostile file system may hold a file of any size, and what is no file.
+        if code == 0 and _is_small_file(out):
+            texts[path] = tools("debugfs", "-R", "cat /%s" % path, device)[1][:_MOST]
+    return {path: text for path, text in texts.items() if text.strip()}
+
+
+def _is_small_file(text):
+    """Whether debugfs describes a regular file that is small enough to be what we look for."""
+    words = text.replace(":", " ").split()
+    if "Type" not in words or words[words.index("Type") + 1] != "regular":
+        return False
+    size = words[words.index("Size") + 1] if "Size" in words else ""
+    return size.isdigit() and int(size) <= _MOST
+
+
+def _by_mount(tools, device, kind, members, folder):
+    options = ",".join([_OPTIONS[kind], _HARMLESS] + ["device=%s" % path for path in members])
+    code, _out, _err = tools("mount", "--types", kind, "--options", options, device, folder)
+    if code != 0:
+        return None
+    try:
+        if kind == "vfat":
+            texts = {"EFI/Microsoft": ""} if _open_below(folder, "EFI/Microsoft", os.O_DIRECTORY, read=False) else {}
+        else:
+            paths = [root + path for root in _ROOTS for path in RELEASES + (RECORD,)]
+            found = [(path, _open_below(folder, path, 0, read=True)) for path in paths]
+            texts = {path: text for path, text in found if text}
+    finally:
+        tools("umount", folder)
+    return of_release(texts)
+
+
+def _open_below(top, path, flags, read):
+    """The text of a file below ``top``, or whether the path is there; no symbolic link is followed on the way."""
+    opened = [os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    try:
+        words = path.split("/")
+        for place, word in enumerate(words):
+            last = place == len(words) - 1
+            more = (flags | os.O_NONBLOCK) if last else os.O_DIRECTORY
+            opened.append(os.open(word, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | more, dir_fd=opened[-1]))
+        if not read:
+            return True
+        if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+            return ""
+        return os.read(opened[-1], _MOST).decode("utf-8", "replace")
+    except OSError:
+        return "" if read else False
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def opened(tools, raw):
+    """Meanwhile, whole RAIDs and plain volumes that lie idle are there too, read-only; afterwards as before."""
+    before = set(raw.nodes)
+    changed = False
+    try:
+        changed = _assemble(tools, raw)
+        changed = _activate(tools) or changed
+        if changed:
+            tools("udevadm", "settle", "--timeout=20")
+        yield changed
+    finally:
+        if changed:
+            _close_again(tools, before)
+
+
+def _assemble(tools, raw):
+    """Start RAIDs of which every member is there; read-only, so that not even their superblocks change."""
+    groups: dict = {}
+    for name, tags in raw.md.items():
+        active = [child for child in raw.nodes[name].children if raw.nodes[child].type.startswith("raid")]
+        if tags.get("MD_UUID") and not active:
+            groups.setdefault((tags["MD_UUID"], tags.get("MD_DEVICES", "")), []).append(raw.nodes[name].path)
+    started = False
+    free = (number for number in range(100, 128) if "md%d" % number not in raw.nodes)
+    for (_uuid, wanted), members in sorted(groups.items()):
+        if wanted.isdigit() and int(wanted) == len(members):
+            array = "/dev/md%d" % next(free)
+            code = tools("mdadm", "--assemble", "--readonly", array, *sorted(members))[0]
+            started = started or code == 0
+    return started
+
+
+def _activate(tools):
+    """Activate volumes that are nothing but a piece of disk; others write to the disk when they start."""
+    if not tools.has("lvm"):
+        return False
+    listing = tools("lvm", "lvs", "--reportformat=json", "-o", "vg_name,lv_name,lv_active,lv_layout")[1]
+    started = False
+    for row in facts.parse.report(listing, "lv"):
+        idle = not row.get("lv_active")
+        if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
+            name = "%s/%s" % (row.get("vg_name"), row.get("lv_name"))
+            code = tools("lvm", "lvchange", "--activate", "y", "--ignoremonitoring", name)[0]
+            started = started or code == 0
+    return started
+
+
+def _close_again(tools, before):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        code, out, _err = tools("lsblk", "--json", "--bytes", "--output", "NAME,KNAME,PATH,TYPE")
+        if code not in (0, 32, 64):
+            return
+        nodes = facts.parse.block_devices(out)
+        new = [node for node in nodes.values() if node.name not in before and node.type != "part"]
+        if not new:
+            return
+        for node in new:
+            if not node.children and node.type == "lvm":
+                tools("dmsetup", "remove", "--retry", node.shown)
+            elif not node.children and node.type.startswith("raid"):
+                tools("mdadm", "--stop", node.path)
+        time.sleep(0.2)

@@ -1,0 +1,223 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reads what the machine's own tools print (pure). Nothing that a disk says of itself is trusted to be well-formed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_PREFIXES = (
+    "/dev/disk/by-id/",
+    "wwn-",
+    "nvme-eui.",
+    "nvme-uuid.",
+    "nvme-nvme.",
+    "0x",
+    "eui.",
+    "nvme.",
+    "naa.",
+    "uuid.",
+)
+
+#: LVM's devices at /dev/disk/by-id name what lies on a disk, not the disk.
+_NOT_OF_DISKS = ("lvm-pv-uuid-", "dm-", "md-")
+
+
+class ParseError(ValueError):
+    """A tool without which nothing can be said printed something else; the text says which and what."""
+
+
+def clean(value, limit=200):
+    """Text from a disk on one line, without control characters, cut to ``limit`` characters."""
+    if value is None or isinstance(value, (dict, list)):
+        return ""
+    return _CONTROL.sub(" ", " ".join(str(value).split()))[:limit].strip()
+
+
+def number(value):
+    """An integer that a tool printed as such or as text; 0 for anything else."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return 0
+
+
+def flag(value):
+    """A truth value that a tool printed as such, as a number or as text."""
+    return value is True or str(value).lower() in ("1", "true", "yes")
+
+
+def plain_wwn(text):
+    """A WWN in the form in which two are compared: lower case, without what says of which kind it is."""
+    found = clean(text).lower()
+    again = True
+    while again:
+        again = False
+        for prefix in _PREFIXES:
+            if found.startswith(prefix):
+                found, again = found[len(prefix) :], True
+    bare = re.sub(r"[-:]", "", found)
+    return bare if re.match(r"[0-9a-f]+\Z", bare) else found
+
+
+class Node:
+    """A block device as lsblk knows it. ``name`` is the kernel's name, ``parents`` and ``children`` are such names."""
+
+    def __init__(self, fields):
+        self.name = clean(fields.get("kname") or fields.get("name"))
+        self.shown = clean(fields.get("name")) or self.name
+        self.path = clean(fields.get("path")) or "/dev/" + self.name
+        self.type = clean(fields.get("type"))
+        self.size = number(fields.get("size"))
+        self.number = clean(fields.get("maj:min"))
+        self.fields = fields
+        self.parents = []
+        self.children = []
+
+    def text(self, field):
+        """A field of lsblk as clean text."""
+        return clean(self.fields.get(field))
+
+
+def block_devices(text):
+    """Every block device by its kernel name, from ``lsblk --json``; a name that is not plain is left out."""
+    try:
+        roots = json.loads(text)["blockdevices"]
+        found = {}
+        _add(found, roots, None)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc
+    return found
+
+
+def _add(found, entries, parent):
+    for fields in entries:
+        node = Node(fields)
+        if not re.match(r"[A-Za-z0-9!][A-Za-z0-9!._-]*\Z", node.name):
+            continue
+        node = found.setdefault(node.name, node)
+        if parent is not None:
+            if parent.name not in node.parents:
+                node.parents.append(parent.name)
+            if node.name not in parent.children:
+                parent.children.append(node.name)
+        _add(found, fields.get("children") or [], node)
+
+
+def tags(text):
+    """``KEY=VALUE`` lines, as ``blkid -o export`` and ``mdadm --export`` print them; escapes are undone."""
+    found: dict = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            found.setdefault(key.strip(), clean(re.sub(r"\\(.)", r"\1", value)))
+    return found
+
+
+def signatures(text):
+    """What ``wipefs --json`` found: a list of ``{type, uuid, label, usage}``, each type once."""
+    found: dict = {}
+    try:
+        for entry in json.loads(text)["signatures"]:
+            one = {key: clean(entry.get(key)) for key in ("type", "uuid", "label", "usage")}
+            if one["type"]:
+                found.setdefault(one["type"], one)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    return list(found.values())
+
+
+def report(text, kind):
+    """The rows of an LVM report in JSON (``kind``: ``pv`` or ``lv``); none when it is no report."""
+    try:
+        rows = [row for part in json.loads(text)["report"] for row in part.get(kind) or []]
+        return [{key: clean(value) for key, value in row.items()} for row in rows]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def smart(code, text):
+    """Health by ``smartctl --health --json``: ``status`` (passed, failed, unknown) and ``detail``."""
+    try:
+        content = json.loads(text)
+        verdict = content.get("smart_status")
+        messages = content.get("smartctl", {}).get("messages") or []
+        detail = clean("; ".join(str(one.get("string")) for one in messages))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {"status": "unknown", "detail": "smartctl printed no JSON"}
+    passed = verdict.get("passed") if isinstance(verdict, dict) else None
+    # The exit code is a set of bits; bit 3: the disk is failing, bit 4: an attribute has reached its limit.
+    if passed is False or code & 8:
+        return {"status": "failed", "detail": detail or "SMART says that the disk is failing"}
+    if passed is True:
+        worn = "an attribute has reached its limit" if code & 16 else ""
+        return {"status": "passed", "detail": detail or worn}
+    return {"status": "unknown", "detail": detail or "SMART is not available"}
+
+
+_NVME_WARNINGS = (
+    "the spare space is low",
+    "the temperature is out of range",
+    "the reliability is degraded",
+    "it is read-only",
+    "the backup of its memory has failed",
+    "the persistent memory is read-only",
+)
+
+
+def nvme_log(code, text):
+    """Health by ``nvme smart-log --output-format=json``."""
+    try:
+        warning = json.loads(text)["critical_warning"]
+        bits = int(warning["value"] if isinstance(warning, dict) else warning)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {"status": "unknown", "detail": "nvme printed no health"}
+    if code:
+        return {"status": "unknown", "detail": "nvme ended with exit code %d" % code}
+    reasons = [reason for place, reason in enumerate(_NVME_WARNINGS) if bits >> place & 1]
+    # A drive that is hot now is not broken.
+    failed = bits & ~2 != 0
+    return {"status": "failed" if failed else "passed", "detail": "; ".join(reasons)}
+
+
+def mounts(text):
+    """Mount points by device, from ``/proc/self/mountinfo``; devices as ``major:minor`` and as their source."""
+    found: dict = {}
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        fields, origin = before.split(), after.split()
+        if dash and len(fields) >= 5 and len(origin) >= 2:
+            for key in {fields[2], unescape(origin[1])}:
+                found.setdefault(key, []).append(unescape(fields[4]))
+    return found
+
+
+def swaps(text):
+    """The paths of active swap, from ``/proc/swaps``."""
+    return [unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
+
+
+def unescape(text):
+    """Undo the octal escapes of the kernel's tables."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def links(directory):
+    """Names below ``/dev/disk/by-id`` or ``by-path`` by the kernel name they lead to, those of disks only, in order."""
+    found: dict = {}
+    for link, target in sorted(directory.items()):
+        if not link.startswith(_NOT_OF_DISKS) and clean(link) == link:
+            found.setdefault(target, []).append(link)
+    return found
+
+
+def size_words(size):
+    """A size in bytes for people, as disks are sold: 480 GB."""
+    amount, unit = float(size), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if amount < 999.5 or unit == "PB":
+            break
+        amount /= 1000
+    return "%s %s" % (("%.1f" % amount).rstrip("0").rstrip(".") if amount < 100 else "%.0f" % amount, unit)

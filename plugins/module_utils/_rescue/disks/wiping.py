@@ -1,0 +1,121 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Empties disks: carries out the plan and looks afterwards whether they are empty."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from . import facts, gather, table, wipe_plan
+
+#: Seconds that somebody else (udev, a mount that has just ended) may still hold a device.
+PATIENCE = 20.0
+
+
+class WipeError(Exception):
+    """The disks were not emptied, or not wholly; the text says where it stopped. ``begun``: something was done."""
+
+    def __init__(self, message, begun):
+        super().__init__(message)
+        self.begun = begun
+
+
+def wipe(tools, disks, types=("disk",), patience=PATIENCE):
+    """Empty the disks of these kernel names; returns what was done, a line for each step."""
+    raw = gather.read(tools, types, health=False)
+    gone = [name for name in disks if name not in raw.nodes]
+    if gone:
+        raise WipeError("disk %s is not there any more" % ", ".join(gone), False)
+    try:
+        steps = wipe_plan.plan(raw, disks)
+    except wipe_plan.PlanError as exc:
+        raise WipeError(str(exc), False) from exc
+    done: list = []
+    for step in steps:
+        reason = _carry_out(tools, step, patience)
+        if reason and not step.optional:
+            before = "; done before: %s" % "; ".join(done) if done else ""
+            raise WipeError("could not %s: %s%s" % (step.what, reason, before), bool(done))
+        if not reason:
+            done.append(step.what)
+    tools("udevadm", "settle", "--timeout=20")
+    _verify(tools, disks, types, patience)
+    return done
+
+
+def _verify(tools, disks, types, patience):
+    deadline = time.monotonic() + patience
+    while True:
+        now = facts.facts(gather.read(tools, types, health=False), types)
+        held = [disk for disk in now if disk["name"] in disks and disk["holds"]]
+        missing = set(disks) - {disk["name"] for disk in now}
+        if not held and not missing:
+            return
+        if time.monotonic() > deadline:
+            rest = ["%s: %s" % (disk["name"], ", ".join(table.held(disk))) for disk in held]
+            raise WipeError(
+                "everything was erased, but the disks are not empty now: %s"
+                % "; ".join(rest + ["%s has gone" % name for name in sorted(missing)]),
+                True,
+            )
+        time.sleep(0.5)
+
+
+def _carry_out(tools, step, patience):
+    """Why a step failed; nothing when it did not. A device that is busy is tried again."""
+    deadline = time.monotonic() + patience
+    while True:
+        reason = _once(tools, step)
+        if not reason or step.optional or reason.endswith("is not there") or time.monotonic() > deadline:
+            return reason
+        time.sleep(0.3)
+
+
+def _once(tools, step):
+    if step.kind == "tool":
+        code, out, err = tools(*step.argv, limit=60)
+        return "" if code == 0 else " ".join((err or out).split())[:300] or "exit code %s" % code
+    try:
+        if step.kind == "exclusive":
+            os.close(os.open(step.path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC))
+        elif step.kind == "zero":
+            zero_edges(step.path, step.size)
+        elif step.kind == "forget":
+            return _forget_partitions(tools, step.path)
+    except OSError as exc:
+        busy = exc.errno == errno.EBUSY
+        return "it is in use by another program, mount or device" if busy else exc.strerror or str(exc)
+    return ""
+
+
+def zero_edges(path, size):
+    """Write zeros over the first and the last MiB, where tables, superblocks and labels lie."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for offset in (0, max(0, size - gather.EDGE)):
+            left = memoryview(bytes(min(gather.EDGE, size - offset)))
+            while left:
+                written = os.pwrite(fd, left, offset)
+                offset, left = offset + written, left[written:]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _forget_partitions(tools, path):
+    """Make the kernel forget partitions that are no more; one by one, since not every kernel reads tables."""
+    number = os.stat(path).st_rdev
+    folder = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))
+    reason = ""
+    for entry in sorted(os.listdir(folder)):
+        try:
+            with open(os.path.join(folder, entry, "partition"), encoding="ascii") as file:
+                place = file.read().strip()
+        except OSError:
+            continue
+        code, _out, err = tools("delpart", path, place)
+        if code != 0 and os.path.exists(os.path.join(folder, entry)):
+            reason = "partition %s: %s" % (place, " ".join(err.split()))
+    return reason
