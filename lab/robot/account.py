@@ -70,8 +70,8 @@ class Account:
         """Build the servers of a description and switch them on; all of them, or none and SpecError."""
         wanted = specs.numbered(specs.parse(entries), self.servers)
         images = [self._image(number, spec) for number, spec in wanted]
-        self.host_keys.fill()
         added = [self._place(number, spec) for number, spec in wanted]
+        self.host_keys.fill(len(self.servers))
         try:
             await asyncio.gather(*(self._install(server, image) for server, image in zip(added, images, strict=True)))
         except BaseException:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 _RSA_BITS = 3072
-_READY = 3
+_MOST = 64
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,24 @@ def other_fingerprint() -> str:
 
 
 class Stock:
-    """A few sets of host keys kept ready; what is taken is made again in a thread."""
+    """Sets of host keys kept ready, made one after the other in a thread."""
 
-    def __init__(self, ready: int = _READY) -> None:
-        self._ready = ready
+    def __init__(self) -> None:
+        self._ready = 0
         self._sets: deque[tuple[HostKey, ...]] = deque()
         self._filling: asyncio.Task[None] | None = None
 
-    def fill(self) -> None:
-        """Begin to fill the stock, unless that is going on."""
+    def fill(self, ready: int) -> None:
+        """Begin to make sets until ``ready`` of them are there (at most 64)."""
+        self._ready = min(ready, _MOST)
         if self._filling is None or self._filling.done():
             self._filling = asyncio.get_running_loop().create_task(self._fill())
 
     async def take(self) -> tuple[HostKey, ...]:
-        """A set that nobody else gets."""
+        """A set that nobody else gets; the last one is made anew."""
         taken = self._sets.popleft() if self._sets else await asyncio.to_thread(make)
-        self.fill()
+        if not self._sets:
+            self.fill(1)
         return taken
 
     async def close(self) -> None:
