@@ -14,9 +14,9 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.devices import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.words import shown
 from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import read_bootstrap
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line

@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import program
 
 #: Packages of module_utils/_rescue that travel, under one name of their own.
-PACKAGES = ("installimage",)
+PACKAGES = ("disks", "installimage")
 TOP = "kubenode_rescue"
 _MAIN = f"import sys\nfrom {TOP}.installimage.program import main\nsys.exit(main(sys.argv[1:]))\n"
 #: The same bytes every time, as they are part of the identity of a job.

@@ -14,7 +14,6 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    devices,
     install,
     program,
     rescue,
@@ -118,41 +117,6 @@ def test_secrets_are_in_no_finding():
 def test_a_look_ahead_of_time_needs_no_disks():
     fields = given(root_devices=None, swraid=1, swraid_level=10)
     assert _installimage_inputs.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
-
-
-# --- disks
-
-
-@pytest.fixture
-def dev(tmp_path) -> str:
-    folder = tmp_path / "disk/by-id"
-    folder.mkdir(parents=True)
-    (tmp_path / "sda").touch()
-    (tmp_path / "sda1").touch()
-    for name in ("wwn-0x5002538d40aa0001", "ata-SSD_S1", "twin"):
-        (folder / name).symlink_to("../../sda")
-    (folder / "wwn-0x5002538d40aa0001-part1").symlink_to("../../sda1")
-    return str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "name", ["wwn-0x5002538d40aa0001", "0x5002538d40aa0001", "0x5002538D40AA0001", "5002538d40aa0001", "ata-SSD_S1"]
-)
-def test_every_way_to_name_a_disk_leads_to_it(dev, name):
-    with pytest.raises(ValueError, match="/sda, which is no block device"):
-        devices.resolve(name, dev)
-
-
-@pytest.mark.parametrize("name", ["wwn-0x1", "sda", "../sda", ""])
-def test_an_unknown_disk_is_refused_with_those_that_are_there(dev, name):
-    with pytest.raises(ValueError, match=r"it has ata-SSD_S1, twin, wwn-0x5002538d40aa0001\. Ask"):
-        devices.resolve(name, dev)
-
-
-@pytest.mark.parametrize(("name", "kernel"), [("sda", True), ("nvme10n1", True), ("md0", True), ("/dev/sdb", True),
-                                              ("wwn-0x1", False), ("nvme-X_1", False), ("eui.01", False)])  # fmt: skip
-def test_kernel_names_are_told_from_stable_ones(name, kernel):
-    assert devices.is_kernel_name(name) == kernel
 
 
 # --- what only the rescue knows

@@ -19,10 +19,10 @@ import sys
 import time
 import uuid
 
+from ..disks.gather import GatherError
+from ..disks.tools import Tools
 from . import autosetup, fetch, install, post_install, rescue, verdict
 from . import spec as specs
-from .blank import blank
-from .devices import resolve
 from .tools import Refused, run
 
 #: Begins the line of JSON on stdout.
@@ -54,7 +54,7 @@ def main(arguments):
     try:
         program.run()
         code = 0
-    except (Refused, OSError) as error:
+    except (Refused, GatherError, OSError) as error:
         program.fail(str(error), getattr(error, "permanent", False))
         code = 1
     except _Stopped:
@@ -75,7 +75,8 @@ class Program:
     def __init__(self, spec, base, deadline):
         self._spec, self._base, self._deadline = spec, base, deadline
         self._work = os.path.join(base, specs.WORK)
-        self._drives, self._installer, self._root = [], None, ""
+        self._tools = Tools(run)
+        self._disks, self._drives, self._installer, self._root = [], [], None, ""
         self._ticked, self._prepared = 0.0, False
         self.result = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
@@ -92,8 +93,8 @@ class Program:
                 os.unlink(leftover)
         result["uefi"] = rescue.is_uefi()
         self._resolve()
-        sizes = rescue.check_drives(self._drives)
-        rescue.check_others(self._drives)
+        rescue.check_disks(self._disks, self._tools)
+        sizes = [disk["size"] for disk in self._disks]
         layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
         image = self._image()
         nonce = uuid.uuid4().hex
@@ -112,9 +113,9 @@ class Program:
             return
         say("emptying the disks again: %s" % " ".join(self._drives))
         try:
-            blank(self._drives)
+            rescue.blank(self._disks, self._tools)
             self.result["blanked"] = True
-        except (Refused, OSError, ValueError, KeyError) as error:
+        except (Refused, OSError) as error:
             self.result["blanked"] = False
             self.result["warnings"].append(str(error))
 
@@ -131,21 +132,11 @@ class Program:
     # --- steps
 
     def _resolve(self):
-        names = self._spec["devices"]
-        try:
-            self._drives = [resolve(name) for name in names]
-        except ValueError as error:
-            raise Refused("root_devices: %s" % error, permanent=True) from None
-        for place, drive in enumerate(self._drives):
-            first = self._drives.index(drive)
-            if first != place:
-                raise Refused(
-                    "root_devices: %s and %s are the same disk (%s); name each disk once"
-                    % (names[first], names[place], drive),
-                    permanent=True,
-                )
-        self.result["drives"] = [{"name": name, "path": path} for name, path in zip(names, self._drives)]
-        say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(names, self._drives)))
+        wanted = self._spec["devices"]
+        self._disks = rescue.find(wanted, self._tools)
+        self._drives = [disk["path"] for disk in self._disks]
+        self.result["drives"] = [{"name": name, "path": path} for name, path in zip(wanted, self._drives)]
+        say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(wanted, self._drives)))
 
     def _image(self):
         image = self._spec["image"]

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 
+from ..disks import facts, gather, names, table, wiping
 from . import layout as layouts
 from . import spec as specs
 from .image import InvalidImageName, check_architecture, parse_image_name
-from .tools import ABSENT, Refused, run
+from .tools import Refused, kill_below
 
-COLUMNS = "NAME,KNAME,PATH,TYPE,FSTYPE,SIZE,MODEL,SERIAL"
+#: Begins the path of the directory below which installimage mounts the new system.
+WORKPLACE = "/installimage."
 
 
 def is_uefi(sys="/sys"):
@@ -21,65 +22,43 @@ def is_uefi(sys="/sys"):
     return os.path.isdir(os.path.join(sys, "firmware/efi"))
 
 
-def tree(drives=()):
-    """Block devices and what is on top of them, as lsblk tells it."""
-    code, out, err = run(["lsblk", "--json", "--bytes", "--output", COLUMNS] + list(drives))
-    if code != 0:
-        raise Refused("lsblk failed in the rescue: %s" % (err.strip() or code))
-    return json.loads(out)["blockdevices"]
+def find(names_given, tools):
+    """The disks of these stable names now, as facts of machine_disks."""
+    try:
+        return names.resolve(names_given, gather.identities(tools))
+    except names.Unresolved as error:
+        raise Refused("root_devices: %s" % error, permanent=True) from None
 
 
-def walk(nodes):
-    """Every node below, those on top first."""
-    for node in nodes:
-        yield from walk(node.get("children") or ())
-        yield node
-
-
-def check_drives(drives):
-    """Refuse disks that hold anything; returns their sizes in bytes."""
-    sizes = []
-    for node in tree(drives):
-        path = node["path"]
-        if node["type"] not in ("disk", "loop"):
-            raise Refused("root_devices: %s is no disk but a %s; name the whole disk" % (path, node["type"]), True)
-        held = [
-            "%s %s" % (inner["path"], inner["fstype"] or inner["type"]) for inner in walk(node.get("children") or ())
-        ]
-        held += ["%s on the disk itself" % one for one in signatures(path)]
-        if held:
-            raise Refused(
-                "root_devices: %s is not empty (%s); nothing was written. machine_disks with state: ready empties "
-                "disks that its option wipe names" % (path, ", ".join(held[:8])),
-                permanent=True,
-            )
-        sizes.append(int(node["size"]))
-    if len(sizes) != len(drives):
-        raise Refused("root_devices: lsblk shows %d of %d disks" % (len(sizes), len(drives)))
-    return sizes
-
-
-def signatures(path):
-    """What wipefs finds on a device: partition tables, file systems, RAID and LVM members."""
-    code, out, err = run(["wipefs", "--no-act", "--json", path])
-    if code != 0:
-        raise Refused("%s cannot be read: %s" % (path, err.strip() or "wipefs ended with %s" % code))
-    return [one["type"] for one in json.loads(out)["signatures"]] if out.strip() else []
-
-
-def check_others(drives):
-    """Refuse to go on when other disks hold LVM, as installimage removes every volume group of the machine."""
-    for node in tree():
-        if node["type"] != "disk" or node["path"] in drives:
+def check_disks(chosen, tools):
+    """Refuse disks that hold anything, and other disks with LVM, as installimage removes every volume group."""
+    wanted = {disk["name"] for disk in chosen}
+    for disk in facts.facts(gather.read(tools, health=False)):
+        if disk["name"] in wanted:
+            if disk["holds"]:
+                raise Refused(
+                    "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
+                    "empties disks that its option wipe names"
+                    % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
+                    permanent=True,
+                )
             continue
-        held = [inner["path"] for inner in walk([node]) if inner["fstype"] == "LVM2_member"]
-        if held:
+        if any(entry["kind"] == "lvm" for entry in disk["holds"]):
             raise Refused(
                 "the disk %s (%s) is not among root_devices, but holds LVM (%s), and installimage removes every volume "
-                "group of the machine; empty that disk too by wipe of machine_disks, or disconnect it"
-                % (node["path"], " ".join(filter(None, [node["model"], node["serial"]])) or "no name", held[0]),
+                "group of the machine. Nothing was written; empty that disk too by wipe of machine_disks, or "
+                "disconnect it" % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
                 permanent=True,
             )
+
+
+def blank(chosen, tools):
+    """Take down what is on the disks and erase it, as machine_disks does; raises :class:`Refused`."""
+    kill_below(WORKPLACE)
+    try:
+        wiping.wipe(tools, [disk["name"] for disk in chosen])
+    except (wiping.WipeError, gather.GatherError) as error:
+        raise Refused(str(error)) from None
 
 
 def check_spec(spec, uefi, sizes, machine=""):
@@ -113,5 +92,3 @@ def check_command(path):
             "is a dedicated server, or set command" % path,
             permanent=True,
         )
-    if run(["wipefs", "--version"])[0] == ABSENT:
-        raise Refused("the rescue lacks wipefs (util-linux)", permanent=True)

@@ -50,3 +50,14 @@ def kill_group(leader):
     """End a session leader and its process group at once."""
     with contextlib.suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def kill_below(folder, proc="/proc"):
+    """End every process that lives in a directory whose path begins like ``folder``, such as a chroot."""
+    for pid in os.listdir(proc):
+        if not pid.isdigit() or int(pid) == os.getpid():
+            continue
+        for link in ("root", "cwd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(os.path.join(proc, pid, link)).startswith(folder):
+                    os.kill(int(pid), signal.SIGKILL)
