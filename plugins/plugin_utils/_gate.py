@@ -151,6 +151,25 @@ def wait_for(
         pause = min(pause * 1.3, longest)
 
 
+def pass_rescue(
+    remote: Remote, pin: KnownHosts, host_keys: list[str], previous_boot_id: str | None, timeout: float
+) -> System:
+    """Wait until the rescue answers; the connection is one to it afterwards. Raises :class:`GateClosed`.
+
+    ``host_keys``: the rescue's, when they are known; else the first contact of a boot within a run is pinned.
+    """
+    # A boot that we asked for ourselves, or another run's: the next contact is a first one.
+    if host_keys:
+        pin.require(host_keys)
+    elif not pin.of_this_run or pin.boot_id == previous_boot_id:
+        pin.forget()
+    remote.use(pin, shared=True)
+    remote.reset()
+    system = wait_for(remote, pin, lambda found: judge_rescue(found, previous_boot_id), timeout, "the rescue")
+    remote.use(pin, shared=True)
+    return system
+
+
 def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:
     reasons = list(seen)
     text = f"{what} did not answer within {timeout:.0f} s; at last: {reasons[-1]}"

@@ -33,6 +33,8 @@ class RescueRun:
     #: The module that starts or attaches on the machine, and what people call what it runs.
     module = ""
     noun = "image command"
+    #: How lines begin that are for us and not for people.
+    quiet: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -62,6 +64,10 @@ class RescueRun:
     def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
         """Results beyond those of every program; ``stdout``: the end of what it printed, None when not fetched."""
         return {}
+
+    def _touched(self) -> bool:
+        """Whether a program that failed may have changed the machine."""
+        return True
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         """Why the program did not succeed."""
@@ -109,26 +115,11 @@ class RescueRun:
             return flow.result(changed=not finished, msg=msg, **about)
         flow.timeline.to(_states.PROVISIONING_FAILED)
         msg = self._masker.text(f"{flow.machine}: {self._explain(status, about)} Log: {about['log_file']}")
-        return flow.result(failed=True, changed=True, msg=msg, **about)
+        return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
 
     def _pass_gate(self) -> System:
-        previous, pin = self._given["previous_boot_id"] or None, self._known_hosts
-        # A boot that we asked for ourselves, or another run's: the next contact is a first one.
-        if self._host_keys:
-            pin.require(self._host_keys)
-        elif not pin.of_this_run or pin.boot_id == previous:
-            pin.forget()
-        self._remote.use(pin, shared=True)
-        self._remote.reset()
-        system = _gate.wait_for(
-            self._remote,
-            pin,
-            lambda system: _gate.judge_rescue(system, previous),
-            self._given["rescue_timeout"],
-            "the rescue",
-        )
-        self._remote.use(pin, shared=True)
-        return system
+        previous, limit = self._given["previous_boot_id"] or None, self._given["rescue_timeout"]
+        return _gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, previous, limit)
 
     def _start(self, system: System) -> tuple[bool, bool]:
         try:
@@ -169,7 +160,7 @@ class RescueRun:
             if data is not None:
                 last[name] = data
         lines = last.get("stdout", b"").decode("utf-8", "replace").splitlines()
-        tail = [printable(line, 500) for line in lines[-TAIL:]]
+        tail = [printable(line, 500) for line in lines if not line.startswith(self.quiet)][-TAIL:]
         found = {"stdout_tail": tail, "log_file": str(self._logs.interleaved)}
         return {**found, **self._more(last.get("stdout"), best_effort)}
 

@@ -53,10 +53,7 @@ def start_or_attach(job, run, base=protocol.BASE):
     ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
     ``AnsibleModule.run_command`` does.
     """
-    state_dir = os.path.join(base, protocol.STATE_DIR)
-    os.makedirs(state_dir, mode=0o700, exist_ok=True)
-    os.chmod(state_dir, 0o700)
-    with _lock(os.path.join(state_dir, "setup.lock")):
+    with alone(base):
         runner = _Runner(run, base)
         status = runner.status()
         todo = protocol.decide(status, job.digest, job.rule)
@@ -70,6 +67,27 @@ def start_or_attach(job, run, base=protocol.BASE):
             )
         _install(job, base)
         return runner.start(job), False
+
+
+@contextlib.contextmanager
+def alone(base=protocol.BASE):
+    """Meanwhile, nobody else starts a job in this rescue; raises :class:`JobError` when somebody does for long."""
+    state_dir = os.path.join(base, protocol.STATE_DIR)
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)
+    os.chmod(state_dir, 0o700)
+    with _lock(os.path.join(state_dir, "setup.lock")):
+        yield
+
+
+def present(run, base=protocol.BASE):
+    """The status of the job in this rescue; None when there has been none."""
+    return _Runner(run, base).status()
+
+
+def forget(base=protocol.BASE):
+    """The job that has ended counts no more: what it wrote is gone. Call it within :func:`alone`."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(base, protocol.STATE_DIR, "state"))
 
 
 def serve(module):

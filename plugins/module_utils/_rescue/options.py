@@ -170,3 +170,35 @@ def machine_quarantine_spec():
         "clear": {"type": "list", "elements": "str", "default": []},
         "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
     }
+
+
+def machine_disks_spec():
+    """Options of machine_disks."""
+    return dict(
+        _flow_options("BootingToRescue"),
+        root_device_hints={
+            "type": "dict",
+            "options": {
+                "wwn": {"type": "str"},
+                "serial": {"type": "str"},
+                "by_id": {"type": "str"},
+                "model": {"type": "str"},
+                "min_size": {"type": "str"},
+                "smallest": {"type": "bool"},
+                "raid": {"type": "dict", "options": {"wwn": {"type": "list", "elements": "str", "required": True}}},
+                "query": {"type": "str"},
+                "rotational": {"type": "bool"},
+                "kind": {"type": "str", "choices": ["nvme", "sata", "scsi", "virtio"]},
+            },
+        },
+        wipe={"type": "list", "elements": "str", "default": []},
+        state={"type": "str", "choices": ["facts", "ready"], "default": "facts"},
+        device_strings={"type": "str", "choices": ["short", "wwn", "by-id"], "default": "short"},
+        health={"type": "str", "choices": ["check", "ignore"], "default": "check"},
+        reinstall={"type": "bool", "default": False},
+        claim_file={"type": "path"},
+        rescue_timeout={"type": "int", "default": 360},
+        previous_boot_id={"type": "str"},
+        host_keys={"type": "list", "elements": "str", "no_log": False},
+        payload={"type": "dict"},
+    )
