@@ -23,7 +23,7 @@ class DiskSpec:
     size_bytes: int
     kind: Literal["scsi", "sata", "nvme"] = "scsi"  # the one disk of a cloud machine is a scsi disk
     serial: str = ""
-    wwn: str = ""  # sata, scsi: 0x and 16 hexadecimal digits (NAA); nvme: eui. and 16 hexadecimal digits
+    wwn: str = ""  # sata, scsi: 0x and 16 hexadecimal digits (NAA); nvme: eui. and 16; see `Machine.disks`, too
     model: str = ""
     rotational: bool = False
 
@@ -120,6 +120,11 @@ class Machine(abc.ABC):
     @abc.abstractmethod
     async def destroy(self) -> None:
         """Cut the power and remove everything the machine owns; safe to call twice."""
+
+    @property
+    @abc.abstractmethod
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as its guests see them: nothing left out, and what this kind cannot show as asked made true."""
 
     @property
     @abc.abstractmethod

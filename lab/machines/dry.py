@@ -9,10 +9,11 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from .base import BootSource, Hardware, Machine, Rescue
+from .base import BootSource, DiskSpec, Hardware, Machine, Rescue
 from .console import Console
 from .disk import disks_of, install_all
 from .host import LabError
+from .identity import identities
 from .site import Site
 from .store import Store, discard
 
@@ -95,6 +96,11 @@ class DryMachine(Machine):
     def running(self) -> bool:
         """Whether the power is on."""
         return self._on
+
+    @property
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as guests see them."""
+        return tuple(disk.spec() for disk in identities(self.hardware))
 
     def console(self) -> str:
         """The boot decisions since the last power on."""

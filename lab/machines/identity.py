@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from .base import DiskSpec, Hardware
 from .host import LabError
@@ -19,13 +20,17 @@ _TEXT = re.compile(r"[A-Za-z0-9_.:+-]+( [A-Za-z0-9_.:+-]+)*")
 class Identity:
     """One disk with everything that it tells; ``place`` counts the disks on the same controllers from 0."""
 
-    kind: str
+    kind: Literal["scsi", "sata", "nvme"]
     place: int
     serial: str
     wwn: str  # may be empty for scsi
     model: str
     rotational: bool
     size_bytes: int
+
+    def spec(self) -> DiskSpec:
+        """The same as hardware."""
+        return DiskSpec(self.size_bytes, self.kind, self.serial, self.wwn, self.model, self.rotational)
 
 
 def identities(hardware: Hardware) -> tuple[Identity, ...]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import bootable, credentials, devices, partitions
-from .base import BootSource, Hardware, Rescue
+from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
 from .identity import identities, kernel_names
 from .loop import Loop
@@ -72,6 +72,11 @@ class NspawnMachine(PoweredMachine):
         self._ns: NetNs | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._nothing_boots: asyncio.Event | None = None
+
+    @property
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as guests see them."""
+        return tuple(disk.spec() for disk in self._identities)
 
     async def press_power_button(self) -> None:
         """Ask the guest's init to power off."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +19,17 @@ from typing import Any
 
 from lab.images import Image
 
-from .base import BootSource, Hardware, Rescue
+from . import credentials, qemu_command
+from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
 from .host import LabError
+from .identity import identities
 from .network import Network
 from .powered import PoweredMachine
 from .qmp import Qmp
 from .store import Store
 
 PROGRAMS = ("qemu-system-x86_64", "ip", "nsenter", "mount", "dnsmasq")
-_ACCELERATION = {
-    "kvm": ("-accel", "kvm", "-cpu", "host"),
-    # One emulated core boots faster than two; more than one only helps programs that use them.
-    "tcg": ("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"),
-}
-_RESCUE_ARGUMENTS = "console=tty1 console=ttyS0,115200n8 net.ifnames=0 mitigations=off panic=-1 quiet"
-_DRIVE = "format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap"
-_KEYS = "opt/io.systemd.credentials/ssh.authorized_keys.root"
 _CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 _WATCHED = 120  # seconds of a boot in which a crash of the kernel is taken for QEMU's fault
 
@@ -49,21 +44,29 @@ class Lab:
     store: Store
     rescue: Image
     acceleration: str  # kvm or tcg
+    share: Callable[[], Path | None]  # the folder of images that rescues offer
 
 
 class QemuMachine(PoweredMachine):
-    """One QEMU process at a time, on a disk that stays."""
+    """One QEMU process at a time, on disks that stay."""
 
     def __init__(
         self, lab: Lab, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]
     ) -> None:
-        """A machine without a disk; `create` puts it in."""
+        """A machine without disks; `create` puts them in."""
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
+        self._identities = identities(hardware)
+        self._boots = 0
         self._cgroup: CGroup | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._qmp: Qmp | None = None
         self._start_again = False
+
+    @property
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as guests see them."""
+        return tuple(disk.spec() for disk in map(qemu_command.as_shown, self._identities))
 
     async def press_power_button(self) -> None:
         """ACPI power button."""
@@ -112,6 +115,7 @@ class QemuMachine(PoweredMachine):
     async def _boot(self, source: BootSource, begun: asyncio.Event) -> str:
         """One boot; returns why QEMU ended."""
         retries = 1 if self._lab.acceleration == "tcg" else 0
+        self._boots += 1
         while True:
             await self._run(source)
             begun.set()
@@ -155,29 +159,30 @@ class QemuMachine(PoweredMachine):
         self._qmp = await Qmp.connect(socket, self._process)
 
     def _command(self, source: BootSource, qmp: Path) -> list[str]:
-        hardware = self.hardware
-        smbios = f"type=1,manufacturer=Hetzner,product=vServer,serial={hardware.machine_id}"
-        command = [
-            "qemu-system-x86_64", "-name", hardware.name, "-machine", "q35", *_ACCELERATION[self._lab.acceleration],
-            "-smp", str(hardware.cores if self._lab.acceleration == "kvm" else 1), "-m", str(hardware.memory_mib),
-            "-nodefaults", "-no-user-config", "-display", "none", "-smbios", smbios, "-action", "reboot=shutdown",
-            "-chardev", f"file,id=serial,path={self._console.file},append=on", "-serial", "chardev:serial",
-            "-qmp", f"unix:{qmp},server=on,wait=off",
-            "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
-            "-drive", f"if=none,id=disk,file={self._disks[0].file},{_DRIVE}",
-            "-device", "virtio-scsi-pci", "-device", "scsi-hd,drive=disk,bootindex=1",
-            "-netdev", f"tap,id=net,ifname={self._name},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=net,mac={hardware.mac},romfile=",
-        ]  # fmt: skip
+        swapped = self.hardware.swaps_letters and self._boots % 2 == 0  # counted from 1
+        parts = qemu_command.Chassis(
+            acceleration=self._lab.acceleration,
+            console=self._console.file,
+            qmp=qmp,
+            tap=self._name,
+            disks=tuple(zip(self._identities, (disk.file for disk in self._disks), strict=True)),
+            variables=self._variables() if self.hardware.uefi else None,
+        )
+        rescue = None
         if isinstance(source, Rescue):
-            keys = self._folder / "authorized_keys"
-            keys.write_text("".join(f"{key.strip()}\n" for key in source.authorized_keys))
             files = self._lab.rescue.files
-            command += ["-kernel", str(files["kernel"]), "-initrd", str(files["initrd"])]
-            command += ["-append", _RESCUE_ARGUMENTS]
-            if source.authorized_keys:
-                command += ["-fw_cfg", f"name={_KEYS},file={keys}"]
-        return command
+            given = credentials.write(self._folder / "credentials", credentials.of_rescue(source))
+            rescue = qemu_command.RescueFiles(files["kernel"], files["initrd"], given, self._lab.share())
+        return qemu_command.command(self.hardware, parts, swapped, rescue)
+
+    def _variables(self) -> Path:
+        """The memory of this machine's UEFI: its boot entries stay over power cuts."""
+        file = self._folder / "uefi-variables.fd"
+        if not file.exists():
+            if not qemu_command.OVMF_CODE.exists():
+                raise LabError("UEFI machines of kind qemu need a firmware; run: apt-get install ovmf")
+            shutil.copy(qemu_command.OVMF_VARIABLES, file)
+        return file
 
     async def _kill(self) -> None:
         """Nothing of the last boot is left: process, cable, control group."""

@@ -95,7 +95,9 @@ class RootedSite(Site):
         good, reason = await asyncio.to_thread(kvm.works, progress)
         progress(f"virtual machines {'with' if good else 'without'} KVM: {reason}")
         acceleration = "kvm" if good else "tcg"
-        shared = qemu.Lab(self._state_dir, self._cgroup, self._network, self._store, self._rescue, acceleration)
+        shared = qemu.Lab(
+            self._state_dir, self._cgroup, self._network, self._store, self._rescue, acceleration, lambda: self.share
+        )
         return functools.partial(qemu.QemuMachine, shared)
 
     def address(self, index: int) -> str:

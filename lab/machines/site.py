@@ -26,7 +26,7 @@ class Site(abc.ABC):
 
     kind: str
     gateway: str  # address at which machines reach the lab's services
-    share: Path | None = None  # rescues that boot from now on offer this folder as /root/.oldroot/nfs/images
+    share: Path | None = None  # rescues that boot from now on offer this folder as /root/.oldroot/nfs
 
     @abc.abstractmethod
     def address(self, index: int) -> str:

@@ -15,7 +15,8 @@ def disk_properties(disk: Identity) -> Properties:
     """The ID_ properties of a whole disk, without what is on it."""
     known = {"nvme": _nvme, "sata": _sata, "scsi": _scsi}[disk.kind](disk)
     path = path_id(disk)
-    return {**known, "ID_PATH": path, "ID_PATH_TAG": path.replace(":", "_").replace(".", "_")}
+    known |= {"ID_PATH": path, "ID_PATH_TAG": path.replace(":", "_").replace(".", "_")}
+    return known | ({"ID_PATH_ATA_COMPAT": path.removesuffix(".0")} if disk.kind == "sata" else {})
 
 
 def path_id(disk: Identity) -> str:
@@ -23,13 +24,13 @@ def path_id(disk: Identity) -> str:
     if disk.kind == "nvme":
         return f"pci-0000:{disk.place + 1:02x}:00.0-nvme-1"
     if disk.kind == "sata":
-        return f"pci-0000:00:1f.2-ata-{disk.place + 1}"
+        return f"pci-0000:00:1f.2-ata-{disk.place + 1}.0"
     return f"pci-0000:00:05.0-scsi-0:0:{disk.place}:0"
 
 
 def disk_links(properties: Mapping[str, str], content: Mapping[str, str], part: int = 0) -> list[str]:
     """Links below /dev to a disk, or to its partition ``part``; ``content`` is what blkid found there."""
-    names = [f"by-path/{properties['ID_PATH']}"]
+    names = [f"by-path/{properties[key]}" for key in ("ID_PATH", "ID_PATH_ATA_COMPAT") if key in properties]
     if "ID_NSID" in properties:
         older = properties["ID_SERIAL"].removesuffix(f"_{properties['ID_NSID']}")
         names += [f"by-id/nvme-{name}" for name in (properties["ID_WWN"], older, properties["ID_SERIAL"])]
