@@ -1,0 +1,87 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is seen of an installation: numbered steps on the terminal, everything else in /root/debug.txt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+DEBUG = Path("/root/debug.txt")
+_COLUMN = "\033[60G"
+_RED, _GREEN, _YELLOW, _CYAN, _PLAIN = "\033[1;31m", "\033[1;32m", "\033[1;33m", "\033[1;36m", "\033[0m"
+
+
+class Failed(Exception):
+    """A step did not succeed; what is known about it is in the debug log already."""
+
+
+def say(text: str = "") -> None:
+    """A line on the terminal."""
+    print(text, flush=True)
+
+
+def debug(text: str) -> None:
+    """A line in the debug log."""
+    with DEBUG.open("a") as file:
+        file.write(f"{text}\n")
+
+
+def begin() -> None:
+    """Forget the last run."""
+    DEBUG.parent.mkdir(parents=True, exist_ok=True)
+    DEBUG.write_text("\n")
+    DEBUG.chmod(0o640)
+
+
+class Steps:
+    """The numbered steps of one installation."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.current = 0
+
+    def step(self, text: str) -> Step:
+        """The next numbered step, to be used as a context."""
+        self.current += 1
+        return Step(f" {self.current:2}/{self.total} : {text}", text)
+
+    def title(self, text: str) -> None:
+        """A numbered step that consists of others."""
+        self.current += 1
+        debug(f"# {text}")
+        say(f" {self.current:2}/{self.total} : {text}")
+
+    def part(self, text: str) -> Step:
+        """A step without a number."""
+        return Step(f"       :   {text}", text)
+
+
+class Step:
+    """busy → done, failed or warn."""
+
+    def __init__(self, line: str, text: str) -> None:
+        self._line = line
+        self._text = text
+        self._warning = ""
+
+    def warn(self, text: str) -> None:
+        """End this step with a warning instead of "done"."""
+        self._warning = text
+
+    def __enter__(self) -> Step:
+        debug(f"# {self._text}")
+        sys.stdout.write(f"{self._line} {_COLUMN}{_CYAN} busy {_PLAIN}")
+        sys.stdout.flush()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            say(f"{_COLUMN}{_RED}failed{_PLAIN}")
+            debug("=> FAILED")
+        elif self._warning:
+            say(f"{_COLUMN}{_YELLOW} warn")
+            say(f"       : {self._warning}{_PLAIN}")
+            debug(self._warning)
+        else:
+            say(f"{_COLUMN}{_GREEN} done {_PLAIN}")

@@ -1,0 +1,210 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The new system: commands inside it, its name, network, keys and small files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+from . import host
+from .screen import Failed, debug
+
+_RESCUE_SHADOW = Path("/etc/shadow")
+_FILE_SYSTEMS = (("/dev", "--rbind"), ("/sys", "--rbind"))
+
+
+class Target:
+    """The root file system of the new system, mounted below the work directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._entered = False
+
+    def file(self, path: str) -> Path:
+        """A path of the new system."""
+        return self.root / path.lstrip("/")
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Write a file of the new system, its folder too; a link in its place is replaced, not followed."""
+        file = self.file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}.installimage")
+        partial.write_text(text)
+        partial.chmod(mode)
+        partial.replace(file)
+
+    # -- commands inside -------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Give the new system the rescue's devices, so that its own programs can run in it."""
+        if self._entered:
+            return
+        for path in ("dev", "sys", "proc", "run", "tmp"):
+            self.file(path).mkdir(exist_ok=True)
+        for path, way in _FILE_SYSTEMS:
+            host.run("mount", way, "--make-rslave", path, str(self.file(path)))
+        host.run("mount", "-t", "proc", "proc", str(self.file("/proc")))
+        host.run("mount", "-t", "tmpfs", "-o", "mode=0755", "run", str(self.file("/run")))
+        self.file("/run/lock").mkdir()
+        for path in ("/run/udev", "/run/lvm"):  # where tools look for what udev knows
+            if Path(path).is_dir():
+                self.file(path).mkdir()
+                host.run("mount", "--bind", path, str(self.file(path)))
+        self._entered = True
+
+    def leave(self) -> None:
+        """Take everything back."""
+        if self._entered:
+            for path in ("/run", "/proc", "/sys", "/dev"):
+                host.run("umount", "--recursive", "--lazy", str(self.file(path)), check=False)
+        self._entered = False
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Run a command of the new system inside it."""
+        self.enter()
+        return host.run("chroot", str(self.root), *command, check=check)
+
+    def stream(self, *command: str) -> int:
+        """Run a command of the new system, its output on the terminal and in the debug log; returns its status."""
+        self.enter()
+        return host.stream("chroot", str(self.root), *command)
+
+    def has(self, program: str) -> bool:
+        """Whether the new system has a program."""
+        folders = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+        return any(os.access(self.file(f"{folder}/{program}"), os.X_OK) for folder in folders)
+
+    # -- small files -----------------------------------------------------------------------------------------------
+
+    def set_hostname(self, name: str, addresses: list[str]) -> None:
+        """/etc/hostname and /etc/hosts."""
+        self.write("/etc/hostname", f"{name.partition('.')[0]}\n")
+        names = name if "." not in name else f"{name} {name.partition('.')[0]}"
+        lines = ["127.0.0.1 localhost", "127.0.1.1 " + names if not addresses else "", "::1 localhost ip6-localhost"]
+        lines += [f"{address} {names}" for address in addresses]
+        self.write("/etc/hosts", "".join(f"{line}\n" for line in lines if line))
+
+    def set_network(self, ipv4_only: bool) -> list[str]:
+        """The addresses of this rescue become the new system's; returns them without their prefixes."""
+        links = json.loads(host.run("ip", "-json", "address", "show") or "[]")
+        routes = json.loads(host.run("ip", "-json", "route", "show", "default") or "[]")
+        device = routes[0]["dev"] if routes else ""
+        link = next((one for one in links if one["ifname"] == device), None)
+        if link is None:
+            debug("no network interface has a default route: the network of the image stays as it is")
+            return []
+        families = ("inet",) if ipv4_only else ("inet", "inet6")
+        found = [
+            one for one in link["addr_info"] if one["family"] in families and one["scope"] == "global"
+        ]  # fmt: skip
+        addresses = [f"{one['local']}/{one['prefixlen']}" for one in found]
+        servers = re.findall(r"^nameserver\s+(\S+)", _text(Path("/etc/resolv.conf")), re.MULTILINE)
+        if self.file("/usr/lib/systemd/systemd-networkd").exists() and not self.has("ifup"):
+            lines = ["[Match]", f"MACAddress={link['address']}", "", "[Network]", "DHCP=no", "LinkLocalAddressing=ipv6"]
+            lines += [f"Address={address}" for address in addresses]
+            lines += [f"Gateway={route['gateway']}" for route in routes[:1] if "gateway" in route]
+            lines += [f"DNS={server}" for server in servers]
+            # Before any file of the image: the first one that matches counts.
+            self.write("/etc/systemd/network/05-installimage.network", "\n".join(lines) + "\n")
+        elif self.has("ifup"):
+            lines = ["auto lo", "iface lo inet loopback", "", f"auto {device}"]
+            for number, one in enumerate(found):
+                lines += [f"iface {device} {one['family']} static", f"  address {addresses[number]}"]
+                if one["family"] == "inet" and "gateway" in routes[0]:
+                    lines.append(f"  gateway {routes[0]['gateway']}")
+            self.write("/etc/network/interfaces", "\n".join(lines) + "\n")
+        else:
+            debug("neither systemd-networkd nor ifupdown is in the image: its network stays as it is")
+        return [one["local"] for one in found]
+
+    def set_resolver(self) -> None:
+        """The rescue's name servers, unless a service of the new system looks after that file."""
+        if not self.file("/etc/resolv.conf").is_symlink() and Path("/etc/resolv.conf").exists():
+            self.write("/etc/resolv.conf", _text(Path("/etc/resolv.conf")))
+
+    def new_host_keys(self) -> None:
+        """SSH host keys of its own."""
+        for key in self.file("/etc/ssh").glob("ssh_host_*"):
+            key.unlink()
+        self.run("ssh-keygen", "-A")
+
+    def set_mdadm(self) -> None:
+        """Let the new system find its arrays."""
+        found = host.run("mdadm", "--detail", "--scan")
+        header = "HOMEHOST <system>\nMAILADDR root\n"
+        self.write("/etc/mdadm/mdadm.conf", header + found)
+
+    def make_initramfs(self) -> None:
+        """An initramfs for every kernel of the image, made by its own tools."""
+        kernels = sorted(path.name for path in self.file("/lib/modules").glob("*") if (path / "kernel").is_dir())
+        if not kernels:
+            debug("the image has no kernel")
+            raise Failed("kernel")
+        for kernel in kernels:
+            if self.has("update-initramfs"):
+                present = self.file(f"/boot/initrd.img-{kernel}").exists()
+                self.run("update-initramfs", "-u" if present else "-c", "-k", kernel)
+            elif self.has("dracut"):
+                self.run("dracut", "--force", "--kver", kernel)
+            else:
+                debug("the image has neither initramfs-tools nor dracut")
+                raise Failed("initramfs")
+
+    # -- who may enter ---------------------------------------------------------------------------------------------
+
+    def set_root_password(self, hashed: str) -> None:
+        """Put a password hash (or "*") into the new system's shadow file."""
+        shadow = self.file("/etc/shadow")
+        lines = [
+            ":".join(["root", hashed, *line.split(":")[2:]]) if line.startswith("root:") else line
+            for line in shadow.read_text().splitlines()
+        ]
+        mode = shadow.stat()
+        self.write("/etc/shadow", "\n".join(lines) + "\n", mode.st_mode & 0o777)
+        os.chown(shadow, mode.st_uid, mode.st_gid)
+
+    def set_root_login(self, value: str) -> None:
+        """PermitRootLogin in sshd's configuration."""
+        config = self.file("/etc/ssh/sshd_config")
+        lines = [line for line in _text(config).splitlines() if not re.match(r"\s*#?\s*PermitRootLogin\b", line)]
+        self.write("/etc/ssh/sshd_config", "\n".join([f"PermitRootLogin {value}", *lines]) + "\n")
+
+    def add_root_keys(self, keys: str) -> None:
+        """Let these keys in as root."""
+        folder = self.file("/root/.ssh")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        present = _text(folder / "authorized_keys")
+        self.write("/root/.ssh/authorized_keys", present + keys.rstrip("\n") + "\n", 0o600)
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def clear_logs(self) -> None:
+        """Empty what the image's makers logged."""
+        for log in self.file("/var/log").rglob("*"):
+            if log.is_file() and not log.is_symlink():
+                os.truncate(log, 0)
+
+    def keep(self, source: Path, path: str, mode: int) -> None:
+        """Copy a file of the rescue."""
+        shutil.copyfile(source, self.file(path))
+        self.file(path).chmod(mode)
+
+
+def rescue_password() -> str:
+    """The hash of the rescue's root password; it cannot be used to log in when the rescue has none."""
+    for line in _text(_RESCUE_SHADOW).splitlines():
+        if line.startswith("root:"):
+            return line.split(":")[1] or "*"
+    debug("the rescue has no root password")
+    raise Failed("password")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
