@@ -98,6 +98,7 @@ class _Run(RescueRun):
 
     module = "kubenode.provision.robot_installimage"
     noun = "installation"
+    quiet = (program.RESULT, program.MARKER)
     image: dict[str, str]
     local: Path | None = None
     outcome: dict[str, Any] | None = None
@@ -156,6 +157,9 @@ class _Run(RescueRun):
             return self._logs.store(name, packed) if packed else None
         except (Unreachable, protocol.ProtocolError, OSError):
             return None
+
+    def _touched(self) -> bool:
+        return self.outcome is None or bool(self.outcome["began"])
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         if self.outcome and self.outcome["reason"]:

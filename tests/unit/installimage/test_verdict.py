@@ -84,12 +84,16 @@ def test_known_refusals_have_a_fix(debug, reason):
 
 
 def test_an_unknown_refusal_says_what_debug_txt_says():
-    debug = "# reading\nERROR: the moon is not in the right place\n# cleaning up\n"
+    debug = "# reading\nERROR: the moon is not in the right place\n# cleaning up failed\n"
     failure = judged(1, "Cancelled.\n", debug, "")
     assert failure.reason == (
-        "it refused the configuration with exit code 1: ERROR: the moon is not in the right place"
+        "installimage refused its configuration with exit code 1: ERROR: the moon is not in the right place"
     )
-    assert judged(1, "", "", "").reason == "it failed with exit code 1"
+    assert failure.permanent
+    failure = judged(1, TERMINAL, "grub-install: cannot find a GRUB drive\n", "")
+    assert failure.reason.endswith("in step 3/3 (boot) with exit code 1: grub-install: cannot find a GRUB drive")
+    assert not failure.permanent
+    assert judged(1, "", "", "").reason == "installimage failed with exit code 1"
 
 
 def test_a_failing_script_counts_although_installimage_does_not_notice():

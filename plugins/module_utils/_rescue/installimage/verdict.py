@@ -15,6 +15,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 _COLUMN, _CUT = re.compile(r"\x1b\[\d*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
 _STEP = re.compile(r"(\d{1,2})/(\d{1,2})\s*:\s*(.*)")
 _OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*$", re.IGNORECASE)
+_ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _TELLING = re.compile(
     r"error|fail|cannot|can not|can't|could not|invalid|missing|no such|unable|refus"
     r"|not (a|enough|found|valid|supported)|too (small|big|large|many)|no space|denied|must be|need",
@@ -109,16 +110,22 @@ def _known(code, terminal, debug, steps):
             if re.search(pattern, text, re.IGNORECASE):
                 return Failure("%s (installimage ended with exit code %s%s)" % (meaning, code, where), permanent)
     said = telling_line(debug) or telling_line(terminal)
-    cancelled = "it refused the configuration" if re.search(r"^\s*Cancelled\b", terminal, re.M) else "it failed"
-    text = "%s with exit code %s%s" % (cancelled, code, where)
-    return Failure(text + (": %s" % said if said else ""))
+    refused = re.search(r"^\s*Cancelled\b", terminal, re.M)
+    what = "installimage refused its configuration" if refused else "installimage failed"
+    # What it refused once it refuses again, but what failed may have had another reason.
+    return Failure(
+        "%s%s with exit code %s%s" % (what, where, code, ": %s" % said if said else ""), permanent=bool(refused)
+    )
 
 
 def telling_line(text):
-    """The last line that says what is wrong, cut to a readable length; empty when there is none."""
+    """The line that says best what is wrong, cut to a readable length; empty when there is none."""
     lines = [line.strip(" \t#:>") for line in plain(text).splitlines()]
-    telling = [line for line in lines if line and _TELLING.search(line)]
-    return telling[-1][:300] if telling else ""
+    for pattern in (_ERROR, _TELLING):
+        telling = [line for line in lines if line and pattern.search(line)]
+        if telling:
+            return telling[-1][:300]
+    return ""
 
 
 def tail(text, count=TAIL):
