@@ -107,7 +107,7 @@ def content_id(raw, disk):
     """A digest of what is on the disk and its partitions, in order to notice that it is not the same any more."""
     seen = []
     for node in raw.below(disk):
-        if node is disk or node.type == "part":
+        if node is disk or (node.type == "part" and disk.name in node.parents):
             kinds = [(one["type"], one["uuid"], one["label"]) for one in contents(raw, node)]
             seen.append((node.name[len(disk.name) :], node.size, sorted(kinds)))
     return hashlib.sha256(json.dumps(sorted(seen)).encode("utf-8")).hexdigest()

@@ -46,6 +46,15 @@ def is_of_another(disk, machine):
     return ""
 
 
+def check_entries(wipe):
+    """What is wrong with the entries of ``wipe`` whatever disks there are, a line each."""
+    return [
+        "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
+        for text in wipe
+        if not str(text).strip() or str(text).strip().lower() in _EVERYTHING or names.is_kernel_name(str(text).strip())
+    ]
+
+
 def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True):
     """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
 
@@ -77,11 +86,10 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
 
 
 def _named(disks, wipe, verdict):
-    found = []
-    for text in wipe:
-        if not str(text).strip() or str(text).strip().lower() in _EVERYTHING:
-            verdict.refuse("wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text))
-            continue
+    found: list = []
+    for text in check_entries(wipe):
+        verdict.refuse(text)
+    for text in wipe if not verdict.errors else ():
         try:
             name = names.one(str(text).strip(), disks)["name"]
         except names.Unresolved as exc:

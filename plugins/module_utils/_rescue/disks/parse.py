@@ -85,7 +85,7 @@ def block_devices(text):
     """Every block device by its kernel name, from ``lsblk --json``; a name that is not plain is left out."""
     try:
         roots = json.loads(text)["blockdevices"]
-        found = {}
+        found: dict = {}
         _add(found, roots, None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc

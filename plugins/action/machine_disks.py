@@ -1,0 +1,188 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's half of machine_disks: gate, look, choose, guard, and only then have disks emptied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, serve, table
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+MODULE = "kubenode.provision.machine_disks"
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for one machine."""
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        given = self.validate_argument_spec(argument_spec=options.machine_disks_spec())[1]
+        flow = Flow(given, task_vars)
+        findings = _inputs.check_seconds(given, rescue_timeout=0)
+        if given["root_device_hints"] or given["state"] == "ready":
+            try:
+                wanted = hints.check(given["root_device_hints"])
+                if "query" in wanted:
+                    _query.check(wanted["query"])
+            except hints.HintError as exc:
+                way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
+                findings.append(f"{exc}{way_out}")
+        findings += guard.check_entries(given["wipe"])
+        if findings:
+            raise AnsibleActionFail(f"{flow.machine}: " + "; ".join(findings))
+        return _Disks(self, task_vars, given, flow).result()
+
+
+class _Failed(Exception):
+    """The task cannot go on; ``about``: results that are known all the same."""
+
+    def __init__(self, message: str, permanent: bool = False, **about: Any) -> None:
+        super().__init__(message)
+        self.permanent, self.about = permanent, about
+
+
+class _Disks:
+    """The disks of one machine."""
+
+    def __init__(self, action: ActionModule, task_vars: dict[str, Any], given: dict[str, Any], flow: Flow) -> None:
+        self._action, self._task_vars, self._given, self._flow = action, task_vars, given, flow
+        self._remote = Remote(action)
+        self._claim = given["claim_file"] or _claims.default_file(flow.machine)
+        self._disks: list[dict[str, Any]] = []
+
+    def result(self) -> dict[str, Any]:
+        """Gate, look, choose, guard; always a result, never an exception of the flow."""
+        flow, given = self._flow, self._given
+        keys = parse_host_keys(given["host_keys"])
+        try:
+            previous = given["previous_boot_id"] or None
+            pin, limit = flow.known_hosts("rescue"), given["rescue_timeout"]
+            system = _gate.pass_rescue(self._remote, pin, keys, previous, limit)
+        except _gate.GateClosed as exc:
+            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
+            return flow.result(failed=True, in_rescue=False, permanent=False, msg=f"{flow.machine}: {exc}", **seen)
+        about: dict[str, Any] = {"in_rescue": True, "boot_id": system.boot_id, "hostname": system.hostname}
+        try:
+            about.update(self._found())
+        except (_Failed, _claims.ClaimError) as exc:
+            permanent = isinstance(exc, _Failed) and exc.permanent
+            if isinstance(exc, _Failed):
+                about.update(exc.about)
+            if given["state"] == "ready":
+                flow.timeline.to(_states.PROVISIONING_FAILED)
+            about.update(self._facts())
+            return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.machine}: {exc}"})
+        return flow.result(permanent=False, **about)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"disks": self._disks, "table": table.lines(self._disks)}
+
+    def _found(self) -> dict[str, Any]:
+        answer = self._call({"step": serve.LOOK})
+        self._disks = answer["disks"]
+        try:
+            chosen = self._choose()
+            strings = names.strings(chosen, self._disks, self._given["device_strings"])
+        except hints.HintError as exc:
+            raise _Failed(str(exc), exc.permanent) from exc
+        except names.Unresolved as exc:
+            raise _Failed(str(exc)) from exc
+        roots = {
+            "root_devices": strings,
+            "root_wwns": [disk["wwn"] for disk in chosen],
+            "root_by_id": [(disk["by_id"] or [""])[0] for disk in chosen],
+        }
+        if self._given["state"] == "facts":
+            means = f"; the hints mean {', '.join(disk['name'] for disk in chosen)}" if chosen else ""
+            count = len(self._disks)
+            msg = f"{count} disk{'' if count == 1 else 's'}{means}"
+            return {"msg": msg, "wiped": [], "in_progress": False, **roots, **self._facts()}
+        return {**roots, **self._ready(chosen, answer["job"])}
+
+    def _choose(self) -> list[dict[str, Any]]:
+        wanted = self._given["root_device_hints"]
+        return hints.choose(wanted, self._disks, _query.search) if wanted else []
+
+    def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
+        given, machine = self._given, self._flow.machine
+        claimed = _claims.covers(self._claim, machine, chosen)
+        listed = ", ".join(disk["name"] for disk in chosen)
+        if claimed and (job["running"] or job["succeeded"]):
+            state = "is writing" if job["running"] else "has written"
+            msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
+            return {"msg": msg, "wiped": [], "in_progress": True, **self._facts()}
+        verdict = guard.judge(
+            self._disks,
+            [disk["name"] for disk in chosen],
+            machine,
+            given["wipe"],
+            given["reinstall"],
+            claimed,
+            given["health"] == "check",
+        )
+        if verdict.errors:
+            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
+        by_name = {disk["name"]: disk for disk in self._disks}
+        todo = [by_name[name] for name in verdict.wipe]
+        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo)}
+        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        if todo:
+            about["diff"] = guard.diff(self._disks, verdict.wipe)
+        emptied = ", ".join(verdict.wipe)
+        if self._action._task.check_mode:
+            msg = f"would empty {emptied}" if todo else f"{listed}: empty"
+            return {"msg": msg, **about, **self._facts()}
+        # Whoever comes after an interruption finds neither what was there nor that it was allowed to go.
+        _claims.claim(self._claim, machine, chosen)
+        if todo:
+            self._wipe(todo, claimed, about)
+        msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
+        return {"msg": msg, **about, **self._facts()}
+
+    def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
+        keys = ("name", "serial", "wwn", "size", "model", "content_id")
+        payload = {"step": serve.WIPE, "targets": [{key: disk[key] for key in keys} for disk in todo]}
+        try:
+            self._disks = self._call(payload)["disks"]
+        except _Failed as exc:
+            if not exc.about.get("begun", True):
+                if not claimed:
+                    _claims.release(self._claim)
+                raise _Failed(str(exc), wiped=[], in_progress=False) from exc
+            stopped = {**about, "wiped": [], "changed": True}
+            raise _Failed(f"the disks were not emptied wholly: {exc}", **stopped) from exc
+
+    def _call(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
+        attempts = 3 if payload["step"] == serve.LOOK else 1
+        while True:
+            attempts -= 1
+            try:
+                answer = self._action._execute_module(
+                    module_name=MODULE, module_args={"payload": payload}, task_vars=self._task_vars
+                )
+                break
+            except AnsibleConnectionFailure as exc:
+                if not attempts:
+                    raise _Failed(f"SSH was lost ({one_line(str(exc))}); run again") from exc
+                self._remote.reset()
+        if answer.get("failed") or not isinstance(answer.get("disks"), list):
+            reason = answer.get("msg") or "the module gave no answer"
+            more = {"begun": answer["begun"]} if isinstance(answer.get("begun"), bool) else {}
+            raise _Failed(one_line(f"{reason} {answer.get('module_stderr', '')}", 2000), **more)
+        return answer

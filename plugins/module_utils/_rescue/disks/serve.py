@@ -1,0 +1,82 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The machine's half of machine_disks: look, and empty what the controller decided on."""
+
+from __future__ import annotations
+
+from .. import job, protocol
+from . import facts, gather, inside, names, parse, wiping
+from .tools import Tools
+
+LOOK, WIPE = "look", "wipe"
+
+
+class ServeError(Exception):
+    """The step was not done; ``begun``: something was changed all the same."""
+
+    def __init__(self, message, begun=False):
+        super().__init__(message)
+        self.begun = begun
+
+
+def look(run, health=True, types=("disk",)):
+    """All facts of all disks, and how far a job of the runner in this rescue is."""
+    tools = Tools(run)
+    try:
+        raw = gather.read(tools, types, health=False)
+        with inside.opened(tools, raw):
+            raw = gather.read(tools, types, health=health)
+            raw.systems = inside.look(tools, raw)
+            found = facts.facts(raw, types)
+    except (gather.GatherError, parse.ParseError) as exc:
+        raise ServeError(str(exc)) from exc
+    return {"disks": found, "job": _job(run)}
+
+
+def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATIENCE):
+    """Empty the disks that the controller means, if they are still what it saw.
+
+    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` told them.
+    """
+    tools = Tools(run)
+    try:
+        with job.alone(base):
+            if _job(run, base)["running"]:
+                raise ServeError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
+            now = facts.facts(gather.read(tools, types, health=False), types)
+            chosen = [_still(target, now) for target in targets]
+            done = wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
+            job.forget(base)
+            left = facts.facts(gather.read(tools, types), types)
+    except wiping.WipeError as exc:
+        raise ServeError(str(exc), exc.begun) from exc
+    except (gather.GatherError, parse.ParseError, job.JobError) as exc:
+        raise ServeError(str(exc)) from exc
+    return {"disks": left, "steps": done}
+
+
+def _still(target, disks):
+    """The disk that was looked at; raises when it is not there, or does not hold what it held then."""
+    about = ("serial", "wwn", "size")
+    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]
+    if len(found) > 1:
+        found = [disk for disk in found if disk["name"] == target["name"]]
+    if len(found) != 1:
+        raise ServeError("disk %s is not there any more; nothing was erased" % names.identity(target))
+    if found[0]["content_id"] != target["content_id"]:
+        raise ServeError(
+            "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
+            % (found[0]["name"], names.identity(target))
+        )
+    return found[0]
+
+
+def _job(run, base=protocol.BASE):
+    try:
+        status = job.present(run, base)
+    except job.JobError:
+        # A runner that answers nonsense may be a job that runs.
+        return {"running": True, "succeeded": False}
+    if status is None:
+        return {"running": False, "succeeded": False}
+    return {"running": status.state == protocol.RUNNING, "succeeded": status.succeeded(protocol.MARKER_ONLY)}
