@@ -39,8 +39,7 @@ def install(target: Target, storage: Storage, uefi: bool) -> None:
 
 def _write_esp_unmounted(target: Target, storage: Storage) -> None:
     """Put GRUB into a FAT that this kernel cannot mount, with mtools."""
-    boot = storage.device_of("/boot") or storage.device_of("/")
-    prefix = "/grub" if storage.device_of("/boot") else "/boot/grub"
+    boot, prefix = storage.where("/boot/grub")
     target.write("/run/early.cfg", f"search.fs_uuid {uuid(boot)} root\nset prefix=($root){prefix}\n")
     target.run(
         "grub-mkimage", "--format=x86_64-efi", f"--prefix={prefix}", "--config=/run/early.cfg",
@@ -50,6 +49,9 @@ def _write_esp_unmounted(target: Target, storage: Storage) -> None:
     target.run("cp", "-r", "/usr/lib/grub/x86_64-efi", "/boot/grub/")
     esp = next(volume.device for volume in storage.volumes if volume.filesystem == "esp")
     loader: Path = target.file("/run/grub.efi")
-    host.run("mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian")
+    settings = target.file("/run/mtoolsrc")
+    settings.write_text("default_codepage=367\n")  # ASCII: the rescue has no tables for others
+    mtools = ("env", f"MTOOLSRC={settings}")
+    host.run(*mtools, "mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian")
     for path in ("::EFI/BOOT/BOOTX64.EFI", "::EFI/debian/grubx64.efi"):
-        host.run("mcopy", "-o", "-i", esp, str(loader), path)
+        host.run(*mtools, "mcopy", "-o", "-i", esp, str(loader), path)

@@ -157,9 +157,14 @@ class Storage:
             host.run("mount", "-t", kind, *(("-o", options) if options else ()), source, str(folder))
             self._mounted.append(folder)
 
-    def device_of(self, mount: str) -> str:
-        """The device on which a folder of the target lies, "" when there is none of its own."""
-        return next((one.device for one in self.volumes if one.mount == mount), "")
+    def where(self, path: str) -> tuple[str, str]:
+        """The device that a path of the target lies on, and the path as seen from the top of that file system."""
+        found = [(one.mount, one.device, "") for one in self.volumes if one.mount.startswith("/")]
+        device = {one.mount: one.device for one in self.volumes}
+        found += [(one.mount, device[one.volume], f"/{one.name.strip('/')}") for one in self.config.subvolumes]
+        fitting = [one for one in found if f"{path}/".startswith(f"{one[0].rstrip('/')}/")]
+        mount, name, top = max(fitting, key=lambda one: len(one[0]))
+        return name, f"{top}/{path[len(mount) :].lstrip('/')}"
 
     def fstab(self) -> str:
         """The fstab of the new system; devices by their file system's UUID, since kernel names swap."""
