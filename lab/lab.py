@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import secrets
@@ -157,7 +158,8 @@ class Lab:
         platform = delays.Delays(self.profile, self.kind, self._seed)
         self.cloud = Cloud(self.site, self.settings, platform, faults, storage, system_file)
         self._stack.push_async_callback(self.cloud.close)
-        self.account = Account(self.cloud, self.robot_settings)
+        share = None if self.kind == "dry" else functools.partial(images.share, self._progress)
+        self.account = Account(self.cloud, self.robot_settings, share)
         self._stack.push_async_callback(self.account.close)
         self.robot_password_file = state / "robot-password"
         write_secret(self.robot_password_file, self.account.password)

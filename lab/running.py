@@ -15,6 +15,7 @@ from lab.client import call
 from lab.lab import Lab
 
 _STOP_SECONDS = 60
+_BUILD_SECONDS = 900  # the first dedicated servers on this host wait until the image for installimage is built
 
 
 class RunningLab:
@@ -106,7 +107,7 @@ class RunningLab:
         Returns what ``GET /_lab/machines`` says of them, in the order of the specs.
         """
         wanted = [{**fields, **spec} for spec in specs or ({},)]
-        return self.control("POST", "/dedicated", wanted, timeout=300)["machines"]
+        return self.control("POST", "/dedicated", wanted, timeout=_BUILD_SECONDS)["machines"]
 
     def control(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""

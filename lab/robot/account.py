@@ -45,6 +45,8 @@ class Account:
 
     cloud: Cloud
     settings: RobotSettings = field(default_factory=RobotSettings)
+    #: Makes the folder that rescues mount to install from; asked when the first dedicated server is built.
+    share: Callable[[], Path] | None = None
     password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     servers: dict[int, Dedicated] = field(default_factory=dict)
     chassis: dict[int, Chassis] = field(default_factory=dict)
@@ -68,7 +70,11 @@ class Account:
 
     async def add(self, entries: Any) -> list[Dedicated]:
         """Build the servers of a description and switch them on; all of them, or none and SpecError."""
-        wanted = specs.numbered(specs.parse(entries), self.servers)
+        described = specs.parse(entries)
+        if described and self.share is not None and self.cloud.site.share is None:
+            self.cloud.site.share = await asyncio.to_thread(self.share)
+        # No await between the choice of numbers and their use: others may be adding servers too.
+        wanted = specs.numbered(described, self.servers)
         images = [self._image(number, spec) for number, spec in wanted]
         added = [self._place(number, spec) for number, spec in wanted]
         self.host_keys.fill(len(self.servers))
@@ -142,23 +148,16 @@ class Account:
         return path
 
     def _place(self, number: int, spec: DedicatedSpec) -> Dedicated:
-        index = self.cloud.free_index()
-        self.cloud.occupied.add(index)
-        site = self.cloud.site
+        """Give a server its place in the network and its machine; there are no disks in it yet."""
+        index, site = self.cloud.free_index(), self.cloud.site
         net = f"2001:db8:{index >> 8:x}:{index & 255:x}::"
         server = Dedicated(number, spec.name, index, spec, site.address(index), net, site.mac(index))
-        self.servers[number] = server
-        self.chassis[number] = Chassis(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
-        return server
-
-    async def _install(self, server: Dedicated, image: Path | None) -> None:
-        spec, chassis = server.spec, self.chassis[server.number]
         hardware = Hardware(
-            machine_id=server.number,
-            name=server.name or f"server-{server.number}",
+            machine_id=number,
+            name=spec.name or f"server-{number}",
             cores=spec.cores,
             memory_mib=spec.memory_mib,
-            disks=spec.disk_specs(server.number),
+            disks=spec.disk_specs(number),
             mac=server.mac,
             ipv4=server.ipv4,
             manufacturer=MANUFACTURER,
@@ -166,7 +165,14 @@ class Account:
             uefi=spec.uefi,
             swaps_letters=spec.swaps_letters,
         )
-        chassis.install(lambda firmware, on_off: self.cloud.site.machine(hardware, firmware, on_off))
+        chassis = Chassis(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
+        chassis.install(lambda firmware, on_off: site.machine(hardware, firmware, on_off))
+        self.cloud.occupied.add(index)
+        self.servers[number], self.chassis[number] = server, chassis
+        return server
+
+    async def _install(self, server: Dedicated, image: Path | None) -> None:
+        chassis = self.chassis[server.number]
         await chassis.machine.create(image)
-        if spec.powered:
+        if server.spec.powered:
             await chassis.begin()

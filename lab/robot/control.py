@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from lab.api.errors import ApiError, not_found
+from lab.images import ImageError
 from lab.machines.host import LabError
 from lab.robot.account import Account
 from lab.robot.gate import Guards
@@ -73,7 +74,7 @@ class RobotControl:
         """Build servers; all of them, or none."""
         try:
             added = await self.account.add(entries)
-        except (SpecError, LabError) as error:
+        except (SpecError, LabError, ImageError) as error:
             raise ApiError(422, "invalid_input", str(error)) from error
         return [self.row(server) for server in added]
 
@@ -124,8 +125,8 @@ class RobotControl:
             raise not_found("dedicated server", number)
         return server
 
-    @staticmethod
-    def _disks(server: Dedicated) -> list[dict[str, Any]]:
+    def _disks(self, server: Dedicated) -> list[dict[str, Any]]:
+        """The disks as the guests see them, which not every kind of machine can show as they were described."""
         return [
             {
                 "kind": disk.kind,
@@ -135,5 +136,5 @@ class RobotControl:
                 "model": disk.model,
                 "rotational": disk.rotational,
             }
-            for disk in server.spec.disk_specs(server.number)
+            for disk in self.account.chassis[server.number].machine.disks
         ]

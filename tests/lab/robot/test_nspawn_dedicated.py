@@ -115,6 +115,9 @@ def test_rescue_of_an_empty_server(guest):
     robot.reset(number, "sw")  # a firmware that found nothing to boot listens to the keyboard
     first = server.arrive()
     assert server.by_key("hostname") == "rescue\n"
+    assert server.by_key("test -x /root/.oldroot/nfs/install/installimage && ls /root/.oldroot/nfs/images") == (
+        "Debian-1200-bookworm-amd64-base.tar.zst\n"
+    )
     assert server.by_password("hostname", password) == (0, "rescue\n")
     assert server.by_password("true", "wrong")[0] == 255
     sizes = server.by_key("lsblk -bdno NAME,SIZE,SERIAL").splitlines()
