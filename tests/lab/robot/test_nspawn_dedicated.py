@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab.robot.conftest import Robot
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
 
 
 class Guest:
@@ -28,7 +28,7 @@ class Guest:
         self.number, self.address = machine["number"], machine["address"]
         self.fingerprint = self.robot.key(str(self.number), (folder / "key.pub").read_text())
 
-    def scan(self, seconds=90):
+    def scan(self, seconds=150):
         """The host keys that sshd shows, as ssh-keyscan prints them, once it answers."""
         deadline = time.monotonic() + seconds
         while True:
@@ -129,8 +129,8 @@ def test_rescue_of_an_empty_server(guest):
     server.by_key("echo kept | dd of=/dev/sda conv=fsync status=none")
     robot.arm(number, server.fingerprint)
     robot.reset(number, "sw")  # the rescue's own init listens
-    robot.until(lambda: robot.boots(number) == ["disk", "rescue", "rescue"], 90)
-    robot.until(lambda: not set(first) & set(server.scan()), 90)
+    robot.until(lambda: robot.boots(number) == ["disk", "rescue", "rescue"], 150)
+    robot.until(lambda: not set(first) & set(server.scan()), 150)
     server.arrive()
     assert server.by_key("head -c 4 /dev/sda") == "kept"
 
@@ -138,11 +138,11 @@ def test_rescue_of_an_empty_server(guest):
 def test_buttons_of_an_installed_server(guest):
     server = guest(image="debian", disks=[{"size": "4G", "kind": "sata"}])
     robot, number = server.robot, server.number
-    robot.until(lambda: server.answers(), 120)
+    robot.until(lambda: server.answers(), 150)
     before = robot.lab.control("GET", f"/dedicated/{number}/disks", timeout=120)["disks"][0]["sha256"]
     assert len(before) == 64
     robot.reset(number, "power")
-    robot.until(lambda: robot.status(number) == "shut off", 90)
+    robot.until(lambda: robot.status(number) == "shut off", 150)
     robot.reset(number, "hw")
     after = robot.lab.control("GET", f"/dedicated/{number}/disks", timeout=120)["disks"][0]["sha256"]
     assert after != before, "a system that ran wrote to its disk"

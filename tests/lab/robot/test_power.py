@@ -128,9 +128,20 @@ class TestFaults:
 
     def test_slow(self, robot, server):
         robot.arm(server)
-        robot.fault(point="boot", machine=str(server), effect="slow", delay=0.3)
+        robot.fault(point="boot", machine=str(server), effect="slow", delay=3600)
         robot.reset(server, "hw")
-        assert robot.last(server)["host_key"] == []
+        machine = robot.machine(server)
+        assert (machine["powered"], machine["running"], robot.boots(server)) == (True, False, ["disk"])
+        assert robot.rescue(server)["active"], "nobody asked for it yet"
+        robot.reset(server, "sw")
+        assert robot.boots(server) == ["disk"], "a firmware that counts hears no keyboard"
+        robot.reset(server, "hw")
+        assert robot.boots(server) == ["disk", "rescue"]
+
+    def test_a_little_slow(self, robot, server):
+        robot.arm(server)
+        robot.fault(point="boot", machine=str(server), effect="slow", delay=0.1)
+        robot.reset(server, "hw")
         robot.until(lambda: robot.last(server)["host_key"])
         assert robot.boots(server) == ["disk", "rescue"]
 

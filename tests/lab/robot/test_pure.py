@@ -5,7 +5,7 @@
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.robot import hostkeys, keys, specs
@@ -17,20 +17,25 @@ from lab.robot.specs import SpecError
 from tests.lab.clients.keys import public_key
 
 ROUTE = "POST /wol/{server}"
+#: A busy host is no failure.
+unhurried = settings(deadline=None)
 
 
 class TestForms:
+    @unhurried
     @given(st.dictionaries(st.text("abc_", min_size=1), st.text(min_size=1)))
     def test_every_field_comes_back(self, fields):
         form = Form(urlencode(fields))
         assert {name: form.text(name) for name in fields} == fields
 
+    @unhurried
     @given(st.lists(st.text(min_size=1)))
     def test_lists_come_back_however_they_are_written(self, values):
         plain = urlencode([("key[]", value) for value in values])
         indexed = urlencode([(f"key[{index}]", value) for index, value in enumerate(values)])
         assert Form(plain).many("key") == Form(indexed).many("key") == values
 
+    @unhurried
     @given(st.text())
     def test_any_body_is_bearable(self, text):
         Form(text).many("key")
@@ -45,6 +50,7 @@ class TestForms:
 
 
 class TestLimits:
+    @unhurried
     @given(st.lists(st.floats(0, 1000), max_size=200))
     def test_never_more_than_the_limit_within_any_hour(self, pauses):
         now, taken = 0.0, []
@@ -72,6 +78,7 @@ class TestLimits:
 
 
 class TestLockout:
+    @unhurried
     @given(st.lists(st.tuples(st.booleans(), st.floats(0, 700)), max_size=60))
     def test_like_a_plain_model(self, logins):
         now, failures, until = 0.0, [], -1.0
@@ -99,6 +106,7 @@ class TestKeys:
             parsed = keys.parse("k", f"{key.public} comment", 0.0)
             assert (parsed.type, parsed.size, parsed.data) == (key.type, key.size, key.public)
 
+    @unhurried
     @given(st.text())
     def test_nonsense_is_refused(self, text):
         with pytest.raises(RobotError):
@@ -122,6 +130,7 @@ class TestSpecs:
         found = specs.numbered(specs.parse([{}, {"number": 2000002}, {}]), {2000001})
         assert [number for number, _spec in found] == [2000003, 2000002, 2000004]
 
+    @unhurried
     @given(st.lists(st.integers(1, specs.MAX_NUMBER), min_size=2, max_size=20, unique=True))
     def test_made_up_identities_never_meet(self, numbers):
         entries = [{"number": number, "disks": [{"size": "1G", "kind": "sata"}] * 15} for number in numbers]
