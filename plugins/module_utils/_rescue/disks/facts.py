@@ -154,7 +154,8 @@ def _health(raw, node):
     if node.name in raw.smart:
         found = parse.smart(*raw.smart[node.name])
     if found["status"] == "unknown" and node.name in raw.nvme:
-        found = parse.nvme_log(*raw.nvme[node.name])
+        by_nvme = parse.nvme_log(*raw.nvme[node.name])
+        found = by_nvme if by_nvme["status"] != "unknown" else found
     return found
 
 

@@ -1,0 +1,198 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""machine_disks against dedicated servers of the lab: every refusal leaves the disks as they were, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.integration.disks.conftest import by_serial, held
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(280)]
+
+NVME = {"size": "1G", "kind": "nvme", "serial": "NVME1", "wwn": "eui.0025385b71b00001", "model": "LAB NVMe"}
+SATA = {"size": "768M", "kind": "sata", "serial": "SATA1", "wwn": "0x5002538d40aa0001", "model": "LAB SATA"}
+
+#: A foreign system on the disk $1: table, swap, a root file system.
+FOREIGN = r"""
+set -e
+printf 'label: gpt\nsize=64M,type=S\n,\n' | sfdisk --quiet "$1"
+for try in $(seq 300); do head -c1 "${1}1" "${1}2" >/dev/null 2>&1 && break; sleep 0.1; done
+mkswap --label swapspace "${1}1" >/dev/null
+mkfs.ext4 -q -L oldroot "${1}2"
+mkdir -p /mnt/old
+mount "${1}2" /mnt/old
+mkdir -p /mnt/old/usr/lib /mnt/old/etc/kubenode
+echo 'PRETTY_NAME="Old Linux 7"' >/mnt/old/usr/lib/os-release
+if test -n "$2"; then echo "$2" >/mnt/old/etc/kubenode/installed.json; fi
+umount /mnt/old
+sync
+"""
+
+
+def put_system(machine, device: str, record: dict | None = None) -> None:
+    """Put a system on a disk of the machine, with an installed record or without."""
+    words = shlex.join(["sh", "-c", FOREIGN, "sh", device, json.dumps(record) if record else ""])
+    machine.ssh(words)
+
+
+@pytest.fixture
+def machine(server):
+    """A server with an NVMe disk and a smaller SATA disk, both empty."""
+    return server(disks=[NVME, SATA])
+
+
+def test_facts_hints_and_an_empty_disk(machine):
+    before = machine.digests()
+    run = machine.disks(root_device_hints={"model": "lab nvme"})
+    assert not run.failed
+    assert not run["changed"]
+    nvme, sata = by_serial(run)["NVME1"], by_serial(run)["SATA1"]
+    assert (nvme["kind"], nvme["size"], nvme["wwn"], nvme["holds"]) == ("nvme", 1 << 30, "eui.0025385b71b00001", [])
+    assert (sata["kind"], sata["size"], sata["model"]) == ("sata", 768 << 20, "LAB SATA")
+    assert "ata-LAB_SATA_SATA1" in sata["by_id"]
+    assert run["root_devices"] == ["nvme0n1"]
+    assert run["root_wwns"] == ["eui.0025385b71b00001"]
+    assert len(run["table"]) == 3
+    assert not machine.claim.exists()
+
+    none = machine.ready(root_device_hints={"wwn": "0x5002538d40aaffff"})
+    assert none.failed
+    assert none["permanent"] is True
+    assert "SATA1" in none["msg"], "the error lists the candidates"
+    assert none["boot_state"] == "ProvisioningFailed"
+
+    run = machine.ready(root_device_hints={"smallest": True}, device_strings="wwn")
+    assert not run.failed
+    assert not run["changed"]
+    assert run["root_devices"] == ["0x5002538d40aa0001"]
+    assert run["boot_state"] == "BootingToRescue"
+    assert [disk["serial"] for disk in json.loads(machine.claim.read_text())["disks"]] == ["SATA1"]
+    run = machine.ready(root_device_hints={"query": "[?kind=='nvme'] | [0]"}, device_strings="by-id")
+    assert run["root_devices"] == ["nvme-LAB_NVMe_NVME1"]
+    assert machine.digests() == before
+
+
+def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
+    put_system(machine, "/dev/sda")
+    machine.ssh("mkfs.xfs -q -L keep /dev/nvme0n1")
+    hints = {"by_id": "ata-LAB_SATA_SATA1"}
+    before = machine.digests()
+
+    refused = machine.ready(root_device_hints=hints)
+    assert refused.failed
+    assert "Old Linux 7" in refused["msg"]
+    assert "0x5002538d40aa0001" in refused["msg"], "it says how to name the disk"
+    assert held(by_serial(refused)["SATA1"]) == ["table", "swap", "system"]
+    assert not machine.claim.exists()
+    assert machine.ready(root_device_hints=hints, wipe=["NVME1"]).failed, "consent to one disk is none to another"
+    assert machine.ready(root_device_hints=hints, reinstall=True).failed, "it is not ours"
+    assert machine.digests() == before
+
+    shown = machine.ready("--check", "--diff", root_device_hints=hints, wipe=["SATA1"])
+    assert not shown.failed
+    assert shown["changed"]
+    assert shown["wiped"] == ["0x5002538d40aa0001"]
+    removed = [line for line in shown.printed.splitlines() if line.startswith("-")]
+    assert any("Old Linux 7" in line for line in removed)
+    assert "+nothing" in shown.printed
+    assert "NVME1" not in shown.printed.partition("=>")[0], "only what would be erased"
+    assert machine.digests() == before
+    assert not machine.claim.exists()
+
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert not done.failed
+    assert done["changed"]
+    assert done["wiped"] == ["0x5002538d40aa0001"]
+    assert by_serial(done)["SATA1"]["holds"] == []
+    assert held(by_serial(done)["NVME1"]) == ["filesystem"]
+    after = machine.digests()
+    assert after[0] == before[0], "the disk that nobody named"
+    assert after[1] != before[1]
+    assert machine.ssh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
+    again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert not again.failed
+    assert not again["changed"]
+    assert machine.digests() == after
+
+
+def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
+    hints = {"serial": "SATA1"}
+    put_system(machine, "/dev/sda", {"machine": "node-2"})
+    before = machine.digests()
+    refused = machine.ready(root_device_hints=hints, reinstall=True)
+    assert refused.failed
+    assert "node-2" in refused["msg"]
+    assert machine.digests() == before
+
+    machine.ssh("wipefs -qaf /dev/sda1 /dev/sda2 /dev/sda")
+    put_system(machine, "/dev/sda", {"machine": "node-1", "image_url": "https://x/y"})
+    before = machine.digests()
+    refused = machine.ready(root_device_hints=hints)
+    assert refused.failed
+    assert "reinstall" in refused["msg"]
+    (system,) = (entry for entry in by_serial(refused)["SATA1"]["holds"] if entry["kind"] == "system")
+    assert system["installed"] == {"machine": "node-1", "image_url": "https://x/y"}
+    assert machine.digests() == before
+    assert machine.ready(root_device_hints=hints, reinstall=True)["wiped"] == ["0x5002538d40aa0001"]
+
+    # A run that ends here may begin anew; what it left is half a system.
+    put_system(machine, "/dev/sda")
+    other = machine.ready(root_device_hints={"serial": "NVME1"}, claim_file=str(machine.folder / "other.json"))
+    assert not other.failed
+    assert machine.ready(root_device_hints=hints, claim_file=str(machine.folder / "other.json")).failed
+    resumed = machine.ready(root_device_hints=hints)
+    assert not resumed.failed
+    assert resumed["wiped"] == ["0x5002538d40aa0001"]
+
+
+def test_mounts_and_swap_go_first_and_the_running_system_never(machine):
+    put_system(machine, "/dev/sda")
+    machine.ssh("mount /dev/sda2 /mnt/old && mkdir /mnt/old/inner && mount -t tmpfs none /mnt/old/inner")
+    hints = {"serial": "SATA1"}
+    (system,) = (one for one in by_serial(machine.disks())["SATA1"]["holds"] if one["kind"] == "system")
+    assert (system["mounts"], system["in_use"]) == (["/mnt/old"], True)
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert not done.failed
+    assert "/mnt/old" not in machine.ssh("cat /proc/mounts")
+    assert by_serial(done)["SATA1"]["holds"] == []
+
+    # The running system has its files there: nothing is erased, whoever consented.
+    machine.ssh("mkfs.ext4 -q -L busy /dev/sda && mkdir -p /boot && mount /dev/sda /boot")
+    refused = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert refused.failed
+    assert "in use by the running system" in refused["msg"]
+    assert machine.ssh("umount /boot; blkid -po value -s LABEL /dev/sda") == "busy\n"
+
+
+def test_after_letters_were_swapped_the_right_disk_is_meant(server):
+    disks = [
+        {"size": "256M", "kind": "sata", "serial": "ONE", "wwn": "0x5002538d40aa0001"},
+        {"size": "256M", "kind": "sata", "serial": "TWO", "wwn": "0x5002538d40aa0002"},
+    ]
+    machine = server(disks=disks, swaps_letters=True)
+    machine.ssh("mkfs.ext4 -q -L keep $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *TWO$//p')")
+    machine.ssh("mkfs.ext4 -q -L drop $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *ONE$//p')")
+    hints = {"wwn": "5002538D40AA0001"}
+    first = machine.disks(root_device_hints=hints)
+    machine.boot_rescue()
+    before = machine.digests()
+    second = machine.ready(root_device_hints=hints, wipe=["0x5002538d40aa0001"], previous_boot_id=first["boot_id"])
+    assert not second.failed
+    assert second["root_devices"] != first["root_devices"], "the letters did swap"
+    assert by_serial(second)["ONE"]["holds"] == []
+    assert [entry["label"] for entry in by_serial(second)["TWO"]["holds"]] == ["keep"]
+    after = machine.digests()
+    assert after[1] == before[1]
+    assert after[0] != before[0]
+
+
+def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
+    run = machine.disks(host_keys=[key], rescue_timeout=3)
+    assert run.failed
+    assert run["in_rescue"] is False
+    assert "host key" in run["msg"]

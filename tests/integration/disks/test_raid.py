@@ -1,0 +1,76 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RAID with a volume group on it, in a machine whose kernel really has both."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.disks.conftest import by_serial, held
+
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(580)]
+
+DISKS = [
+    {"size": "300M", "kind": "nvme", "serial": "ONE", "wwn": "eui.0025385b71b00001"},
+    {"size": "300M", "kind": "sata", "serial": "TWO", "wwn": "0x5002538d40aa0002"},
+]
+#: RAID 1 over a partition of each disk, a volume group on it, a system on one of its volumes.
+BUILD = r"""
+set -e
+for disk in /dev/nvme0n1 /dev/sda; do printf 'label: gpt\n,\n' | sfdisk --quiet --wipe always $disk; done
+udevadm settle
+mdadm --create /dev/md/old --run --level=1 --raid-devices=2 --metadata=1.2 --assume-clean /dev/nvme0n1p1 /dev/sda1 2>/dev/null
+udevadm settle
+pvcreate -qq --yes /dev/md/old
+vgcreate -qq vg-old /dev/md/old
+lvcreate -qq --yes --name root --size 100M vg-old
+lvcreate -qq --yes --name swap --size 40M vg-old
+mkswap /dev/vg-old/swap >/dev/null
+mkfs.ext4 -q -L oldroot /dev/vg-old/root
+mkdir -p /mnt/old
+mount /dev/vg-old/root /mnt/old
+mkdir -p /mnt/old/usr/lib
+echo 'PRETTY_NAME="Old Linux 7"' >/mnt/old/usr/lib/os-release
+umount /mnt/old
+sync
+"""
+STOP = "vgchange -qq --activate n vg-old && udevadm settle && mdadm --stop /dev/md/old 2>/dev/null && udevadm settle"
+START = (
+    "mdadm --assemble /dev/md/old /dev/nvme0n1p1 /dev/sda1 2>/dev/null && udevadm settle && "
+    "vgchange -qq --activate y vg-old && mount /dev/vg-old/root /mnt/old && swapon /dev/vg-old/swap"
+)
+HINTS = {"raid": {"wwn": ["5002538D40AA0002", "eui.0025385b71b00001"]}}
+
+
+def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
+    machine = virtual_server(disks=DISKS)
+    machine.ssh(BUILD)
+    machine.ssh(STOP)
+    before = machine.digests()
+
+    seen = machine.disks(root_device_hints=HINTS)
+    assert seen["root_devices"] == ["sda", "nvme0n1"]
+    for serial in ("ONE", "TWO"):
+        disk = by_serial(seen)[serial]
+        assert held(disk) == ["table", "raid", "lvm", "system", "swap"], disk["holds"]
+        assert all(entry["disks"] == ["sda", "nvme0n1"] for entry in disk["holds"][1:])
+        (system,) = (entry for entry in disk["holds"] if entry["kind"] == "system")
+        assert system["system"] == "Old Linux 7"
+    assert machine.ssh("lsblk -no TYPE | sort -u") == "disk\npart\n", "what was started for the look is gone again"
+
+    refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"])
+    assert refused.failed
+    assert "'eui.0025385b71b00001'" in refused["msg"], "it names the disk that shares the RAID"
+    assert machine.digests() == before
+
+    machine.ssh(START)
+    done = machine.ready(root_device_hints=HINTS, wipe=["ONE", "TWO"])
+    assert not done.failed, done["msg"]
+    assert [held(disk) for disk in done["disks"]] == [[], []]
+    assert machine.ssh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat || true; cat /proc/swaps | wc -l") == (
+        "disk\n0\n1\n"
+    )
+    machine.boot_rescue(280)
+    again = machine.ready(root_device_hints=HINTS, previous_boot_id=done["boot_id"])
+    assert not again.failed
+    assert not again["changed"], "nothing comes back with the next boot"
