@@ -159,7 +159,7 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         _say(json.dumps(values | live | {"up": True}, indent=1))
     else:
-        _say(f"lab '{state.name}' is up with {live['servers']} servers")
+        _say(f"lab '{state.name}' is up with {live['servers']} cloud and {live['dedicated']} dedicated servers")
         _describe(state, values)
     return 0
 

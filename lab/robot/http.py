@@ -26,8 +26,12 @@ def server(request: web.Request) -> Dedicated:
 
 
 async def form(request: web.Request) -> Form:
-    """The fields of the body."""
-    return Form(await request.text(), request.content_type)
+    """The fields of the body; bytes that are no text are no form."""
+    try:
+        text = await request.text()
+    except (UnicodeDecodeError, LookupError):
+        return Form("")
+    return Form(text, request.content_type)
 
 
 def answer(data: Any, status: int = 200) -> web.Response:

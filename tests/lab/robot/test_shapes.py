@@ -60,6 +60,22 @@ def test_rename(robot, server):
     assert as_json.json()["error"]["missing"] == ["server_name"], "bodies are forms"
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"server_name=\xff%ff", "application/x-www-form-urlencoded; charset=utf-8"),
+        (b"server_name=a", "application/x-www-form-urlencoded; charset=nonsense"),
+        (b"--x--", "multipart/form-data; boundary=x"),
+        (b"a=b&" * 5000, "application/x-www-form-urlencoded"),
+        (b"", ""),
+    ],
+)
+def test_bodies_that_are_no_form(robot, server, body, content_type):
+    headers = {"Content-Type": content_type}
+    assert robot.refused("POST", "/server/4711", body, headers=headers) == (400, "INVALID_INPUT")
+    assert robot.good("GET", "/server/4711")["server"]["server_name"] == "n1"
+
+
 def test_unknown_server(robot, server):
     for path in ("/server/1", "/boot/1", "/boot/1/rescue", "/boot/1/rescue/last", "/reset/1", "/wol/1", "/server/x"):
         assert robot.refused("GET", path) == (404, "SERVER_NOT_FOUND")
