@@ -19,11 +19,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     """Build the tarball in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
-    # installimage makes the initramfs; from then on it follows the kernel, as on any system.
-    settings = tree / "etc/initramfs-tools/update-initramfs.conf"
-    settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
-    for initramfs in (tree / "boot").glob("initrd.img-*"):
-        initramfs.unlink()
+    _make_initramfs(tree)
     tidy(tree)
     progress(f"{recipe.name}: packing the tarball")
     pack = [
@@ -33,3 +29,12 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     subprocess.run(pack, check=True)
     subprocess.run(["rm", "-rf", "--one-file-system", str(tree)], check=True)
     return {"tarball": FILE}
+
+
+def _make_initramfs(tree: Path) -> None:
+    """Make the initramfs once, when all packages with a part in it are there (see the image's own update-initramfs)."""
+    settings = tree / "etc/initramfs-tools/update-initramfs.conf"
+    settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
+    subprocess.run(["chroot", tree, "/usr/sbin/update-initramfs", "-u", "-k", "all"], capture_output=True, check=True)
+    for initramfs in (tree / "boot").glob("initrd.img-*"):
+        initramfs.with_name(f"{initramfs.name}.base").hardlink_to(initramfs)

@@ -64,7 +64,7 @@ class ImageFile:
             return "No imported public key found!"
         ring = self._folder / "public-key.gpg"
         try:
-            ring.write_bytes(_dearmored(key.read_text()))
+            ring.write_bytes(dearmored(key.read_text()))
         except ValueError as error:
             raise Failed("key") from error
         host.run("gpgv", "--keyring", str(ring), str(signature), str(self.path))
@@ -98,7 +98,7 @@ class ImageFile:
         shutil.rmtree(self._folder / _KEY, ignore_errors=True)
 
 
-def _dearmored(text: str) -> bytes:
+def dearmored(text: str) -> bytes:
     """The bytes of an ASCII-armored key."""
     body = text.partition("-----BEGIN PGP PUBLIC KEY BLOCK-----")[2].partition("-----END")[0]
     lines = body.partition("\n\n")[2].split()

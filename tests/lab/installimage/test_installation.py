@@ -1,0 +1,196 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""installimage in a rescue, called over SSH as a person or a program calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import images
+from lab.machines.site import Site
+from tests.lab.machines.guest import BOOT_ID, Answer, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
+
+pytestmark = pytest.mark.nspawn
+_NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(4 << 30, "nvme"))
+_IMAGE = f"/root/.oldroot/nfs/images/{images.TARBALL}"
+_CONFIG = f"DRIVE1 /dev/nvme0n1|SWRAID 0|BOOTLOADER grub|HOSTNAME node-1|PART / ext4 all|IMAGE {_IMAGE}"
+_RUN = "echo x | TERM=xterm installimage -a -c /root/config"
+_SEED = """#!/bin/sh
+echo "I am in $(. /etc/os-release; echo $ID)"
+seed=/var/lib/cloud/seed/nocloud-net
+mkdir -p $seed
+printf 'instance-id: i-1\nlocal-hostname: seeded\n' >$seed/meta-data
+printf '#cloud-config\nwrite_files:\n- {path: /etc/seeded, content: "yes"}\n' >$seed/user-data
+cat /etc/ssh/ssh_host_ed25519_key.pub
+exit 7
+"""
+
+
+async def _write(one: Bench, path: str, text: str, mode: str = "0600") -> None:
+    answer = await one.ssh(f"cat >{path} <<'END'\n{text}\nEND\nchmod {mode} {path}")
+    assert answer.status == 0, answer
+
+
+async def _install(one: Bench, config: str, command: str = _RUN) -> tuple[Answer, str]:
+    """Run installimage with a config (lines parted by |); its answer and the debug log."""
+    await _write(one, "/root/config", config.replace("|", "\n"))
+    answer = await one.ssh(command)
+    return answer, (await one.ssh("cat /root/debug.txt")).out
+
+
+async def _rescued(one: Bench) -> Bench:
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("hostname")
+    return one
+
+
+async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> None:
+    one = await _rescued(dedicated(site, key, 1, _NVME, uefi=True))
+    before = [await one.machine.disk_digest(index) for index in range(2)]
+    esp = _CONFIG.replace("PART /", "PART /boot/efi esp 256M|PART /")
+    for config, reason in (
+        (_CONFIG, "ERROR: ESP missing or multiple ESP found"),
+        (esp.replace("SWRAID 0", "SWRAID 1"), "ERROR: You need to select at least 2 disks for creating software raid!"),
+        (f"{esp}|PART /home ext4 all", 'ERROR: Partition size "all" has to be on the last partition'),
+        (esp.replace("-amd64-", "_"), "ERROR: can not determine image arch from filename"),
+        (f"{esp}|DRIVE2 /dev/nvme1n1|SWRAID 1".replace("SWRAID 0|", ""), "ERROR: no software RAID in a container"),
+        (esp.replace("nvme0n1", "nvme7n1"), "ERROR: Value for DRIVE1 is not correct: /dev/nvme7n1"),
+    ):
+        answer, debug = await _install(one, config)
+        assert answer.status == 1
+        assert answer.out.endswith("Cancelled.\n")
+        assert reason not in answer.out
+        assert reason in debug
+    assert [await one.machine.disk_digest(index) for index in range(2)] == before
+    # Each call took its config away, so that no later one begins by itself.
+    assert (await one.ssh("ls -d /autosetup /installimage.*; ls /autosetup.bak-*")).out.startswith("/autosetup.bak-")
+
+
+async def test_command_line(site: Site, key: Key) -> None:
+    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+    await _write(one, "/root/config", _CONFIG.replace("|", "\n"))
+    installed = "/root/.oldroot/nfs/install/installimage"
+    for command, status, words in (
+        ("TERM=xterm installimage -h", 0, "usage: installimage"),
+        ("TERM=xterm installimage -a", 1, "in automatic mode you need to specify an image and a config file"),
+        ("TERM=xterm installimage -a -c /root/none", 1, "FAILED: config file /root/none for autosetup not found"),
+        (
+            "TERM=xterm installimage -a -c /root/config -x /root/none",
+            1,
+            "FAILED: post-install file /root/none not found",
+        ),
+        ("rm -f /autosetup; TERM=xterm installimage -r yes -d sda </dev/null", 1, "interactive mode"),
+        ("env -u TERM installimage -a -c /root/config 2>&1", 1, "TERM environment variable not set"),
+        ("echo n | TERM=xterm installimage -c /root/config", 0, "ABORT"),
+        (
+            f"cp -r {Path(installed).parent} /root/own; touch /root/own/disabled; "
+            "echo x | TERM=xterm /root/own/installimage -a -c /root/config",
+            1,
+            "temporarily unavailable",
+        ),
+    ):
+        answer = await one.ssh(command)
+        assert (answer.status, words in answer.out) == (status, True), (command, answer)
+    assert await _is_blank(one)
+
+
+async def _is_blank(one: Bench) -> bool:
+    return (await one.ssh("cmp -n 16777216 /dev/nvme0n1 /dev/zero")).status == 0
+
+
+async def test_failures_while_installing_end_with_status_1(site: Site, key: Key) -> None:
+    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+    await one.ssh(
+        f"cd /root && head -c 5000000 {_IMAGE} >Broken-1200-x-amd64-a.tar.zst && "
+        "mkdir big && truncate -s 800M big/a big/b big/c && tar -C big --zstd -cf Big-1200-x-amd64-a.tar.zst . && "
+        "printf '#!/bin/sh\nexit 1\n' >hook && chmod 755 hook"
+    )
+    for config, step, reason in (
+        (_CONFIG.replace(_IMAGE, "/root/Broken-1200-x-amd64-a.tar.zst"), "Extracting image", "zst"),
+        (
+            _CONFIG.replace(_IMAGE, "/root/Big-1200-x-amd64-a.tar.zst").replace("ext4 all", "ext4 1500M"),
+            "Extracting image",
+            "No space left on device",
+        ),
+        (_CONFIG.replace(_IMAGE, "/root/None-1200-x-amd64-a.tar.zst"), "Validating image", "there is no image file"),
+        (f"{_CONFIG}|FORCE_SIGN 1", "Validating image", "FORCE_SIGN set, but validation failed"),
+    ):
+        answer, debug = await _install(one, config)
+        assert answer.status == 1
+        assert "INSTALLATION COMPLETE" not in answer.out
+        (last,) = [line for line in answer.out.splitlines() if "failed" in line]
+        assert step in last
+        assert reason in debug
+        assert (await one.ssh("grep -c installimage /proc/self/mounts; ls -d /installimage.*")).out == "0\n"
+    answer, _debug = await _install(one, _CONFIG, f"ln -s /root/hook /post-mount; {_RUN}")
+    assert (answer.status, "INSTALLATION COMPLETE" in answer.out) == (0, False)
+
+
+async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
+    one = await _rescued(dedicated(site, key, 1, _NVME))
+    await _write(one, "/root/after", _SEED, "0755")
+    await _write(one, "/root/unused", "#!/bin/sh\ntouch /never", "0644")
+    await one.ssh("ln -s /root/unused /root/post-install; echo foreign | dd of=/dev/nvme1n1 conv=fsync status=none")
+    second = await one.machine.disk_digest(1)
+    config = _CONFIG.replace("PART /", "PART swap swap 256M|PART /boot ext3 300M|PART /")
+    rescue = (await one.ssh(BOOT_ID)).out
+    answer, debug = await _install(one, f"{config}|CRYPTPASSWORD unused", f"{_RUN} -x /root/after")
+    assert answer.status == 0, debug
+    assert "INSTALLATION COMPLETE" in answer.out
+    assert "I am in debian" in answer.out  # its status does not matter
+    assert "I am in debian" in debug
+    (host_key,) = [line for line in answer.out.splitlines() if line.startswith("ssh-ed25519 ")]
+    assert await one.machine.disk_digest(1) == second
+
+    one.arm(FromDisk())
+    await one.machine.reset()
+    await one.answers("cloud-init status --wait >/dev/null; hostname", unless="rescue")
+    assert (await one.ssh(BOOT_ID)).out != rescue
+    assert (await one.ssh("hostname; cat /etc/seeded; ls /never")).out == "seeded\nyes"
+    assert host_key.split()[1] in " ".join(await one.host_keys())
+    assert (await one.ssh("stat -c '%a %n' /installimage.*")).out == "640 /installimage.conf\n640 /installimage.debug\n"
+    fstab = (await one.ssh("cat /etc/fstab")).out
+    assert [line.split()[1:3] for line in fstab.splitlines()] == [
+        ["/proc", "proc"],
+        ["none", "swap"],
+        ["/boot", "ext3"],
+        ["/", "ext4"],
+    ]
+    assert (
+        await one.ssh("lsblk -no PARTUUID /dev/nvme0n1 | sort -u | wc -l; lsblk -no FSTYPE /dev/nvme0n1")
+    ).out.split()[1:] == [
+        "swap",
+        "ext3",
+        "ext4",
+    ]
+    assert (await one.ssh("findmnt -no SOURCE /")).out == "/dev/nvme0n1p3\n"
+
+
+async def test_installs_and_boots_by_uefi_with_the_rescues_password(site: Site, key: Key) -> None:
+    one = dedicated(site, key, 1, (DiskSpec(4 << 30, "sata"), DiskSpec(4 << 30, "sata")), uefi=True)
+    one.arm(Rescue((key.public,), password="let-me-in-please"))
+    await _rescued(one)
+    await one.ssh(
+        "cd /root/.oldroot/nfs/images; (python3 -m http.server --bind 127.0.0.1 8000 >/dev/null 2>&1 </dev/null &); "
+        "for try in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000 && break; sleep 0.1; done"
+    )
+    config = _CONFIG.replace("nvme0n1", "sda").replace(_IMAGE, f"http://127.0.0.1:8000/{images.TARBALL}")
+    config = config.replace("PART /", "PART /boot/efi esp 256M|PART /")
+    keep = f"mkdir -p /root/.ssh; echo '{key.public}' >/root/.ssh/authorized_keys; grep ^root: /etc/shadow"
+    await _write(one, "/root/post-install", f"#!/bin/sh\n{keep}", "0755")
+    answer, debug = await _install(one, f"{config}|TAKE_OVER_RESCUE_SYSTEM_SSH_PUBLIC_KEYS no")
+    assert answer.status == 0, debug
+    assert "Downloading image (http)" in answer.out
+    rescue_hash = (await one.ssh("grep ^root: /etc/shadow")).out.split(":")[1]
+    assert f"root:{rescue_hash}:" in answer.out
+    listing = await one.ssh("MTOOLSRC=/dev/stdin mdir -b -i /dev/sda1 ::EFI/BOOT ::EFI/debian <<<default_codepage=367")
+    assert listing.out.split() == ["::/EFI/BOOT/BOOTX64.EFI", "::/EFI/debian/grubx64.efi"]
+
+    one.arm(FromDisk())
+    await one.machine.reset()
+    assert await one.answers("hostname", unless="rescue") == "node-1"
+    assert (await one.ssh("findmnt -no SOURCE /; ls /Debian* /post-install")).out == "/dev/sda2\n"
+    assert (await one.ssh("sshd -T | grep -i '^permitrootlogin'")).out == "permitrootlogin yes\n"
