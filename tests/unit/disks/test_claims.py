@@ -100,5 +100,5 @@ def test_a_damaged_claim_is_none(path, tmp_path, text):
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "claims").write_text("a file where the folder should be")
-    with pytest.raises(_claims.ClaimError, match="claim_file .*node-1.json"):
+    with pytest.raises(_claims.ClaimError, match=r"claim_file .*node-1\.json"):
         _claims.claim(str(tmp_path / "claims" / "node-1.json"), "node-1", DISKS)

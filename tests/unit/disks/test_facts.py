@@ -1,0 +1,253 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Facts of disks, from what the tools print."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, parse, table
+from tests.unit.disks import recorded
+
+
+def of(raw: facts.Raw) -> dict[str, dict]:
+    return {disk["name"]: disk for disk in facts.facts(raw)}
+
+
+def held(disk: dict) -> list[tuple[str, str]]:
+    return [(entry["kind"], entry["device"]) for entry in disk["holds"]]
+
+
+def test_raid_with_volumes_on_two_disks():
+    found = of(recorded.raid1_with_lvm())
+    assert list(found) == ["sda", "nvme0n1", "nvme1n1"]
+    for index in (0, 1):
+        disk = found[f"nvme{index}n1"]
+        assert held(disk) == [
+            ("table", f"nvme{index}n1"),
+            ("raid", f"nvme{index}n1p1"),
+            ("raid", f"nvme{index}n1p2"),
+            ("filesystem", "md0"),
+            ("lvm", "md1"),
+            ("system", "vg0-root"),
+            ("swap", "vg0-swap"),
+        ]
+        assert [entry["disks"] for entry in disk["holds"]] == [[disk["name"]]] + [["nvme0n1", "nvme1n1"]] * 6
+        assert disk["holds"][0]["detail"] == "2 partitions"
+        assert disk["holds"][1]["detail"] == "RAID1 over nvme0n1p1, nvme1n1p1 (2 of 2)"
+        assert disk["holds"][4]["detail"] == "volume group vg0 (root, swap)"
+        system = disk["holds"][5]
+        assert (system["system"], system["installed"]) == ("Debian GNU/Linux 12 (bookworm)", {"machine": "node-1"})
+    assert found["nvme0n1"]["kind"] == "nvme"
+    assert found["sda"]["holds"] == []
+    assert found["sda"]["rotational"] is True
+
+
+def test_a_raid_that_was_not_started_still_spans_its_disks():
+    disks = [recorded.nvme(index, (recorded.block(f"nvme{index}n1p1", recorded.GIB, "part"),)) for index in (0, 1)]
+    member = recorded.content("linux_raid_member", "raid", recorded.ARRAY)
+    raw = facts.Raw(
+        recorded.lsblk(*disks),
+        blkid={"nvme0n1": recorded.gpt(), "nvme1n1": recorded.gpt(), "nvme0n1p1": member, "nvme1n1p1": member},
+    )
+    assert of(raw)["nvme1n1"]["holds"][1]["disks"] == ["nvme0n1", "nvme1n1"]
+
+
+def test_windows_and_a_stick():
+    found = of(recorded.windows())
+    assert [(entry["kind"], entry["type"], entry["label"]) for entry in found["sda"]["holds"]] == [
+        ("table", "gpt", ""),
+        ("system", "vfat", "SYSTEM"),
+        ("unknown", "", ""),
+        ("filesystem", "ntfs", "Windows Server"),
+    ]
+    assert found["sda"]["holds"][2]["detail"] == "Microsoft reserved partition"
+    assert (found["sdb"]["kind"], found["sdb"]["removable"]) == ("usb", True)
+
+
+@pytest.mark.parametrize(("kind", "uuid"), [("zfs_member", "12345678901234567890"), ("btrfs", "deadbeef")])
+def test_file_systems_over_several_disks(kind, uuid):
+    found = of(recorded.spanning(kind, uuid))
+    for name in ("sda", "sdb"):
+        (entry,) = found[name]["holds"]
+        assert (entry["kind"], entry["type"], entry["disks"]) == ("filesystem", kind, ["sda", "sdb"])
+        assert entry["detail"] == "over sda, sdb"
+    assert found["sdc"]["holds"][0]["disks"] == ["sdc"], "a copy of a label or UUID alone binds nothing together"
+
+
+def test_odd_disks():
+    found = of(recorded.odd())
+    assert list(found) == ["sda", "sdb", "sdc", "sdd", "sde", "sdf"], "no memory, no CD, no loop device"
+    (luks,) = found["sda"]["holds"]
+    assert (luks["kind"], luks["detail"]) == ("crypt", "version 2")
+    assert found["sda"]["health"]["status"] == "failed"
+    assert found["sdb"]["holds"] == []
+    assert found["sdc"]["read_only"] is True
+    assert [entry["kind"] for entry in found["sdf"]["holds"]] == ["unknown"], "data of no known kind is not nothing"
+
+
+def test_without_lvm_physical_volumes_may_belong_together():
+    volume = recorded.content("LVM2_member", "raid", "x")
+    raw = facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b")), blkid={"sda": volume, "sdb": volume})
+    assert of(raw)["sda"]["holds"][0]["disks"] == ["sda", "sdb"]
+    known = facts.Raw(
+        recorded.lsblk(recorded.sata("a"), recorded.sata("b")),
+        blkid={"sda": volume, "sdb": volume},
+        pvs=recorded.report("pv", {"pv_name": "/dev/sda", "vg_name": "a"}, {"pv_name": "/dev/sdb", "vg_name": ""}),
+    )
+    assert of(known)["sda"]["holds"][0]["disks"] == ["sda"]
+
+
+def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
+    found = of(facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b", fstype="xfs", uuid="1"))))
+    assert [entry["detail"] for entry in found["sda"]["holds"]] == ["it cannot be read"]
+    assert [entry["type"] for entry in found["sdb"]["holds"]] == ["xfs"]
+
+
+def test_two_contents_at_once_are_both_told():
+    signatures = [
+        {"type": "ext4", "uuid": "1", "label": "old", "usage": "filesystem"},
+        {"type": "zfs_member", "uuid": "2", "label": "tank", "usage": "filesystem"},
+        {"type": "zfs_member", "uuid": "2", "label": "tank", "usage": "filesystem"},
+    ]
+    raw = facts.Raw(
+        recorded.lsblk(recorded.sata("a")),
+        blkid={"sda": (8, "")},
+        wipefs={"sda": json.dumps({"signatures": signatures})},
+    )
+    assert [entry["type"] for entry in of(raw)["sda"]["holds"]] == ["ext4", "zfs_member"]
+
+
+def test_a_protective_or_boot_record_adds_no_table():
+    def types(*found, blkid):
+        listing = json.dumps(
+            {"signatures": [{"type": kind, "usage": None, "uuid": None, "label": None} for kind in found]}
+        )
+        raw = facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": blkid}, wipefs={"sda": listing})
+        return [entry["type"] for entry in of(raw)["sda"]["holds"]]
+
+    assert types("gpt", "PMBR", blkid=recorded.gpt()) == ["gpt"]
+    assert types("vfat", "dos", blkid=recorded.content("vfat", "filesystem")) == ["vfat"]
+    assert types("gpt", blkid=recorded.FREE) == ["gpt"], "the table at the disk's end alone"
+
+
+def test_mounts_and_swap_are_told_by_number_or_path():
+    mountinfo = "31 1 252:0 / /mnt/old\\040one rw,relatime - ext4 /dev/mapper/vg0-root rw\n"
+    swaps = "Filename\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/dm-1  partition\t8388604\t0\t-2\n"
+    found = of(recorded.raid1_with_lvm(mountinfo=mountinfo, swaps=swaps))["nvme0n1"]["holds"]
+    assert [(entry["device"], entry["mounts"]) for entry in found if entry["in_use"]] == [
+        ("vg0-root", ["/mnt/old one"]),
+        ("vg0-swap", []),
+    ]
+
+
+def test_content_id_changes_with_content_alone():
+    raw = recorded.raid1_with_lvm()
+    one = facts.content_id(raw, raw.nodes["nvme0n1"])
+    idle = recorded.raid1_with_lvm(systems={}, lvs="")
+    assert facts.content_id(idle, idle.nodes["nvme0n1"]) == one, "what lies on RAID may be started or not"
+    other = recorded.raid1_with_lvm()
+    other.blkid["nvme0n1p1"] = recorded.content("ext4", "filesystem", "new")
+    assert facts.content_id(other, other.nodes["nvme0n1"]) != one
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "status"),
+    [
+        (*recorded.smart(True), "passed"),
+        (*recorded.smart(True, 64), "passed"),
+        (*recorded.smart(True, 16), "passed"),
+        (*recorded.smart(False, 8), "failed"),
+        (8, "{}", "failed"),
+        (2, '{"smartctl": {"messages": [{"string": "open failed", "severity": "error"}]}}', "unknown"),
+        (1, "smartctl: unrecognized option", "unknown"),
+        (0, "[]", "unknown"),
+    ],
+)
+def test_smart(code, text, status):
+    assert parse.smart(code, text)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"critical_warning": 0}', "passed"),
+        ('{"critical_warning": 2}', "passed"),
+        ('{"critical_warning": 4}', "failed"),
+        ('{"critical_warning": {"value": 8, "read_only": 1}}', "failed"),
+        ("{}", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_nvme_log(text, status):
+    assert parse.nvme_log(0, text)["status"] == status
+
+
+def test_readable_links_come_first_and_those_of_volumes_never():
+    links = {
+        "wwn-0x50014ee2b1a00001": "sda",
+        "ata-WDC_WD4000FYYZ-01UL1B1_WD-WCC4E00000A": "sda",
+        "scsi-SATA_WDC_WD4000FYYZ": "sda",
+        "lvm-pv-uuid-abc": "sda",
+        "ata-WDC-part1": "sda1",
+    }
+    (disk,) = facts.identities(facts.Raw(recorded.lsblk(recorded.sata("a")), by_id=links))
+    assert disk["by_id"] == [
+        "ata-WDC_WD4000FYYZ-01UL1B1_WD-WCC4E00000A",
+        "scsi-SATA_WDC_WD4000FYYZ",
+        "wwn-0x50014ee2b1a00001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 bytes"), (512110190592, "512 GB"), (4000787030016, "4 TB"), (1 << 20, "1 MB"), (999_999_999_999, "1 TB")],
+)
+def test_size_words(size, words):
+    assert parse.size_words(size) == words
+
+
+def test_control_characters_of_a_label_reach_nobody():
+    raw = facts.Raw(
+        recorded.lsblk(recorded.sata("a", model="evil\x1b[2Jmodel\u202e")),
+        blkid={"sda": recorded.content("ext4", "filesystem", "1", "bad\x1b]0;x\x07")},
+    )
+    text = "\n".join(table.lines(facts.facts(raw)))
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize("record", ["", "x", "[]", "{}", '{"machine": ""}', '{"machine": null}', "[" * 99999])
+def test_a_damaged_record_is_none(record):
+    assert facts.record_of(record) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["kname", "name", "type", "children", "size", "blockdevices", "rm"]), inner, max_size=5
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON, JSON, st.text(max_size=200))
+def test_whatever_a_tool_prints_nothing_crashes(one, two, text):
+    try:
+        raw = facts.Raw(
+            json.dumps({"blockdevices": one}),
+            blkid={"sda": (0, text)},
+            wipefs={"sda": json.dumps(two)},
+            pvs=json.dumps(two),
+        )
+    except parse.ParseError:
+        return
+    found = facts.facts(raw)
+    table.lines(found)
+    json.dumps(found)

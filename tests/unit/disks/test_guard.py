@@ -1,0 +1,179 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guards: nothing is erased that nobody consented to, and what is erased is exactly what was consented to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, guard
+from tests.unit.disks import recorded
+from tests.unit.disks.recorded import disk
+
+
+def entry(kind: str, *disks: str, **more: object) -> dict:
+    found = {"kind": kind, "device": "x", "type": "ext4", "label": "", "uuid": "", "detail": "", "mounts": []}
+    return {**found, "disks": list(disks), "in_use": False, **more}
+
+
+def system(name: str, machine: str | None, *disks: str, **more: object) -> dict:
+    record = {"installed": {"machine": machine}} if machine else {}
+    return entry("system", *disks, system=name, **record, **more)
+
+
+BLANK = disk("sda", serial="A", wwn="0xa")
+DATA = disk("sdb", serial="B", wwn="0xb", holds=[entry("filesystem", "sdb")])
+OURS = disk("sdc", serial="C", wwn="0xc", holds=[entry("table", "sdc"), system("Debian", "node-1", "sdc")])
+OTHERS = disk("sdd", serial="D", wwn="0xd", holds=[system("Debian", "node-2", "sdd")])
+FOREIGN = disk("sde", serial="E", wwn="0xe", holds=[system("Old Linux", None, "sde")])
+RAID = [
+    disk("sdf", serial="SDF", wwn="0x1f", holds=[entry("raid", "sdf", "sdg")]),
+    disk("sdg", serial="SDG", wwn="0x20", holds=[entry("raid", "sdf", "sdg")]),
+]
+DISKS = [BLANK, DATA, OURS, OTHERS, FOREIGN, *RAID]
+
+
+def judge(*chosen, **more):
+    return guard.judge(DISKS, list(chosen), "node-1", **more)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "more", "wiped"),
+    [
+        (["sda"], {}, []),
+        (["sda"], {"wipe": ["A"]}, []),
+        (["sdb"], {"wipe": ["B"]}, ["sdb"]),
+        (["sdb"], {"wipe": ["0XB"]}, ["sdb"]),
+        (["sda"], {"wipe": ["B"]}, ["sdb"]),
+        (["sdc"], {"reinstall": True}, ["sdc"]),
+        (["sdc"], {"wipe": ["C"]}, ["sdc"]),
+        (["sdb"], {"claimed": True}, ["sdb"]),
+        (["sde"], {"claimed": True}, ["sde"]),
+        (["sdf", "sdg"], {"wipe": ["SDF", "SDG"]}, ["sdf", "sdg"]),
+        (["sdf"], {"wipe": ["SDG", "SDF"]}, ["sdg", "sdf"]),
+        (["sdf", "sdg"], {"claimed": True}, ["sdf", "sdg"]),
+    ],
+)
+def test_consent(chosen, more, wiped):
+    verdict = judge(*chosen, **more)
+    assert verdict.errors == []
+    assert verdict.wipe == wiped
+
+
+@pytest.mark.parametrize(
+    ("chosen", "more", "says"),
+    [
+        (["sdb"], {}, "wipe: ['0xb']"),
+        (["sdb"], {"wipe": ["A"]}, "wipe: ['0xb']"),
+        (["sdb"], {"reinstall": True}, "covers only what was installed for this machine"),
+        (["sdc"], {}, "name the machine in reinstall"),
+        (["sdd"], {"reinstall": True}, "machine node-2"),
+        (["sdd"], {"claimed": True}, "wipe: ['0xd']"),
+        (["sde"], {"reinstall": True}, "Old Linux"),
+        (["sdc", "sde"], {"reinstall": True}, "Old Linux"),
+        (["sdf"], {"wipe": ["SDF"]}, "name that one in wipe too ('0x20')"),
+        (["sdf"], {"claimed": True}, "disk sdg"),
+        (["sda"], {"wipe": ["SDF"]}, "disk sdg"),
+        (["sda"], {"wipe": ["all"]}, "names no disk"),
+        (["sda"], {"wipe": ["ALL"]}, "names no disk"),
+        (["sda"], {"wipe": ["*"]}, "names no disk"),
+        (["sda"], {"wipe": [" "]}, "names no disk"),
+        (["sda"], {"wipe": ["sdb"]}, "names no disk"),
+        (["sda"], {"wipe": ["/dev/sdb"]}, "names no disk"),
+        (["sda"], {"wipe": ["Z9"]}, "'Z9'"),
+    ],
+)
+def test_refusal(chosen, more, says):
+    verdict = judge(*chosen, **more)
+    assert says in "\n".join(verdict.errors)
+    assert verdict.wipe == []
+    assert not verdict.permanent
+
+
+def test_a_second_system_beside_ours_is_not_ours():
+    both = disk("sda", serial="A", holds=[system("Debian", "node-1", "sda"), system("Old Linux", None, "sda")])
+    assert guard.judge([both], ["sda"], "node-1", reinstall=True).errors
+    assert not guard.judge([both], ["sda"], "node-1", wipe=["A"]).errors
+
+
+def test_a_failing_disk_is_refused_for_good_unless_health_is_ignored():
+    failing = dict(BLANK, health={"status": "failed", "detail": "SMART says that the disk is failing"})
+    verdict = guard.judge([failing, DATA], ["sda"], "node-1")
+    assert verdict.permanent
+    assert "failing" in verdict.errors[0]
+    assert not guard.judge([failing, DATA], ["sda"], "node-1", health=False).errors
+    assert not guard.judge([failing, DATA], ["sdb"], "node-1", wipe=["B"]).permanent, "only a chosen disk counts"
+
+
+@pytest.mark.parametrize("place", ["/", "/boot", "/usr"])
+def test_the_running_system_s_disk_is_never_emptied(place):
+    used = disk("sda", serial="A", holds=[entry("filesystem", "sda", mounts=[place], in_use=True)])
+    assert "running system" in guard.judge([used], ["sda"], "node-1", wipe=["A"]).errors[0]
+    data = disk("sda", serial="A", holds=[entry("filesystem", "sda", mounts=["/mnt"], in_use=True)])
+    assert guard.judge([data], ["sda"], "node-1", wipe=["A"]).wipe == ["sda"]
+
+
+def test_a_read_only_disk_and_one_without_a_name():
+    fixed = disk("sda", serial="A", read_only=True, holds=[entry("filesystem", "sda")])
+    assert "read-only" in guard.judge([fixed], [], "node-1", wipe=["A"]).errors[0]
+    nameless = disk("sda", holds=[entry("filesystem", "sda")])
+    assert "empty it by hand" in guard.judge([nameless], ["sda"], "node-1").errors[0]
+
+
+def test_raid_with_our_system_on_two_disks():
+    found = facts.facts(recorded.raid1_with_lvm())
+    both = ["nvme0n1", "nvme1n1"]
+    assert guard.judge(found, both, "node-1", reinstall=True).wipe == both
+    assert guard.judge(found, both, "node-2", reinstall=True).errors
+    assert guard.judge(found, both[:1], "node-1", reinstall=True).errors, "the other half must be named too"
+    assert guard.judge(found, both[:1], "node-1", reinstall=True, wipe=["S4GENX0N100002"]).wipe == [*reversed(both)]
+    (refused,) = guard.judge(found, both[:1], "node-1").errors
+    assert "Debian GNU/Linux 12 (bookworm) (installed as node-1)" in refused
+
+
+def test_the_diff_tells_each_disk_and_no_other():
+    found = guard.diff(DISKS, ["sdb", "sdf"])
+    assert [one["before_header"].split()[1] for one in found] == ["sdb", "sdf"]
+    assert all(one["after"] == "nothing\n" and one["before"].strip() for one in found)
+
+
+NAMES = ["sda", "sdb", "sdc", "sdd"]
+
+
+@st.composite
+def machines(draw):
+    disks = []
+    for name in NAMES:
+        kinds = draw(st.lists(st.sampled_from(["filesystem", "raid", "system", "ours"]), max_size=2))
+        holds = []
+        for kind in kinds:
+            others = draw(st.lists(st.sampled_from(NAMES), max_size=2)) if kind == "raid" else []
+            spans = sorted({name, *others})
+            holds.append(system("L", "node-1", *spans) if kind == "ours" else entry(kind, *spans, system="L"))
+        disks.append(disk(name, serial="S" + name, holds=holds))
+    # What spans two disks is seen on both of them.
+    for one in disks:
+        for held in one["holds"]:
+            for other in disks:
+                if other["name"] in held["disks"] and held not in other["holds"]:
+                    other["holds"].append(held)
+    return disks
+
+
+SUBSET = st.lists(st.sampled_from(NAMES), unique=True)
+
+
+@given(machines(), SUBSET.filter(bool), SUBSET, st.booleans(), st.booleans())
+def test_only_consented_disks_are_emptied_and_afterwards_the_chosen_ones_are(disks, chosen, named, reinstall, claimed):
+    verdict = guard.judge(disks, chosen, "node-1", ["S" + name for name in named], reinstall, claimed)
+    by_name = {one["name"]: one for one in disks}
+    for name in verdict.wipe:
+        ours = any(held.get("installed") for held in by_name[name]["holds"])
+        assert name in named or (name in chosen and (claimed or (reinstall and ours)))
+        assert all(other in verdict.wipe for held in by_name[name]["holds"] for other in held["disks"])
+    if not verdict.errors:
+        assert all(name in verdict.wipe or not by_name[name]["holds"] for name in chosen)
+    else:
+        assert verdict.wipe == []
