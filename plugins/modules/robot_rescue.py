@@ -16,9 +16,9 @@ author: kubenode.provision authors (@kubenode-provision)
 description:
   - Arms the rescue system and resets the machine by the gentlest way that can work. A system that lets us in and
     may be given up is rebooted by SSH. Otherwise CTRL+ALT+DEL is sent (V(sw)) where the server offers it, then the
-    reset button is pressed (V(hw)), then the power button (V(power)), and at last it is woken by Wake on LAN. A
-    server that Robot calls C(shut off) gets its power button pressed. A technician is never sent, and the power
-    button never held.
+    reset button is pressed (V(hw)), then the power button (V(power)), then the reset button once more, and at last
+    it is woken by Wake on LAN. A server that Robot calls C(shut off) gets its power button pressed. A technician is
+    never sent, and the power button never held.
   - When the rescue does not come within the limit of a way, the next way is taken. A rescue that was armed and spent
     meanwhile is armed anew before that.
   - A machine in its rescue is left there. A machine whose system lets us in is left alone, unless O(reinstall)

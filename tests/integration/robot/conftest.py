@@ -22,7 +22,9 @@ _NUMBERS = itertools.count(5001)
 class Account:
     """A lab seen from a user's controller: modules on one side, a plain look at Robot and the machines on the other."""
 
-    def __init__(self, lab, folder: Path) -> None:
+    def __init__(self, lab, folder: Path, **options: object) -> None:
+        """``options``: of robot_rescue, for every run of it."""
+        self.options = options
         self.lab = lab
         self.folder = folder
         self.pins = folder / "pins"
@@ -107,20 +109,20 @@ class Account:
 
     def rescue(self, machines: list[dict] | None = None, *flags: str, **more: object) -> Run:
         """Run robot_rescue for the machines, or for all that were added."""
-        options = {"ssh_private_key": str(self.key), "known_hosts_dir": str(self.pins), "look_timeout": 3, **more}
+        options = {"ssh_private_key": str(self.key), "known_hosts_dir": str(self.pins), **self.options, **more}
         return self.run("robot_rescue", *flags, machines=machines or self.machines(), **options)
 
 
 @pytest.fixture
 def account(lab_dry, tmp_path) -> Account:
     """An account without servers; its machines keep their power state only."""
-    return Account(lab_dry, tmp_path)
+    return Account(lab_dry, tmp_path, look_timeout=0)
 
 
 @pytest.fixture
 def real_account(lab_nspawn, tmp_path) -> Iterator[Account]:
     """An account whose machines really boot. The lab is shared: what a test made is taken away after it."""
-    account = Account(lab_nspawn, tmp_path)
+    account = Account(lab_nspawn, tmp_path, look_timeout=4)
     lab_nspawn.control("DELETE", "/faults")
     yield account
     lab_nspawn.control("DELETE", "/faults")

@@ -138,6 +138,7 @@ def test_a_rescue_that_robot_says_nothing_of_is_given_up_after_a_minute():
     with pytest.raises(MachineError, match="accept-new") as error:
         machine.see_for(200)
     assert 50 <= machine.now <= 70
+    assert machine.arrival.undecided
     assert machine.asked <= 7
     assert machine.logins == []
     assert not error.value.permanent
@@ -147,8 +148,19 @@ def test_fingerprints_that_come_late_are_good_enough():
     machine = Machine()
     machine.booted(NEW_KEY, RESCUE, [])
     assert machine.see_for(30) == NOBODY
+    assert machine.arrival.undecided
     machine.told = [NEW_KEY]
     assert machine.see_for(12) == ARRIVED
+    assert not machine.arrival.undecided
+
+
+def test_a_rescue_that_falls_silent_again_is_undecided_no_more():
+    machine = Machine()
+    machine.booted(NEW_KEY, RESCUE, [])
+    machine.see_for(10)
+    machine.shown = []
+    assert machine.see() == NOBODY
+    assert not machine.arrival.undecided
 
 
 def test_a_proven_rescue_that_refuses_our_key_is_given_up():

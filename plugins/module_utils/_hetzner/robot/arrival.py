@@ -40,6 +40,11 @@ class Arrival:
         self.proven = []
         self.words = "nobody looked"
 
+    @property
+    def undecided(self):
+        """Whether something answers that may yet prove to be the rescue, or to be none, within a minute."""
+        return self._silent_since is not None or self._denied_since is not None
+
     def anew(self):
         """The machine was reset: what was found out about its rescue counts no more."""
         self._asked_at = self._silent_since = self._denied_since = None
@@ -62,11 +67,11 @@ class Arrival:
             self.pin()
             return
         shown = self._shell.keys_of_last_probe(self._name)
-        self.proven = [key for key in known if key in shown]
-        if self.proven:
+        if set(known).intersection(shown):
             self._shell.pin_keys(self._name, known)
             self.proven = list(known)
             return
+        shown = self._shell.host_keys(self._name, self._address) or shown
         while not self._prove(shown, deadline):
             deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys")
 
@@ -80,7 +85,7 @@ class Arrival:
             return self._judge(self.look(), previous_boot_id)
         shown = self._shell.host_keys(self._name, self._address)
         if not shown:
-            self.words = "SSH does not answer"
+            self.words, self._silent_since = "SSH does not answer", None
             return NOBODY
         if self._others.intersection(shown):
             answer = self.look()
@@ -94,7 +99,9 @@ class Arrival:
 
     def _judge(self, answer, previous_boot_id):
         self.answer, self.words = answer, answer.describe()
-        if answer.kind == ssh.DENIED and self.proven:
+        if answer.kind != ssh.DENIED or not self.proven:
+            self._denied_since = None
+        else:
             self._denied_since = self._denied_since or self._clock()
             if self._clock() - self._denied_since >= DENIAL_TAKES:
                 raise Permanent("the rescue answers, with a proven host key, but refuses ours: %s" % self.words)
@@ -120,11 +127,13 @@ class Arrival:
         told = host_keys.told_by(last)
         self.proven = host_keys.proven(shown, told)
         if self.proven:
+            self._silent_since = None
             self._shell.pin_keys(self._name, self.proven)
             return True
         if last.get("active") is True:
             # The rescue is still waiting for its boot, so this is some other system.
             self._others.update(shown)
+            self._silent_since = None
             self.words = "another system answers and the rescue has not been booted"
             return False
         if told:

@@ -261,9 +261,13 @@ class Journey:
                 if self._status == ladder.SHUT_OFF:
                     return False
             self._give_back()
-            if deadline.left() <= arrival.LOOK_EVERY:
+            if deadline.left() > arrival.LOOK_EVERY:
+                deadline.sleep(arrival.LOOK_EVERY, self.arrival.words)
+            elif self.arrival.undecided:
+                # No reset for a machine whose rescue may be there.
+                time.sleep(arrival.LOOK_EVERY)
+            else:
                 return False
-            deadline.sleep(arrival.LOOK_EVERY, self.arrival.words)
 
     def _again(self, way, seconds):
         if way != ladder.WOL:

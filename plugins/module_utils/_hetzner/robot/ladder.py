@@ -33,4 +33,7 @@ def next_way(offered, tried, status=None, by_ssh=False, wol=False):
             return way
     if POWER in offered and reached <= _ROWS[POWER] and tried.count(POWER) < (1 if status == RUNNING else 2):
         return POWER
+    # A network boot may be missed once.
+    if HW in offered and tried.count(HW) < 2:
+        return HW
     return WOL if wol and WOL not in tried else None

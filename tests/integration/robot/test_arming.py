@@ -1,0 +1,246 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""robot_rescue against machines that keep their power state only: what is armed, reset, refused, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_first_provisioning_costs_two_requests_a_machine_before_its_proof(account):
+    account.add("n1", "n2", "n3")
+    key = {"name": "mine", "data": account.key.with_suffix(".pub").read_text()}
+    account.robot("POST", "/key", key)
+    account.forget_requests()
+    run = account.rescue(prove=False)
+    assert not run.failed, run.printed
+    paths = [(one["method"], one["path"]) for one in account.requests()]
+    assert sorted(paths[:3]) == [("GET", "/key"), ("GET", "/reset"), ("GET", "/server")]
+    assert paths[0] == ("GET", "/server")
+    assert len(paths) == 3 + 2 * 3 == run.result["api_calls"]
+    for name, result in run.machines.items():
+        assert account.boots(name)[-1] == "rescue"
+        assert account.resets(name) == ["sw"]
+        assert [reset["way"] for reset in result["resets"]] == ["sw"]
+        assert [change["to"] for change in result["transitions"]] == ["EnablingRescue", "BootingToRescue"]
+        assert (result["changed"], result["in_rescue"], result["armed"], result["api_calls"]) == (True, None, True, 2)
+        assert result["server_number"] == account.numbers[name]
+    # Known by its material, whatever its name is there.
+    assert [entry["key"]["name"] for entry in account.robot("GET", "/key")] == ["mine"]
+
+
+def test_the_gentlest_reset_the_server_offers_is_sent(account):
+    account.add("ax", reset=["power", "power_long", "hw", "man"])
+    account.add("none", reset=["man", "power_long"])
+    run = account.rescue(prove=False, on_error="report")
+    assert account.resets("ax") == ["hw"]
+    failed = run.machines["none"]
+    assert (failed["failed"], failed["permanent"]) == (True, True)
+    assert "offered: man, power_long" in failed["msg"] or "offered: power_long, man" in failed["msg"]
+    assert account.resets("none") == []
+    assert account.rescue_of("none")["active"] is False
+
+
+def test_an_unknown_key_is_registered_once_under_its_name(account):
+    account.add("n1")
+    for _time in range(2):
+        assert not account.rescue(prove=False, ssh_key_name="fleet").failed
+    assert [entry["key"]["name"] for entry in account.robot("GET", "/key")] == ["fleet"]
+
+
+def test_check_mode_names_the_reset_and_changes_nothing(account):
+    account.add("n1")
+    account.add("ax", reset=["hw"])
+    account.forget_requests()
+    run = account.rescue(None, "--check")
+    assert run.result["changed"]
+    assert run.machines["n1"]["msg"] == "would arm the rescue and reset by sw"
+    assert run.machines["ax"]["msg"] == "would arm the rescue and reset by hw"
+    assert run.result["diff"][0]["after"] == {"rescue": True, "armed": False}
+    assert {one["method"] for one in account.requests()} == {"GET"}
+    assert account.resets("n1") == account.resets("ax") == []
+
+
+def test_wrong_credentials_cost_exactly_one_login(account):
+    account.add(*("n%d" % number for number in range(6)))
+    account.forget_requests()
+    run = account.rescue(prove=False, env={"HROBOT_API_PASSWORD": "wrong-one"})
+    assert run.failed
+    assert "HROBOT_API_USER" in run.result["msg"]
+    assert "10 minutes" in run.result["msg"]
+    assert "wrong-one" not in run.printed
+    assert [(one["path"], one["status"]) for one in account.requests()] == [("/server", 401)]
+    # Two more would have locked the address out.
+    assert not account.rescue(prove=False).failed
+
+
+def test_a_password_rotated_under_way_ends_everything_below_the_lock_out(account):
+    names = ["n%d" % number for number in range(8)]
+    account.add(*names)
+    account.fault(point="boot", machine="n3", effect="password_rotated")
+    account.forget_requests()
+    run = account.rescue(prove=False)
+    assert run.failed
+    assert "HROBOT_API_PASSWORD" in run.result["msg"]
+    assert 1 <= [one["status"] for one in account.requests()].count(401) < 3
+    account.lab.control("DELETE", "/faults")
+
+
+def test_the_password_is_nowhere_to_be_seen(account):
+    account.add("n1")
+    run = account.rescue(None, "-vvv", prove=False, robot_password=account.lab.robot_password)
+    assert not run.failed
+    assert account.lab.robot_password not in run.printed
+    last = account.robot("GET", f"/boot/{account.numbers['n1']}/rescue/last")["rescue"]
+    assert last["password"]
+    assert last["password"] not in run.printed
+
+
+def test_resets_are_counted_before_the_first_change(account):
+    account.add("n1", "n2", "n3")
+    account.forget_requests()
+    run = account.rescue(prove=False, max_resets=2)
+    assert run.failed
+    assert "3 machines need a reset by the Robot API, which takes 2 an hour; 2 can be sent now" in run.result["msg"]
+    assert "on_reset_limit" in run.result["msg"]
+    assert {one["method"] for one in account.requests()} == {"GET"}
+    assert [account.resets(name) for name in account.numbers] == [[], [], []]
+
+
+def test_resets_that_an_earlier_call_sent_count(account):
+    account.add("n1", "n2")
+    first = account.rescue(account.machines("n1"), prove=False, max_resets=1)
+    handed_on = [{**first.machines["n1"], "boot_state": ""}, *account.machines("n2")]
+    run = account.rescue(handed_on, prove=False, max_resets=2)
+    assert run.failed
+    assert "2 machines need a reset by the Robot API, which takes 2 an hour; 1 can be sent now" in run.result["msg"]
+
+
+def test_a_limit_that_others_used_up_fails_nobody_for_good(account):
+    names = ["n%d" % number for number in range(5)]
+    account.add(*names)
+    account.lab.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 3})
+    run = account.rescue(prove=False, on_error="report", timeout=5)
+    sent = [name for name in names if account.resets(name)]
+    assert len(sent) == 3
+    for name in names:
+        result = run.machines[name]
+        assert result["failed"] is (name not in sent)
+        assert result["permanent"] is False
+        assert result["boot_state"] == ("BootingToRescue" if name in sent else "EnablingRescue")
+        if name not in sent:
+            assert "not this machine's fault" in result["msg"]
+            assert result["resets"] == []
+
+
+def test_a_403_mid_fleet_is_waited_out(account):
+    names = ["n%d" % number for number in range(5)]
+    account.add(*names)
+    # A window of seconds stands for the hour.
+    body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 6}
+    account.lab.control("POST", "/robot/limits", body)
+    run = account.rescue(prove=False)
+    assert not run.failed, run.result["msg"]
+    assert [account.resets(name) for name in names] == [["sw"]] * 5
+    refused = [one for one in account.requests("POST", "/reset") if one["status"] == 403]
+    assert 1 <= len(refused) <= 4
+
+
+def test_what_somebody_else_armed_is_disarmed_first(account):
+    account.add("n1", "n2")
+    account.robot("POST", f"/boot/{account.numbers['n1']}/rescue", {"os": "linux"})
+    linux = {"dist": "Debian 12 base", "lang": "en"}
+    offered = account.robot("GET", f"/boot/{account.numbers['n2']}/linux")["linux"]
+    linux = {"dist": offered["dist"][0], "lang": offered["lang"][0]}
+    account.robot("POST", f"/boot/{account.numbers['n2']}/linux", linux)
+    assert not account.rescue(prove=False).failed
+    public = " ".join(account.key.with_suffix(".pub").read_text().split()[:2])
+    for name in account.numbers:
+        assert account.boots(name)[-1] == "rescue"
+        assert account.row(name)["boots"][-1]["authorized_keys"] == [public]
+
+
+@pytest.mark.parametrize("fault", [{"drop": True}, {"status": 502}, {"status": 500, "code": "BOOT_ACTIVATION_FAILED"}])
+def test_arming_whose_answer_is_lost_or_bad_ends_well(account, fault):
+    account.add("n1", "n2")
+    account.fault(point="request", api="robot", method="POST", path=r"/boot/.*", **fault)
+    account.fault(point="request", api="robot", method="POST", path=r"/boot/.*", after_effect=True, skip=1, **fault)
+    run = account.rescue(prove=False)
+    assert not run.failed, run.result["msg"]
+    for name in account.numbers:
+        assert account.boots(name)[-1] == "rescue"
+        assert account.resets(name) == ["sw"]
+
+
+def test_a_busy_robot_is_borne(account):
+    account.add("n1")
+    for path in ("/server", "/reset", "/key"):
+        account.fault(point="request", api="robot", method="GET", path=path, status=503)
+    assert not account.rescue(prove=False).failed
+    assert account.boots("n1")[-1] == "rescue"
+
+
+def test_input_that_cannot_work_is_refused_before_anything(account):
+    account.add("n1")
+    number = account.numbers["n1"]
+    cases = [
+        ({"machines": [{"name": "n1", "server_number": "x"}]}, "server_number: 'x' is no number"),
+        (
+            {"machines": [{"name": name, "server_number": number} for name in ("a", "b")]},
+            "is the one of machine 'a' too",
+        ),
+        ({"reinstall": ["n2"]}, "reinstall: n2 not in machines"),
+        ({"ssh_private_key": None}, "ssh_private_key: missing"),
+        ({"ssh_public_key": "ssh-rsa x"}, "ssh_public_key"),
+        ({"hw_timeout": 0}, "hw_timeout: 0 is too little"),
+        ({"endpoint": "http://example.com"}, "endpoint: http would send"),
+    ]
+    account.forget_requests()
+    for options, message in cases:
+        run = account.rescue(options.pop("machines", None), prove=False, **options)
+        assert run.failed
+        assert message in run.result["msg"]
+    assert account.requests() == []
+
+
+def test_one_machine_that_is_no_server_fails_alone(account):
+    account.add("n1")
+    run = account.rescue([*account.machines(), {"name": "ghost"}], prove=False, on_error="report")
+    assert "no server with the name 'ghost'" in run.machines["ghost"]["msg"]
+    assert run.machines["ghost"]["permanent"] is False
+    assert account.boots("n1")[-1] == "rescue"
+
+
+def test_two_names_of_one_server_are_refused(account):
+    account.add("n1")
+    row = account.row("n1")
+    machines = [{"name": "a", "server_number": row["number"]}, {"name": "b", "server_ip": row["address"]}]
+    run = account.rescue(machines, prove=False)
+    assert run.failed
+    assert "are the same server" in run.result["msg"]
+    assert account.resets("n1") == []
+
+
+def test_a_machine_that_failed_before_is_handed_on(account):
+    account.add("n1")
+    failed = {**account.machines()[0], "failed": True, "msg": "broken", "boot_state": "BootingToRescue"}
+    run = account.rescue([failed], on_error="report")
+    assert (run.machines["n1"]["failed"], run.machines["n1"]["msg"]) == (True, "broken")
+    permanent = {**failed, "permanent": True}
+    assert account.rescue([permanent], on_error="report", rearm=True).machines["n1"]["permanent"] is True
+    assert account.requests() == []
+
+
+def test_state_os_disarms_and_leaves(account):
+    account.add("n1")
+    account.robot("POST", f"/boot/{account.numbers['n1']}/rescue", {"os": "linux"})
+    check = account.rescue(None, "--check", state="os")
+    assert check.machines["n1"]["msg"] == "would disarm the rescue"
+    assert account.rescue_of("n1")["active"] is True
+    run = account.rescue(state="os")
+    assert not run.failed, run.printed
+    assert run.machines["n1"]["changed"]
+    assert account.rescue_of("n1")["active"] is False
+    again = account.rescue(state="os")
+    assert not again.result["changed"]
+    assert account.resets("n1") == []

@@ -1,0 +1,266 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""robot_rescue against machines that really boot: who answers is proved, and what does not come is escalated."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(300)]
+
+#: Seconds for a step that must succeed on a machine under load.
+LONG = 240
+LIMITS = {"ssh_timeout": LONG, "sw_timeout": LONG, "hw_timeout": LONG, "power_timeout": LONG}
+RECORD = '{"machine": "n1", "image_url": "https://images.example.com/a.raw"}'
+
+#: Stands in for a jump host: passes bytes on between its standard streams and an address.
+RELAY = """
+import os, socket, sys, threading
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
+line.settimeout(None)
+def up():
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            os._exit(0)
+        line.sendall(data)
+threading.Thread(target=up, daemon=True).start()
+while True:
+    data = line.recv(65536)
+    if not data:
+        os._exit(0)
+    os.write(1, data)
+"""
+
+
+def ssh(account, name, command, strict=True):
+    """Run a command on a machine; trusting only what robot_rescue has pinned, unless told otherwise."""
+    if strict:
+        trust = ["-o", "StrictHostKeyChecking=yes", "-o", f"HostKeyAlias={name}.rescue"]
+        trust += ["-o", f"UserKnownHostsFile={account.pins}/{name}.rescue"]
+    else:
+        trust = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    line = [
+        "ssh",
+        "-o",
+        "BatchMode=yes",
+        *trust,
+        "-i",
+        str(account.key),
+        f"root@{account.row(name)['address']}",
+        command,
+    ]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def wait_for(condition, seconds=60):
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def let_us_in(account, name, record=None):
+    """From its rescue, let a machine's own system know our key, and be one of ours if there is a record."""
+    public = account.key.with_suffix(".pub").read_text().strip()
+    script = (
+        'set -e; root=$(blkid -t LABEL=root -o device | head -n 1); test -n "$root" || root=$(lsblk -nrpo NAME,FSTYPE'
+        " | awk '$2 ~ /ext4/ {print $1; exit}'); mkdir -p /mnt/t; mount $root /mnt/t; mkdir -p -m 700 /mnt/t/root/.ssh;"
+        f" echo '{public}' > /mnt/t/root/.ssh/authorized_keys;"
+    )
+    if record:
+        script += f" mkdir -p /mnt/t/etc/kubenode; echo '{record}' > /mnt/t/etc/kubenode/installed.json;"
+    ssh(account, name, script + " umount /mnt/t; sync")
+
+
+def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
+    account = real_account
+    account.add("n1", image="debian")
+    account.add("n2", reset=["power", "hw", "man"], uefi=True, image="debian")
+    account.add("n3", reset=["hw"])
+    account.robot("POST", "/key", {"name": account.folder.name, "data": account.key.with_suffix(".pub").read_text()})
+    account.forget_requests()
+    run = account.rescue(None, "-vvv", **LIMITS)
+    assert not run.failed, run.printed
+    counted = account.requests()
+    assert len(counted) == run.result["api_calls"] <= 3 + 3 * 3
+    for name, result in run.machines.items():
+        assert len(account.resets(name)) == 1
+        assert account.boots(name)[-1] == "rescue"
+        assert (result["in_rescue"], result["armed"], result["hostname"]) == (True, False, "rescue")
+        told = account.robot("GET", f"/boot/{account.numbers[name]}/rescue/last")["rescue"]["host_key"]
+        assert len(result["host_keys"]) == len(told) == 3
+        # Nobody but the proven rescue is behind this connection.
+        assert ssh(account, name, "cat /proc/sys/kernel/random/boot_id") == result["boot_id"]
+    assert account.pins.stat().st_mode & 0o077 == 0
+    assert account.key.read_text().splitlines()[1] not in run.printed
+
+    account.forget_requests()
+    again = account.rescue(run.result["machines"], **LIMITS)
+    assert not again.result["changed"]
+    assert [(one["method"], one["path"]) for one in account.requests()] == [("GET", "/server")]
+    for name, result in again.machines.items():
+        assert (result["boot_id"], result["host_keys"]) == (
+            run.machines[name]["boot_id"],
+            run.machines[name]["host_keys"],
+        )
+    # Without what the first run knows, Robot is asked whose rescue it is.
+    bare = account.rescue(account.machines("n1"), **LIMITS)
+    assert (bare.result["changed"], bare.result["api_calls"]) == (False, 2)
+    assert bare.machines["n1"]["host_keys"] == run.machines["n1"]["host_keys"]
+
+
+def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(real_account):
+    account = real_account
+    account.add("ours", "foreign", image="debian")
+    assert not account.rescue(**LIMITS).failed
+    let_us_in(account, "ours", RECORD)
+    let_us_in(account, "foreign")
+    left = account.rescue(state="os", **LIMITS)
+    assert not left.failed, left.result["msg"]
+    assert left.machines["ours"]["installed_record"]["machine"] == "n1"
+    assert left.machines["foreign"]["installed_record"] is None
+    for result in left.machines.values():
+        assert [change["to"] for change in result["transitions"]] == ["BootingToRealOS", "OperatingSystemRunning"]
+    resets = {name: account.resets(name) for name in account.numbers}
+
+    alone = account.rescue(**LIMITS)
+    for name, result in alone.machines.items():
+        assert (result["changed"], result["installed"], result["in_rescue"]) == (False, True, False)
+        assert result["boot_state"] == "OperatingSystemRunning"
+        assert result["boot_id"] == left.machines[name]["boot_id"]
+    late = [{**account.machines("ours")[0], "boot_state": "BootingToRescue"}]
+    assert account.rescue(late, rearm=True, **LIMITS).machines["ours"]["installed"]
+    assert {name: account.resets(name) for name in account.numbers} == resets
+
+    planned = account.rescue(None, "--check", reinstall=["ours"], **LIMITS)
+    assert planned.machines["ours"]["msg"] == "would arm the rescue and reboot by SSH"
+    account.forget_requests()
+    back = account.rescue(reinstall=["ours", "foreign"], **LIMITS)
+    assert not back.failed, back.result["msg"]
+    for name, result in back.machines.items():
+        assert (result["in_rescue"], result["previous_boot_id"]) == (True, left.machines[name]["boot_id"])
+        assert [reset["way"] for reset in result["resets"]] == ["ssh"]
+    assert {name: account.resets(name) for name in account.numbers} == resets
+    assert account.requests("POST", "/reset") == []
+
+
+def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(real_account):
+    account = real_account
+    account.add("deaf", image="debian", memory_mib=512)
+    account.add("off", powered=False, reset=["hw", "power"])
+    account.add("mute", powered=False, reset=["sw", "hw", "power"], operating_status=False)
+    account.add("missed", "spent", image="debian", reset=["hw"])
+    account.add("never", reset=["hw"], wol=False)
+    account.add("false", "untold")
+    # A rescue that was armed, and booted, and left again before anybody came.
+    spent = account.rescue(account.machines("spent"), prove=False).machines["spent"]
+    wait_for(lambda: account.boots("spent")[-1] == "rescue")
+    account.robot("POST", f"/reset/{account.numbers['spent']}", {"type": "hw"})
+    wait_for(lambda: account.boots("spent")[-1] == "disk")
+    account.fault(point="boot", machine="deaf", effect="deaf")
+    account.fault(point="boot", machine="missed", effect="ignore_rescue")
+    account.fault(point="boot", machine="never", effect="dead", times=9)
+    account.fault(point="boot", machine="false", effect="other_host_keys")
+    account.fault(point="boot", machine="untold", effect="host_keys_missing")
+    account.forget_requests()
+    machines = [spent, *[one for one in account.machines() if one["name"] != "spent"]]
+    limits = {"sw_timeout": 30, "hw_timeout": 60, "power_timeout": LONG}
+    run = account.rescue(machines, rearm=True, on_error="report", **limits)
+
+    ways = {name: account.resets(name) for name in account.numbers}
+    assert ways.pop("deaf") == ["sw", "hw"]
+    assert ways.pop("off") == ["hw", "power"]
+    assert ways.pop("mute") == ["sw", "hw", "power"]
+    assert ways.pop("missed") == ["hw", "hw"]
+    # The one in the middle was not ours.
+    assert ways.pop("spent") == ["hw", "hw", "hw"]
+    assert ways.pop("never") == ["hw", "hw"]
+    arrived = ["deaf", "off", "mute", "missed", "spent"]
+    for name in arrived:
+        result = run.machines[name]
+        assert result["in_rescue"], result["msg"]
+        assert len(result["host_keys"]) == 3
+        assert account.boots(name)[-1] == "rescue"
+    # Armed once, but for the one whose shot was spent.
+    armed = {name: len(account.requests("POST", f"/boot/{number}/")) for name, number in account.numbers.items()}
+    assert armed == dict.fromkeys(account.numbers, 1)
+
+    never = run.machines["never"]
+    assert (never["failed"], never["permanent"], never["boot_state"]) == (True, True, "ProvisioningFailed")
+    assert never["msg"].count("hw at 20") == 2
+    assert "the rescue is still armed" in never["msg"]
+    assert "SSH does not answer" in never["msg"]
+    assert never["armed"]
+
+    false = run.machines["false"]
+    assert (false["failed"], false["permanent"], false["host_keys"]) == (True, True, [])
+    assert "none of those Robot tells" in false["msg"]
+    assert not (account.pins / "false.rescue").exists()
+
+    untold = run.machines["untold"]
+    assert (untold["failed"], untold["permanent"]) == (True, False)
+    assert "accept-new" in untold["msg"]
+    # It is in its rescue; consent is all that was missing.
+    trusted = account.rescue(account.machines("untold"), host_key_checking="accept-new", **limits)
+    assert not trusted.failed, trusted.result["msg"]
+    result = trusted.machines["untold"]
+    assert (result["in_rescue"], result["host_keys"], trusted.result["api_calls"]) == (True, [], 1)
+    assert ssh(account, "untold", "cat /proc/sys/kernel/hostname") == "rescue"
+
+
+def test_resets_whose_answers_were_lost_are_looked_into(real_account):
+    account = real_account
+    account.add("done", "undone")
+    for name, after_effect in (("done", True), ("undone", False)):
+        path = f"/reset/{account.numbers[name]}"
+        account.fault(point="request", api="robot", method="POST", path=path, drop=True, after_effect=after_effect)
+    account.forget_requests()
+    run = account.rescue(**{**LIMITS, "sw_timeout": 100})
+    assert not run.failed, run.result["msg"]
+    for name, count in (("done", 1), ("undone", 2)):
+        assert run.machines[name]["in_rescue"]
+        assert len(account.requests("POST", f"/reset/{account.numbers[name]}")) == count
+        assert account.resets(name) == ["sw"]
+
+
+def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
+    account = real_account
+    account.add("late", "slow", "quick", reset=["hw"])
+    account.fault(point="boot", machine="late", effect="dead")
+    account.fault(point="boot", machine="slow", effect="slow", delay=40)
+    first = account.rescue(give_back_after=25, **LIMITS)
+    assert not first.failed, first.result["msg"]
+    assert first.machines["quick"]["in_rescue"]
+    for name in ("late", "slow"):
+        result = first.machines[name]
+        assert (result["failed"], result["in_rescue"], result["armed"]) == (False, False, True)
+        assert (result["boot_state"], result["changed"]) == ("BootingToRescue", True)
+        assert "hw at 20" in result["msg"]
+
+    handed_back = [first.machines[name] for name in ("late", "slow")]
+    second = account.rescue(handed_back, rearm=True, **{**LIMITS, "hw_timeout": 60})
+    assert not second.failed, second.result["msg"]
+    assert account.resets("late") == ["hw", "hw"]
+    # It only needed time.
+    assert account.resets("slow") == ["hw"]
+    for result in second.machines.values():
+        assert result["in_rescue"]
+        assert result["transitions"] == []
+
+
+def test_the_way_through_a_jump_host(real_account):
+    """ssh-keyscan knows no jump hosts; the host keys are proven all the same."""
+    account = real_account
+    account.add("n1")
+    relay = account.folder / "relay.py"
+    relay.write_text(RELAY)
+    run = account.rescue(ssh_args=f"-o ProxyCommand='{sys.executable} {relay} %h %p'", **LIMITS)
+    assert not run.failed, run.result["msg"]
+    assert run.machines["n1"]["in_rescue"]
+    assert len(run.machines["n1"]["host_keys"]) == 1
