@@ -48,7 +48,7 @@ class Watcher:
 
     def watch(self, loop: Loop, changed: Callable[[], None]) -> None:
         """Call ``changed`` after changes of a loop device."""
-        self._heads[loop.number] = os.pread(loop.fd, HEAD, 0)
+        self._heads[loop.number] = _head(loop)
         self._watched[loop.number] = (loop, changed)
 
     def watch_nodes(self, loop: Loop, nodes: Iterable[Path]) -> None:
@@ -104,7 +104,7 @@ class Watcher:
         changed = set()
         for number, (loop, _seen) in list(self._watched.items()):
             with contextlib.suppress(OSError):  # let go of while we look
-                head = os.pread(loop.fd, HEAD, 0)
+                head = _head(loop)
                 if head != self._heads.get(number):
                     self._heads[number] = head
                     changed.add(number)
@@ -113,6 +113,11 @@ class Watcher:
     def _call(self, numbers: set[int]) -> None:
         for number in numbers & self._watched.keys():
             self._watched[number][1]()
+
+
+def _head(loop: Loop) -> bytes:
+    """What is looked at now and then; of the change to read-only the kernel tells nobody either."""
+    return os.pread(loop.fd, HEAD, 0) + bytes([loop.read_only])
 
 
 def mirror(root: Path, disks: Iterable[str], nodes: dict[str, tuple[int, int]]) -> None:

@@ -18,6 +18,8 @@ from .host import LabError
 _SET_FD_AND_CONFIG = 0x4C0A  # LOOP_CONFIGURE
 _GET_FREE = 0x4C82  # LOOP_CTL_GET_FREE
 _CLEAR = 0x4C01  # LOOP_CLR_FD
+_IS_READ_ONLY = 0x125E  # BLKROGET
+_SET_READ_ONLY = 0x125D  # BLKROSET
 _AUTOCLEAR, _PARTSCAN = 4, 8
 
 
@@ -29,6 +31,8 @@ class Loop:
         self.fd, self.number = _attach(file)
         self.device = Path(f"/dev/loop{self.number}")
         never_flush(self.number)
+        # the kernel keeps this mark on the device, whose earlier file somebody may have protected
+        fcntl.ioctl(self.fd, _SET_READ_ONLY, struct.pack("i", 0))
 
     def partitions(self) -> dict[int, tuple[int, int]]:
         """Partition number → (major, minor), as the kernel knows them now."""
@@ -70,6 +74,11 @@ class Loop:
                     return True
                 raise
         return False
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the kernel refuses writes to the device (a guest may have asked for that)."""
+        return struct.unpack("i", fcntl.ioctl(self.fd, _IS_READ_ONLY, bytes(4)))[0] != 0
 
     def flush(self) -> None:
         """Write what was written to the device into the file."""

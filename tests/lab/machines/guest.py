@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
 from lab.machines.site import Site
@@ -139,10 +140,23 @@ async def publish(site: Site, file: Path, port: int = 8080) -> asyncio.Server:
 
 
 def bench(site: Site, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mib: int = 2048) -> Bench:
-    """The index-th machine of a site: rescue armed, no disk yet."""
+    """The index-th machine of a site, of the cloud: rescue armed, no disk yet."""
+    disks = (DiskSpec(disk_bytes),)
+    hardware = Hardware(1000 + index, f"machine-{index}", 1, memory_mib, disks, site.mac(index), site.address(index))
+    return on_bench(site, key, hardware)
+
+
+def dedicated(site: Site, key: Key, index: int, disks: tuple[DiskSpec, ...], **more: Any) -> Bench:
+    """The index-th machine of a site, a dedicated server with these disks."""
     hardware = Hardware(
-        1000 + index, f"machine-{index}", 1, memory_mib, (DiskSpec(disk_bytes),), site.mac(index), site.address(index)
-    )
+        4700 + index, f"server-{index}", 1, 2048, disks, site.mac(index), site.address(index),
+        manufacturer="ASUSTeK", product="AX41-NVMe", **more,
+    )  # fmt: skip
+    return on_bench(site, key, hardware)
+
+
+def on_bench(site: Site, key: Key, hardware: Hardware) -> Bench:
+    """A machine with rescue armed and no disk yet."""
     source: list[BootSource] = [Rescue((key.public,))]
     boots: list[BootSource] = []
     off = asyncio.Event()
@@ -154,4 +168,4 @@ def bench(site: Site, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mi
     return Bench(site.machine(hardware, firmware, off.set), hardware, key, source, boots, off)
 
 
-__all__ = ["BOOT_ID", "Answer", "Bench", "FromDisk", "Key", "Rescue", "bench", "publish"]
+__all__ = ["BOOT_ID", "Answer", "Bench", "DiskSpec", "FromDisk", "Key", "Rescue", "bench", "dedicated", "publish"]
