@@ -8,7 +8,13 @@ import re
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+    Refused,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory
@@ -104,5 +110,11 @@ class RobotServerFleet:
             answer = self._api.read(path, deadline, machine=run.name)
             return answer if answer.get("server", {}).get("server_name") == wanted else None
 
-        self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})
+        try:
+            self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})
+        except (MachineError, ApiError, NoAnswer) as error:
+            # Its name says nothing of what runs on it: the boot state stays.
+            run.result["changed"] = False
+            run.fail(error, provisioning=False)
+            return
         run.result.update(server_name=wanted, msg="renamed from '%s' to '%s'" % (present, wanted))
