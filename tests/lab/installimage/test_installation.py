@@ -13,7 +13,7 @@ from lab.machines.site import Site
 from tests.lab.machines.guest import BOOT_ID, Answer, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
 
 pytestmark = pytest.mark.nspawn
-_NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(4 << 30, "nvme"))
+_NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(1 << 30, "nvme"))
 _IMAGE = f"/root/.oldroot/nfs/images/{images.TARBALL}"
 _CONFIG = f"DRIVE1 /dev/nvme0n1|SWRAID 0|BOOTLOADER grub|HOSTNAME node-1|PART / ext4 all|IMAGE {_IMAGE}"
 _RUN = "echo x | TERM=xterm installimage -a -c /root/config"
@@ -48,7 +48,8 @@ async def _rescued(one: Bench) -> Bench:
 
 
 async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME, uefi=True))
+    small = (DiskSpec(2 << 30, "nvme"), DiskSpec(2 << 30, "nvme"))
+    one = await _rescued(dedicated(site, key, 1, small, uefi=True))
     before = [await one.machine.disk_digest(index) for index in range(2)]
     esp = _CONFIG.replace("PART /", "PART /boot/efi esp 256M|PART /")
     for config, reason in (
@@ -101,31 +102,32 @@ async def _is_blank(one: Bench) -> bool:
     return (await one.ssh("cmp -n 16777216 /dev/nvme0n1 /dev/zero")).status == 0
 
 
+async def _fails(one: Bench, config: str, command: str, step: str, reason: str) -> None:
+    """One step fails, the debug log says why, and nothing stays mounted."""
+    answer, debug = await _install(one, config, command)
+    assert answer.status == 1
+    assert "INSTALLATION COMPLETE" not in answer.out
+    (last,) = [line for line in answer.out.splitlines() if "failed" in line]
+    assert step in last
+    assert reason in debug
+    assert (await one.ssh("grep -c installimage /proc/self/mounts; ls -d /installimage.*")).out == "0\n"
+
+
 async def test_failures_while_installing_end_with_status_1(site: Site, key: Key) -> None:
     one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
-    await one.ssh(
-        f"cd /root && head -c 5000000 {_IMAGE} >Broken-1200-x-amd64-a.tar.zst && "
-        "mkdir big && truncate -s 800M big/a big/b big/c && tar -C big --zstd -cf Big-1200-x-amd64-a.tar.zst . && "
-        "printf '#!/bin/sh\nexit 1\n' >hook && chmod 755 hook"
-    )
+    await one.ssh(f"cd /root && head -c 5000000 {_IMAGE} >Broken-1200-x-amd64-a.tar.zst")
+    await _write(one, "/root/fill", "#!/bin/sh\ncd /installimage.*/hdd && fallocate -l 1200M filler", "0755")
+    await _write(one, "/root/fail", "#!/bin/sh\nexit 1", "0755")
+    hook = "ln -sf /root/{} /post-mount; {}"
     for config, step, reason in (
         (_CONFIG.replace(_IMAGE, "/root/Broken-1200-x-amd64-a.tar.zst"), "Extracting image", "zst"),
-        (
-            _CONFIG.replace(_IMAGE, "/root/Big-1200-x-amd64-a.tar.zst").replace("ext4 all", "ext4 1500M"),
-            "Extracting image",
-            "No space left on device",
-        ),
         (_CONFIG.replace(_IMAGE, "/root/None-1200-x-amd64-a.tar.zst"), "Validating image", "there is no image file"),
         (f"{_CONFIG}|FORCE_SIGN 1", "Validating image", "FORCE_SIGN set, but validation failed"),
     ):
-        answer, debug = await _install(one, config)
-        assert answer.status == 1
-        assert "INSTALLATION COMPLETE" not in answer.out
-        (last,) = [line for line in answer.out.splitlines() if "failed" in line]
-        assert step in last
-        assert reason in debug
-        assert (await one.ssh("grep -c installimage /proc/self/mounts; ls -d /installimage.*")).out == "0\n"
-    answer, _debug = await _install(one, _CONFIG, f"ln -s /root/hook /post-mount; {_RUN}")
+        await _fails(one, config, _RUN, step, reason)
+    small = _CONFIG.replace("ext4 all", "ext4 1500M")
+    await _fails(one, small, hook.format("fill", _RUN), "Extracting image", "No space left on device")
+    answer, _debug = await _install(one, _CONFIG, hook.format("fail", _RUN))
     assert (answer.status, "INSTALLATION COMPLETE" in answer.out) == (0, False)
 
 
