@@ -32,9 +32,10 @@ class Controller:
         self.address: dict[str, str] = {}
         self._fingerprint = ""
 
-    def machine(self, name: str, disks: int = 1, size: str = "6G", **fields: object) -> None:
-        """A new dedicated server with empty disks, booted into its rescue."""
-        self.account.add(name, name=name, disks=[{"size": size, "kind": "nvme"}] * disks, powered=False, **fields)
+    def machine(self, name: str, *sizes: str, **fields: object) -> None:
+        """A new dedicated server with empty disks of these sizes, booted into its rescue."""
+        disks = [{"size": size, "kind": "nvme"} for size in sizes or ("3G",)]
+        self.account.add(name, name=name, disks=disks, powered=False, **fields)
         self.address[name] = self.account.row(name)["address"]
         self.arm(name)
         self.account.robot("POST", f"/reset/{self.number(name)}", {"type": "power"})
@@ -129,7 +130,12 @@ class Controller:
 
     def ssh(self, name: str, script: str) -> str:
         """What a script prints on a machine; the user's own SSH, apart from Ansible's."""
-        options = ["-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"]
+        options = [
+            "-oBatchMode=yes",
+            "-oStrictHostKeyChecking=no",
+            "-oUserKnownHostsFile=/dev/null",
+            "-oLogLevel=ERROR",
+        ]
         line = ["ssh", "-F", "none", *options, "-i", str(self.account.key), f"root@{self.address[name]}", script]
         return subprocess.run(line, capture_output=True, text=True, timeout=120, check=True).stdout
 

@@ -70,6 +70,7 @@ def test_each_missing_sign_is_a_failure(change, reason):
         ("can not determine image arch from filename", "tells no architecture"),
         ("can not install an arm64 image on a x86_64 system", "another architecture"),
         ("tar: ./usr/x: Cannot write: No space left on device\ntar: Error is not recoverable", "was full"),
+        ("tar: var/big: Wrote only 4608 of 10240 bytes\ntar: Exiting with failure status", "was full"),
         ("/*stdin*\\ : Read error (39) : premature end", "cannot be unpacked"),
         ("gzip: stdin: unexpected end of file\ntar: Child returned status 1", "cannot be unpacked"),
         ("xz: (stdin): Compressed data is corrupt", "cannot be unpacked"),

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from . import verdict
+from . import post_install, verdict
 from .tools import ABSENT, kill_group
 
 #: What is kept of its output for the verdict.
@@ -54,7 +54,7 @@ class Terminal:
     def _line(self, raw):
         line = verdict.plain(raw.decode("utf-8", "replace")).rstrip()
         self._step(line)
-        if line.strip() and line != self._shown:
+        if line.strip() and line != self._shown and post_install.TAG not in line:
             self._shown = line
             self._say(line)
         self._kept.append(line)

@@ -1,0 +1,133 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From an empty dedicated server to a verified system that boots from its own disk, also through lost controllers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+
+from tests.integration.installimage.conftest import IMAGE, PATIENCE, fields_of
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+USER_DATA = """\
+#cloud-config
+write_files:
+  - path: /etc/from-user-data
+    content: geheim
+"""
+POST_INSTALL = """\
+set -eu
+echo "hello from $(hostname || true)"
+test -d /boot/grub
+echo made >/etc/from-post-install
+"""
+SYSTEM = """
+echo "hostname=$(uname -n)"
+echo "root=$(findmnt -n -o SOURCE /)"
+echo "wwn=$(readlink -f /dev/disk/by-id/nvme-@WWN@)"
+echo "post=$(cat /etc/from-post-install)"
+echo "user=$(cat /etc/from-user-data)"
+echo "record=$(cat /etc/kubenode/installed.json)"
+echo "seed=$(stat -c %a /var/lib/cloud/seed/nocloud-net) $(stat -c %a /var/lib/cloud/seed/nocloud-net/user-data)"
+echo "left=$(ls -d /post-install /root/.kubenode* 2>/dev/null)"
+"""
+RESCUE = """
+echo "secrets=$(ls -d /autosetup* /root/post-install /post-install /root/.kubenode/installimage/autosetup 2>/dev/null)"
+echo "run=$(sed -n 's/^id=//p' /root/.kubenode/state)"
+"""
+
+
+def published(lab) -> tuple[str, str]:
+    """URL and digest of the image, as the lab's web server offers it."""
+    url = f"{lab.images_url}/{IMAGE}"
+    with urllib.request.urlopen(f"{url}.sha256", timeout=60) as answer:
+        return url, "sha256:" + answer.read().decode().split()[0]
+
+
+def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
+    controller.machine("inst-url", "3G", "64M")
+    url, digest = published(controller.lab)
+    options = {
+        "image": {"url": url, "digest": digest}, "bootstrap_data": USER_DATA, "post_install_script": POST_INSTALL,
+    }  # fmt: skip
+    installed = controller.install("inst-url", **options)
+    assert not installed.failed, installed.printed
+    assert installed["changed"]
+    assert installed["image_digest"] == digest
+    assert installed["drives"][0]["name"] == controller.devices("inst-url")[0]
+    assert installed["drives"][0]["path"].startswith("/dev/nvme")
+    assert len(installed["host_keys"]) == 3
+    assert "hello from" in controller.log("inst-url", "post-install")
+    assert "installimage" in controller.log("inst-url", "debug")
+    assert os.stat(controller.logs / "inst-url/installimage.debug.log").st_mode & 0o777 == 0o600
+    assert "installimage 1/" in installed.printed
+    assert "kubenode-post-install" not in installed.printed
+    other = controller.devices("inst-url")[1]
+    assert controller.ssh("inst-url", f"tr -d '\\0' </dev/disk/by-id/nvme-{other} | wc -c").strip() == "0"
+
+    before = fields_of(controller.ssh("inst-url", RESCUE))
+    again = controller.install("inst-url", **options)
+    assert not again.failed, again.printed
+    assert (again["changed"], again["attached"]) == (False, True)
+    assert again["host_keys"] == installed["host_keys"]
+    assert fields_of(controller.ssh("inst-url", RESCUE)) == before
+    assert before["secrets"] == ""
+
+    booted = controller.boot("inst-url", installed)
+    assert not booted.failed, booted.printed
+    assert booted["system"]["installed"]["image_url"] == url
+    assert booted["system"]["cloud_init"]["status"] == "done"
+    system = fields_of(controller.ssh("inst-url", SYSTEM.replace("@WWN@", controller.devices("inst-url")[0])))
+    assert system["hostname"] == "inst-url"
+    assert system["root"].startswith("/dev/nvme")
+    assert (system["post"], system["user"], system["seed"]) == ("made", "geheim", "700 600")
+    assert system["left"] == ""
+    record = json.loads(system["record"])
+    assert (record["command"], record["image_digest"]) == ("installimage", digest)
+
+
+def test_a_lost_controller_is_taken_up_again_under_uefi(controller):
+    controller.machine("inst-lost", uefi=True)
+    script = "touch /root/waiting; while [ ! -e /root/go ]; do sleep 0.2; done"
+    options = controller.options("inst-lost", post_install_script=script)
+    lost = subprocess.Popen(
+        controller.line("inst-lost", "robot_installimage", **options), env=controller.environment,
+        cwd=controller.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    waiting = "ls /installimage.*/hdd/root/waiting 2>/dev/null || true"
+    controller.until(lambda: _answers(controller, "inst-lost"), "the rescue")
+    controller.until(lambda: controller.ssh("inst-lost", waiting).strip(), "the post-install script")
+    assert lost.poll() is None
+    os.killpg(lost.pid, signal.SIGKILL)
+    lost.wait()
+    before = fields_of(controller.ssh("inst-lost", RESCUE))["run"]
+    busy = controller.install("inst-lost", timeout=PATIENCE)
+    assert busy.failed
+    assert "is running in this rescue" in busy["msg"]
+
+    controller.ssh("inst-lost", "cd /installimage.*/hdd/root && touch go")
+    installed = controller.run("inst-lost", "robot_installimage", **options)
+    assert not installed.failed, installed.printed
+    assert installed["attached"]
+    assert installed["uefi"]
+    assert fields_of(controller.ssh("inst-lost", RESCUE))["run"] == before
+    booted = controller.boot("inst-lost", installed)
+    assert not booted.failed, booted.printed
+    mounts = controller.ssh("inst-lost", "grep -v ^# /etc/fstab")
+    assert "/boot/efi" in mounts
+
+
+def _answers(controller, name: str) -> bool:
+    try:
+        controller.ssh(name, "true")
+    except subprocess.SubprocessError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What cannot be installed: one clear error each, and disks that are as they were, or empty again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.installimage.conftest import IMAGE, PATIENCE
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+ESP = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
+BOOT = {"mount": "/boot", "filesystem": "ext4", "size": "1G"}
+ROOT = {"mount": "/", "filesystem": "ext4", "size": "all"}
+VAR = {"mount": "/var", "filesystem": "ext4", "size": "all"}
+
+
+def error_of(run) -> str:
+    """The message of a run that must have failed."""
+    assert run.failed, run.printed
+    return run["msg"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"swraid": 1}, "root_devices: RAID level 1 needs at least 2 disks, and 1 is named"),
+        ({"partitions": [BOOT, ROOT, VAR]}, 'partitions[2].size "all": partitions[1] takes all of the disk already'),
+        ({"partitions": [BOOT, ROOT], "uefi": "true"}, "there is no ESP, but the rescue was booted by UEFI"),
+        ({"image": {"name": "debian-12.tar.zst"}}, "installimage reads the architecture from the name"),
+        ({"root_devices": ["sda"]}, "this name may belong to another disk after the next boot"),
+        ({"hostname": "a b"}, 'hostname "a b"'),
+    ],
+)
+def test_what_can_be_known_is_refused_before_the_machine_is_contacted(controller, wrong, reason):
+    given = {"image": {"name": IMAGE}, "root_devices": ["wwn-0x5002538d40aa0001"], **wrong}
+    controller.address["nobody"] = "198.18.255.254"
+    run = controller.run("nobody", "robot_installimage", **given)
+    assert reason in error_of(run)
+    assert error_of(run).count("\n") == 0
+    assert not controller.pins.exists() or not list(controller.pins.iterdir())
+
+
+def test_check_mode_shows_the_configuration_and_touches_nothing(controller):
+    controller.address["nobody"] = "198.18.255.254"
+    partitions = [BOOT, {**ROOT, "crypt": True}]
+    given = {"image": {"name": IMAGE}, "root_devices": ["wwn-0x5002538d40aa0001"], "crypt_password": "correct-horse"}
+    run = controller.run("nobody", "robot_installimage", "--check", "--diff", partitions=partitions, **given)
+    assert not run.failed, run.printed
+    assert run["changed"]
+    for line in ("DRIVE1 wwn-0x5002538d40aa0001", "PART / ext4 all crypt", "CRYPTPASSWORD ********", "HOSTNAME nobody"):
+        assert f"+{line}" in run.printed
+    assert "correct-horse" not in run.printed
+    assert not controller.logs.exists()
+
+
+def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
+    controller.machine("inst-uefi", "3G", "64M", uefi=True)
+    devices = controller.devices("inst-uefi")
+    controller.until(lambda: not controller.run("inst-uefi", "machine_disks").failed, "the rescue")
+    controller.ssh("inst-uefi", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{devices[1]}")
+    digests = controller.digests("inst-uefi")
+
+    def refused(reason: str, **wrong: object) -> None:
+        run = controller.install("inst-uefi", **wrong)
+        assert reason in error_of(run)
+        assert (run["began"], run["changed"], run["permanent"]) == (False, False, True)
+
+    refused("there is no ESP, but the rescue was booted by UEFI", partitions=[BOOT, ROOT])
+    refused("the rescue was booted in UEFI", uefi="false")
+    refused("it is an image for aarch64", image={"name": IMAGE.replace("amd64", "arm64")})
+    refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
+    refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})
+    refused("no disk has the WWN", root_devices=["wwn-0x5002538d40aa0001"])
+    refused("MiB are left for /", partitions=[ESP, BOOT, {**VAR, "size": "1G"}, ROOT])
+
+    refused("is not empty: nvme1n1: ext4", root_devices=devices[1:])
+    assert controller.digests("inst-uefi") == digests
+
+
+def tarball(path: Path, content: bytes = b"", size: int = 0) -> Path:
+    """An archive with one file of this content, or of so many zeros."""
+    big = path.parent / "var/big"
+    big.parent.mkdir(exist_ok=True)
+    big.write_bytes(content)
+    os.truncate(big, size or len(content))
+    subprocess.run(["tar", "--zstd", "-C", str(path.parent), "-cf", str(path), "var/big"], check=True)
+    return path
+
+
+def test_what_fails_on_the_way_leaves_empty_disks_and_the_reason(controller, tmp_path):
+    controller.machine("inst-fails")
+    folder = tmp_path / "images"
+    folder.mkdir()
+
+    def failed(*reasons: str, **wrong: object) -> object:
+        run = controller.install("inst-fails", **wrong)
+        for reason in reasons:
+            assert reason in error_of(run), run.printed
+        assert (run["began"], run["blanked"]) == (True, True)
+        assert run["boot_state"] == "ProvisioningFailed"
+        assert "debug.txt ends with:" in run["msg"]
+        assert run["debug_tail"]
+        assert controller.blank("inst-fails")
+        return run
+
+    full = tarball(folder / "Debian-1200-full-amd64-x.tar.zst", size=1600 << 20)
+    run = failed("a file system was full", "tar: var/big: ", image={"file": str(full)}, partitions=[
+        {"mount": "/", "filesystem": "ext4", "size": "1500M"}])  # fmt: skip
+    assert run["permanent"]
+    assert "uploaded" in run.printed
+
+    broken = tarball(folder / "Debian-1200-broken-amd64-x.tar.zst", os.urandom(32 << 20))
+    os.truncate(broken, 20 << 20)
+    failed("the image cannot be unpacked", image={"file": str(broken)})
+
+    failed("post_install_script failed in the new system with exit code 42", "and that is why",
+           post_install_script="echo and that is why; exit 42")  # fmt: skip
+    assert "and that is why" in controller.log("inst-fails", "post-install")
+
+    failed("it was killed at the time limit", post_install_script="sleep 100000", timeout=30)
+    left = controller.ssh("inst-fails", "pgrep -f '[s]tandin|[i]nstallimage -a' || true; ls -d /installimage.* || true")
+    assert not [line for line in left.splitlines() if line.isdigit()]
+
+    # After all of that, the same rescue can still be used.
+    installed = controller.install("inst-fails", timeout=PATIENCE)
+    assert not installed.failed, installed.printed
