@@ -163,7 +163,7 @@ class _Run(RescueRun):
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         if self.outcome and self.outcome["reason"]:
-            text = f"the installation failed: {one_line(str(self.outcome['reason']), 1500)}."
+            text = f"the installation failed: {one_line(str(self.outcome['reason']), 1500).rstrip('.')}."
         else:
             text = f"the installation failed: {protocol.explain_failure(status, self._job.rule)}"
         if about.get("blanked"):

@@ -167,10 +167,12 @@ def test_a_striped_array_is_spread_over_the_disks():
 
 def test_volumes_must_fit_their_group():
     layout = Layout([BOOT, LVM], [volume("a", "/", size="5G"), volume("b", size="3G")])
-    assert layouts.check_capacity(layout, [10 * GIB]) == []
+    assert layouts.check_capacity(layout, [11 * GIB]) == []
     assert "add up to 8192 MiB" in layouts.check_capacity(layout, [8 * GIB])[0]
     layout.swraid, layout.level = 1, 0
     assert layouts.check_capacity(layout, [8 * GIB, 8 * GIB]) == []
+    layout.level = 1
+    assert "only 6136 MiB" in layouts.check_capacity(layout, [8 * GIB, 8 * GIB])[0]
 
 
 @given(st.lists(st.builds(

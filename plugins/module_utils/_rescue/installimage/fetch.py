@@ -102,7 +102,7 @@ class Download:
     def fetch(self, wanted=""):
         """Download and verify; returns the digest."""
         open(self._part, "wb").close()
-        failures = restarts = 0
+        failures, restarts, reason = 0, 0, ""
         while True:
             before = os.path.getsize(self._part)
             try:

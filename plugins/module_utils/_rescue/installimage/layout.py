@@ -15,7 +15,7 @@ from .words import ALL, check_size, check_word, mebibytes, shown
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
 LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}
-LEAST_BOOT, LEAST_ROOT, LEAST_ESP = 200, 1500, 256
+LEAST_BOOT, LEAST_ROOT, LEAST_ESP, LEAST_ALL = 200, 1500, 256, 1024
 #: Room for partition tables and alignment, in MiB.
 RESERVE = 8
 
@@ -124,37 +124,40 @@ def check_capacity(layout, disk_bytes):
             % (sum(fixed), least)
         )
         return findings
+    rest = least - sum(fixed)
     for place, part in enumerate(layout.partitions):
-        rest = least - sum(fixed)
-        if part["size"] == ALL and part["mount"] == "/" and rest < LEAST_ROOT:
+        wanted = LEAST_ROOT if part["mount"] == "/" else LEAST_ALL
+        if part["size"] == ALL and rest < wanted:
             findings.append(
-                'partitions[%d].size "all": %d MiB are left for /, it needs at least %dM; make the others smaller'
-                % (place, rest, LEAST_ROOT)
+                'partitions[%d].size "all": %d MiB are left for %s, it needs at least %dM; make the others smaller'
+                % (place, rest, part["mount"], wanted)
             )
-    return findings + _check_groups(layout, least - sum(fixed))
+    return findings or _check_groups(layout, rest * _spread(layout, len(disk_bytes)))
+
+
+def _spread(layout, count):
+    """How many disks' worth of data the array holds."""
+    return max(1, {0: count, 5: count - 1, 6: count - 2, 10: count // 2}.get(layout.raid, 1))
 
 
 def _on_each_disk(layout, part, count):
     """MiB that a partition takes of each disk: a striped array is spread over all of them, but for /boot and ESP."""
     size = mebibytes(part["size"]) or 0
-    spread = {0: count, 5: count - 1, 6: count - 2, 10: count // 2}.get(layout.raid, 1)
-    return size if part["mount"] in ("/boot", "/boot/efi") else -(-size // max(1, spread))
+    return size if part["mount"] in ("/boot", "/boot/efi") else -(-size // _spread(layout, count))
 
 
 def _check_groups(layout, rest):
-    if layout.raid not in (None, 1):
-        # Only a mirror holds what one of its members holds; installimage knows best what the others hold.
-        return []
     findings = []
     for part in layout.partitions:
         if part["mount"] != "lvm":
             continue
-        room = mebibytes(part["size"]) or rest
+        # installimage wants to keep a gigabyte of what it calls the rest.
+        room = mebibytes(part["size"]) or rest - LEAST_ALL
         wanted = sum(mebibytes(one["size"]) or 0 for one in layout.logical_volumes if one["vg"] == part["filesystem"])
         if wanted > room:
             findings.append(
-                "logical_volumes: those of volume group %s add up to %d MiB, but it holds %d MiB; make them smaller"
-                % (part["filesystem"], wanted, room)
+                "logical_volumes: those of volume group %s add up to %d MiB, but only %d MiB may be given away; make "
+                "them smaller, and give one of them all of the rest" % (part["filesystem"], wanted, room)
             )
     return findings
 

@@ -62,10 +62,9 @@ def main(arguments):
         code = 1
     finally:
         program.forget_secrets()
-    print(RESULT + json.dumps(program.result, sort_keys=True))
+    say(RESULT + json.dumps(program.result, sort_keys=True))
     if code == 0:
-        print(MARKER)
-    sys.stdout.flush()
+        say(MARKER)
     return code
 
 
@@ -252,7 +251,7 @@ class Program:
 
 def say(text):
     """One line of the log."""
-    print(text)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 

@@ -30,8 +30,8 @@ _KNOWN = (
     (r"can ?not determine image arch", "the file name of the image tells no architecture; name it like "
      "Debian-1200-bookworm-amd64-base.tar.zst", True),
     (r"can ?not install an? \S+ image on an? \S+", "the image is for another architecture than the machine's", True),
-    (r"No space left on device|Wrote only \d+ of \d+ bytes", "a file system was full before the image was unpacked; give / (and /boot) more "
-     "room, or use a smaller image", True),
+    (r"No space left on device|Wrote only \d+ of \d+ bytes",
+     "a file system was full before the image was unpacked; give / and /boot more room, or use a smaller image", True),
     (r"(unexpected end of (file|input|data|archive)|unexpected eof|premature end|corrupt|data integrity|checksum "
      r"(error|mismatch)|not in (gzip|xz|bzip2) format|unsupported (format|frame)|unknown (header|frame)|truncated "
      r"input|does not look like a tar|not recoverable|decoding error|decompression error)",
