@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.installimage.conftest import IMAGE, PATIENCE
+from tests.integration.installimage.conftest import IMAGE
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 
@@ -123,10 +123,6 @@ def test_what_fails_on_the_way_leaves_empty_disks_and_the_reason(controller, tmp
            post_install_script="echo and that is why; exit 42")  # fmt: skip
     assert "and that is why" in controller.log("inst-fails", "post-install")
 
-    failed("it was killed at the time limit", post_install_script="sleep 100000", timeout=30)
+    failed("it was killed at the time limit", post_install_script="sleep 100000", timeout=20)
     left = controller.ssh("inst-fails", "pgrep -f '[s]tandin|[i]nstallimage -a' || true; ls -d /installimage.* || true")
     assert not [line for line in left.splitlines() if line.isdigit()]
-
-    # After all of that, the same rescue can still be used.
-    installed = controller.install("inst-fails", timeout=PATIENCE)
-    assert not installed.failed, installed.printed

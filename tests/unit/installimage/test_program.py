@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.action import robot_installimage as action
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     install,
@@ -177,6 +178,25 @@ def test_the_program_runs_alone_and_says_what_is_wrong(tmp_path):
     assert "there is no program /nowhere/installimage" in result["reason"]
     assert (result["ok"], result["began"], result["permanent"]) == (False, False, True)
     assert program.MARKER not in printed
+
+
+GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_digest": "", "host_keys": ["k"],
+        "warnings": [], "reason": "x"}  # fmt: skip
+
+
+def test_the_last_word_of_the_program_is_read():
+    said = "noise\n%s%s\n%s\n" % (program.RESULT, json.dumps(GOOD), program.MARKER)
+    assert action._outcome(said.encode()) == {"blanked": None, "uefi": None, **GOOD}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[]", "null", "[" * 100000, json.dumps({**GOOD, "tail": "x"}), json.dumps({**GOOD, "reason": None}),
+     json.dumps({**GOOD, "permanent": 1})],
+)  # fmt: skip
+def test_nonsense_is_no_outcome(line):
+    assert action._outcome((program.RESULT + line).encode()) is None
+    assert action._outcome(line.encode()) is None
 
 
 # --- installimage as a process
