@@ -33,7 +33,7 @@ class DedicatedStage(Stage):
 
     def _options(self) -> Sequence[str]:
         file = self.folder / "dedicated.yml"
-        file.write_text(yaml.safe_dump({"machines": list(self._servers)}), encoding="utf-8")
+        file.write_text(yaml.safe_dump([dict(server) for server in self._servers]), encoding="utf-8")
         return [*self._lab_options, "--dedicated", str(file)]
 
     def _credentials(self) -> dict[str, str]:

@@ -43,8 +43,8 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
         "by_image_command": {
             "hosts": {BY_COMMAND: {"kubenode_server_number": 4711}},
             "vars": {
-                "kubenode_root_device_hints": {"wwn": NVME["wwn"]},
-                "kubenode_device_strings": "wwn",
+                "kubenode_root_device_hints": {"serial": NVME["serial"]},
+                "kubenode_device_strings": "by-id",
                 "kubenode_image_url": stage.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
             },

@@ -20,7 +20,17 @@ _ROOT_START = _ESP_START + _ESP_SECTORS
 _TAIL = 2048  # sectors kept free for the backup table and alignment
 _GRUB = Path("/usr/lib/grub")
 _MODULES = (
-    "part_gpt", "ext2", "normal", "configfile", "linux", "search", "search_label", "serial", "terminal", "echo", "test",
+    "part_gpt",
+    "ext2",
+    "normal",
+    "configfile",
+    "linux",
+    "search",
+    "search_label",
+    "serial",
+    "terminal",
+    "echo",
+    "test",
 )
 _EARLY = "search --no-floppy --label root --set root\nset prefix=($root)/boot/grub\n"
 _LOADER = "EFI/BOOT/BOOTX64.EFI"  # where a firmware looks that has no boot entry of its own

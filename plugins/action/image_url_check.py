@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils._fleet_check import fleet_check
 
 
 class ActionModule(ActionBase):
@@ -25,35 +26,18 @@ class ActionModule(ActionBase):
         """Run the task for all machines."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.image_url_check_spec())[1]
-        machines, findings = self._machines(given)
-        if given["ssh_private_key"]:
-            try:
-                check_private_key(given["ssh_private_key"])
-            except KeyNotUsable as exc:
-                findings.append(f"ssh_private_key {given['ssh_private_key']!r}: {exc}")
-        result = {"changed": False, "failed": bool(findings), "machines": machines, "api_calls": 0}
-        if findings:
-            count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, nothing was created or changed"
-            result["msg"] = f"{count}:\n" + "\n".join(f"- {finding}" for finding in findings)
-        return result
+        read_file = _inputs.file_reader(self)
 
-    def _machines(self, given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        read_file, names = _inputs.file_reader(self), [machine["name"] for machine in given["machines"]]
-        results, everything = [], []
-        if not names:
-            everything.append("machines is empty; name at least one")
-        for machine in given["machines"]:
+        def examine(machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             inputs, findings = _inputs.examine(machine, given["command_dir"], read_file)
-            if names.count(machine["name"]) > 1:
-                findings = [*findings, "name: it stands in the list more than once"]
-            everything += [f"{machine['name']}: {finding}" for finding in findings]
-            result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}
-            if inputs:
-                result.update(
-                    image_url=image_url.redact(inputs.image_url),
-                    command_path=inputs.command.path,
-                    command_sha256=inputs.command.sha256,
-                    command_shipped=inputs.command.shipped,
-                )
-            results.append(result)
-        return results, everything
+            if not inputs:
+                return {}, findings
+            about = {
+                "image_url": image_url.redact(inputs.image_url),
+                "command_path": inputs.command.path,
+                "command_sha256": inputs.command.sha256,
+                "command_shipped": inputs.command.shipped,
+            }
+            return about, findings
+
+        return fleet_check(given["machines"], given["ssh_private_key"], examine)

@@ -14,7 +14,7 @@ description:
     whatever the host sets.
   - Variables that a host does not set are left out, so that the module's own default applies.
   - For hosts from the C(hetzner.hcloud.hcloud) inventory, server type and location fall back to what that inventory
-    knows.
+    knows; for hosts from the C(community.hrobot.robot) inventory, so does the server number.
 options:
   _input:
     description:
@@ -29,6 +29,9 @@ options:
     choices:
       image_url_check: For M(kubenode.provision.image_url_check).
       hcloud_machine: For M(kubenode.provision.hcloud_machine).
+      installimage_check: For M(kubenode.provision.installimage_check).
+      robot_rescue: For M(kubenode.provision.robot_rescue).
+      robot_server: For M(kubenode.provision.robot_server).
     required: true
 author:
   - kubenode.provision authors (@kubenode)
@@ -52,6 +55,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+_ROBOT_SERVER: dict[str, tuple[str, ...]] = {
+    "server_number": ("kubenode_server_number", "hrobot_server_number"),
+    "server_ip": ("kubenode_server_ip",),
+}
 #: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "image_url_check": {
@@ -74,6 +81,23 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "enable_ipv6": ("kubenode_enable_ipv6",),
         "adopt": ("kubenode_adopt",),
     },
+    "installimage_check": {
+        "image": ("kubenode_image",),
+        "root_device_hints": ("kubenode_root_device_hints",),
+        "swraid": ("kubenode_swraid",),
+        "swraid_level": ("kubenode_swraid_level",),
+        "partitions": ("kubenode_partitions",),
+        "logical_volumes": ("kubenode_logical_volumes",),
+        "subvolumes": ("kubenode_subvolumes",),
+        "hostname": ("kubenode_hostname",),
+        "post_install_script": ("kubenode_post_install_script",),
+        "bootstrap_data": ("kubenode_bootstrap_data",),
+        "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
+        "crypt_password": ("kubenode_crypt_password",),
+        "autosetup": ("kubenode_autosetup",),
+    },
+    "robot_rescue": _ROBOT_SERVER,
+    "robot_server": {**_ROBOT_SERVER, "rename": ("kubenode_server_name", "inventory_hostname")},
 }
 
 

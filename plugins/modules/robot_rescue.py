@@ -131,7 +131,7 @@ options:
     description:
       - Seconds each machine has for answering by SSH before it counts as silent.
     type: int
-    default: 20
+    default: 15
   ssh_timeout:
     description:
       - Seconds for the rescue to come after a reboot by SSH. A system that goes on answering for two minutes did
@@ -387,7 +387,7 @@ def argument_spec():
         rearm={"type": "bool", "default": False},
         prove={"type": "bool", "default": True},
         give_back_after={"type": "int", "default": 0},
-        look_timeout={"type": "int", "default": 20},
+        look_timeout={"type": "int", "default": 15},
         ssh_timeout={"type": "int", "default": 480},
         sw_timeout={"type": "int", "default": 600},
         hw_timeout={"type": "int", "default": 600},

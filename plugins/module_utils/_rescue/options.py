@@ -202,3 +202,27 @@ def machine_disks_spec():
         host_keys={"type": "list", "elements": "str", "no_log": False},
         payload={"type": "dict"},
     )
+
+
+def installimage_check_spec():
+    """Options of installimage_check: what robot_installimage will be given, as far as it is known."""
+    installation = robot_installimage_spec()
+    names = (
+        "image", "require_digest", "swraid", "swraid_level", "partitions", "logical_volumes", "subvolumes", "hostname",
+        "post_install_script", "bootstrap_data", "bootstrap_data_file", "crypt_password", "autosetup", "uefi",
+        "command",
+    )  # fmt: skip
+    machine = {name: installation[name] for name in names}
+    return {
+        "machines": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": dict(
+                machine,
+                name={"type": "str", "required": True},
+                root_device_hints={"type": "dict"},
+            ),
+        },
+        "ssh_private_key": {"type": "path", "no_log": False},
+    }

@@ -1,0 +1,54 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Examines what a user says about the installations of a whole fleet, before a server is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._fleet_check import fleet_check
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for all machines."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.installimage_check_spec())[1]
+        return fleet_check(given["machines"], given["ssh_private_key"], self._examine)
+
+    def _examine(self, machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        inputs, findings = _installimage_inputs.examine(
+            machine,
+            machine["name"],
+            _inputs.file_reader(self),
+            lambda path: self._find_needle("files", path),
+            with_disks=False,
+        )
+        count = _disks(machine["root_device_hints"])
+        if count and inputs:
+            layout = specs.layout_of(inputs.spec, inputs.spec["uefi"] == specs.YES)
+            findings = layouts.check_disks(count, layout)
+        return ({"image": inputs.spec["image"]["shown"]} if inputs else {}), findings
+
+
+def _disks(hints: Mapping[str, Any] | None) -> int:
+    """How many disks the hints will choose; 0 when only the machine can tell."""
+    if not hints or "query" in hints:
+        return 0
+    raid = hints.get("raid")
+    wwns = raid.get("wwn") if isinstance(raid, Mapping) else None
+    return len(wwns) if isinstance(wwns, list) else 1

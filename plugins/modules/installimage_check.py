@@ -1,0 +1,242 @@
+#!/usr/bin/python
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: installimage_check
+short_description: Checks images, layouts, bootstrap data and the SSH key of a fleet for installimage
+version_added: 0.1.0
+description:
+  - Examines on the controller what M(kubenode.provision.robot_installimage) will be given for each machine, before a
+    server is touched. One message lists everything that is wrong, each with machine, field, value and what to do.
+  - What only the rescue knows, such as firmware and disks, is looked at there.
+  - Changes nothing and contacts nobody.
+options:
+  machines:
+    description:
+      - The machines.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the machine.
+        type: str
+        required: true
+      image:
+        description: See M(kubenode.provision.robot_installimage).
+        type: dict
+        required: true
+        suboptions:
+          name:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+          path:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+          url:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+          file:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+          digest:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+      require_digest:
+        description: See M(kubenode.provision.robot_installimage).
+        type: bool
+        default: true
+      swraid:
+        description: See M(kubenode.provision.robot_installimage).
+        type: int
+        choices: [0, 1]
+        default: 0
+      swraid_level:
+        description: See M(kubenode.provision.robot_installimage).
+        type: int
+        choices: [0, 1, 5, 6, 10]
+        default: 1
+      partitions:
+        description: See M(kubenode.provision.robot_installimage).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          mount:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          filesystem:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          size:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          crypt:
+            description: See M(kubenode.provision.robot_installimage).
+            type: bool
+            default: false
+      logical_volumes:
+        description: See M(kubenode.provision.robot_installimage).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          vg:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          name:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          mount:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          filesystem:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          size:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+      subvolumes:
+        description: See M(kubenode.provision.robot_installimage).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          volume:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          subvolume:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+          mount:
+            description: See M(kubenode.provision.robot_installimage).
+            type: str
+            required: true
+      hostname:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+      post_install_script:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+      bootstrap_data:
+        description: See M(kubenode.provision.robot_installimage).
+        type: raw
+      bootstrap_data_file:
+        description: See M(kubenode.provision.robot_installimage).
+        type: path
+      crypt_password:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+      autosetup:
+        description: See M(kubenode.provision.robot_installimage).
+        type: dict
+        default: {}
+      uefi:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+        choices: [auto, 'true', 'false']
+        default: auto
+      command:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+        default: /root/.oldroot/nfs/install/installimage
+      root_device_hints:
+        description: See M(kubenode.provision.machine_disks). Only how many disks they choose is looked at.
+        type: dict
+  ssh_private_key:
+    description:
+      - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
+    type: path
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.attributes.flow
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details: Nothing is changed.
+  idempotent:
+    support: full
+  action:
+    support: full
+  async:
+    support: none
+seealso:
+  - module: kubenode.provision.robot_installimage
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Check everything before the first server is reset
+  kubenode.provision.installimage_check:
+    machines:
+      - name: node-1
+        image:
+          url: https://images.example.com/Debian-1300-trixie-amd64-node.tar.zst
+          digest: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+        swraid: 1
+        root_device_hints:
+          raid:
+            wwn: ["0x5002538d40aa0001", "0x5002538d40aa0002"]
+    ssh_private_key: ~/.ssh/id_ed25519
+"""
+
+RETURN = r"""
+machines:
+  description: One result for each machine, in the order of O(machines).
+  type: list
+  elements: dict
+  returned: always
+  contains:
+    name:
+      description: Name of the machine.
+      type: str
+      returned: always
+    failed:
+      description: Whether something is wrong with this machine.
+      type: bool
+      returned: always
+    msg:
+      description: Everything that is wrong with this machine.
+      type: str
+      returned: always
+    image:
+      description: The image, without user info and query of a URL.
+      type: str
+      returned: when nothing is wrong
+api_calls:
+  description: Always 0.
+  type: int
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
+
+def main():
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.installimage_check_spec(), supports_check_mode=True)
+    module.fail_json(msg="installimage_check works through its action plugin; call it as a task, not as a bare module")
+
+
+if __name__ == "__main__":
+    main()
