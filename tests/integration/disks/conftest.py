@@ -81,21 +81,30 @@ class Server:
         found = self.lab.control("GET", f"/dedicated/{self.number}/disks", timeout=200)["disks"]
         return [disk["sha256"] for disk in found]
 
-    def disks(self, *flags: str, **options: object) -> Run:
-        """Run machine_disks."""
-        given = {"known_hosts_dir": str(self.pins), "claim_file": str(self.claim), "rescue_timeout": 60, **options}
-        line = ["ansible", "node-1", "-i", str(self.folder / "inventory"), "-m", "kubenode.provision.machine_disks"]
-        environment = {
+    def line(self, module: str, *flags: str, **options: object) -> list[str]:
+        """The command line that runs one of our modules on the machine."""
+        given = {"known_hosts_dir": str(self.pins), "rescue_timeout": 60, **options}
+        line = ["ansible", "node-1", "-i", str(self.folder / "inventory"), "-m", f"kubenode.provision.{module}"]
+        return [*line, "-a", json.dumps(given), *flags]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the user who runs Ansible."""
+        return {
             **os.environ,
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_PIPELINING": "true",
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
             "ANSIBLE_HOME": str(self.folder / "home"),
+            "XDG_STATE_HOME": str(self.folder / "state"),
         }
+
+    def disks(self, *flags: str, **options: object) -> Run:
+        """Run machine_disks."""
         process = subprocess.run(
-            [*line, "-a", json.dumps(given), *flags],
-            env=environment,
+            self.line("machine_disks", *flags, **{"claim_file": str(self.claim), **options}),
+            env=self.environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

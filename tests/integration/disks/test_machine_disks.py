@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 
 import pytest
 
@@ -196,3 +197,47 @@ def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
     assert run.failed
     assert run["in_rescue"] is False
     assert "host key" in run["msg"]
+
+
+#: An image command that writes the disk and then waits to be told how to end.
+COMMAND = """#!/bin/sh
+mkfs.ext4 -q -F -L written "/dev/$4"
+until test -e /root/end; do sleep 0.2; done
+cat /root/end
+"""
+
+
+def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machine):
+    hints = {"serial": "SATA1"}
+    assert not machine.ready(root_device_hints=hints)["changed"]
+    (machine.folder / "image-url-command-slow").write_text(COMMAND)
+    (machine.folder / "image-url-command-slow").chmod(0o755)
+    given = {"command_dir": str(machine.folder), "image_url": "https://images.example/x", "root_devices": ["sda"]}
+    line = machine.line("image_url_command", command="image-url-command-slow", **given)
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(line, env=machine.environment, cwd=machine.folder, stdout=subprocess.DEVNULL)
+
+    run = start()
+    machine.ssh("for try in $(seq 600); do blkid -p /dev/sda && break; sleep 0.1; done; blkid -p /dev/sda")
+    again = machine.ready(root_device_hints=hints)
+    assert not again.failed
+    assert (again["in_progress"], again["wiped"], again["root_devices"]) == (True, [], ["sda"])
+    other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
+    assert other.failed, "a disk that is being written is not emptied, whoever consented"
+    assert not (machine.folder / "other.json").exists()
+    machine.ssh("echo IMAGE_URL_DONE >/root/end")
+    assert run.wait(120) == 0
+    before = machine.digests()
+    again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert (again["in_progress"], again["wiped"]) == (True, [])
+    assert machine.digests() == before
+
+    # Whoever empties the disk by other means than our claim makes the image command's success count no more.
+    other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
+    assert other["wiped"] == ["0x5002538d40aa0001"]
+    machine.ssh("echo broken >/root/end")
+    assert start().wait(120) != 0, "it runs anew, and fails this time"
+    resumed = machine.ready(root_device_hints=hints)
+    assert not resumed.failed
+    assert resumed["wiped"] == ["0x5002538d40aa0001"], "what a failed command left is emptied on its claim"

@@ -199,8 +199,8 @@ def _assemble(tools, raw):
     """Start RAIDs of which every member is there; read-only, so that not even their superblocks change."""
     groups: dict = {}
     for name, tags in raw.md.items():
-        active = [child for child in raw.nodes[name].children if raw.nodes[child].type.startswith("raid")]
-        if tags.get("MD_UUID") and not active:
+        used = [child for child in raw.nodes[name].children if raw.nodes[child].type != "part"]
+        if tags.get("MD_UUID") and not used:
             groups.setdefault((tags["MD_UUID"], tags.get("MD_DEVICES", "")), []).append(raw.nodes[name].path)
     started = False
     free = (number for number in range(100, 128) if "md%d" % number not in raw.nodes)

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import time
 
@@ -32,6 +34,14 @@ def wipe(tools, disks, types=("disk",), patience=PATIENCE):
         steps = wipe_plan.plan(raw, disks)
     except wipe_plan.PlanError as exc:
         raise WipeError(str(exc), False) from exc
+    with _locked([raw.nodes[name].path for name in disks], patience):
+        done = _carry_out_all(tools, steps, patience)
+    tools("udevadm", "settle", "--timeout=20")
+    _verify(tools, disks, types, patience)
+    return done
+
+
+def _carry_out_all(tools, steps, patience):
     done: list = []
     for step in steps:
         reason = _carry_out(tools, step, patience)
@@ -40,9 +50,30 @@ def wipe(tools, disks, types=("disk",), patience=PATIENCE):
             raise WipeError("could not %s: %s%s" % (step.what, reason, before), bool(done))
         if not reason:
             done.append(step.what)
-    tools("udevadm", "settle", "--timeout=20")
-    _verify(tools, disks, types, patience)
     return done
+
+
+@contextlib.contextmanager
+def _locked(paths, patience):
+    """Hold the locks that keep udev from starting again, at every change, what was just stopped."""
+    deadline = time.monotonic() + patience
+    opened = []
+    try:
+        for path in paths:
+            # For reading: udev looks anew at a disk that was open for writing.
+            opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            while True:
+                try:
+                    fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as exc:
+                    if time.monotonic() > deadline:
+                        raise WipeError("another program holds the lock of %s; run again later" % path, False) from exc
+                    time.sleep(0.1)
+        yield
+    finally:
+        for fd in opened:
+            os.close(fd)
 
 
 def _verify(tools, disks, types, patience):
@@ -79,7 +110,7 @@ def _once(tools, step):
         return "" if code == 0 else " ".join((err or out).split())[:300] or "exit code %s" % code
     try:
         if step.kind == "exclusive":
-            os.close(os.open(step.path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC))
+            os.close(os.open(step.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
         elif step.kind == "zero":
             zero_edges(step.path, step.size)
         elif step.kind == "forget":
