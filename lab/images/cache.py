@@ -53,8 +53,11 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a tree, but nothing that is mounted inside it."""
+    """Remove a tree; what a killed build left mounted inside is unmounted, never emptied."""
     if folder.exists():
+        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for mount in reversed([mount for mount in mounts if Path(mount).is_relative_to(folder)]):
+            subprocess.run(["umount", "--lazy", mount], check=False)
         subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=True)
 
 

@@ -238,6 +238,9 @@ class NspawnMachine(PoweredMachine):
 
     async def _kill(self) -> None:
         """Nothing of the last boot is left: processes, cable, namespace, control groups."""
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()  # it enters its control group by itself and may not have come so far
         if self._cgroup:
             self._cgroup.kill()
         if self._process:
