@@ -166,6 +166,19 @@ def test_a_limit_is_waited_for_in_steps_and_is_nobodys_failure():
         assert len(robot.sent) == 3
 
 
+def test_a_held_route_holds_those_too_that_have_their_turn():
+    with Scripted(LIMIT, Reply(200, {"reset": {"type": "hw"}})) as robot:
+        for _number in range(2):
+            robot.api.reserve(RESET, robot.deadline())
+        with pytest.raises(ApiError, match="RATE_LIMIT_EXCEEDED"):
+            robot.api.request("POST", "/reset/1", robot.deadline(), reserved=True)
+        with pytest.raises(LimitSpent):
+            robot.api.request("POST", "/reset/2", robot.deadline(20), reserved=True)
+        assert len(robot.sent) == 1
+        robot.api.request("POST", "/reset/2", robot.deadline(), reserved=True)
+        assert robot.time.now >= 30
+
+
 def test_a_limit_that_outlasts_the_step_says_what_it_is():
     with Scripted(LIMIT) as robot:
         robot.api.reserve(RESET, robot.deadline())
@@ -249,6 +262,12 @@ def test_whatever_else_is_armed_is_disarmed_first():
             "DELETE /v1/boot/1/linux",
             "POST /v1/boot/1/rescue",
         ]
+
+
+def test_a_rescue_that_is_armed_already_is_armed_anew():
+    with Scripted(failure(409, "BOOT_ALREADY_ENABLED"), OK, ARMED) as robot:
+        Boot(robot.api, "n1", 1).arm(["f"], robot.deadline())
+        assert robot.sent == ["POST /v1/boot/1/rescue", "DELETE /v1/boot/1/rescue", "POST /v1/boot/1/rescue"]
 
 
 def test_a_server_without_a_rescue_is_a_permanent_error():

@@ -84,6 +84,12 @@ def test_facts_of_a_server_without_ipv4():
     }
 
 
+@pytest.mark.parametrize("address", ["$(id)", "-oProxyCommand=id", "192.0.2.1;id", "fe80::1%$(id)", 7, None, ""])
+def test_an_address_that_is_none_never_reaches_a_program(address):
+    assert directory.facts({"server_number": 2, "server_ip": address})["ipv4"] is None
+    assert directory.facts({"server_number": 2, "server_ipv6_net": address})["ipv6_address"] is None
+
+
 GOOD = {"HROBOT_API_USER": "#ws+a", "HROBOT_API_PASSWORD": "secret"}
 
 

@@ -43,8 +43,10 @@ class Boot:
                     ) from error
                 if not tries_left or (error.status != 409 and error.code not in _ACTIVATION_FAILED):
                     raise
-                if error.status == 409:
-                    # For which keys it is armed, and for how long still, is unknown; and it may be another kind.
+                if error.code == "BOOT_ALREADY_ENABLED":
+                    # For which keys it is armed, and for how long still, is unknown.
+                    self.disarm_kind("rescue", deadline)
+                elif error.status == 409:
                     self.disarm(deadline)
                 else:
                     deadline.sleep(2.0, str(error))
@@ -111,7 +113,7 @@ class Boot:
                 deadline.sleep(2.0, str(error))
             except ApiError as error:
                 if is_limit(error):
-                    self.reserve(deadline)
+                    self._api.reserve(RESET, deadline, anew=False)
                     keep_armed()
                     continue
                 return _judge(error), None

@@ -73,9 +73,7 @@ class Robot:
         ``reserved``: the request was counted by reserve() before.
         """
         route = route_of(method, path)
-        if not reserved:
-            self.reserve(route, deadline)
-        session = self._sessions.get()
+        session = self._enter(route, deadline, reserved)
         try:
             with self._lock:
                 # Asked last: a session is given back after its answer was judged, so nobody logs in after a 401.
@@ -102,14 +100,25 @@ class Robot:
         finally:
             self._sessions.put(session)
 
-    def reserve(self, route, deadline):
-        """Wait until a request of this route may be sent, and count it."""
+    def _enter(self, route, deadline, reserved):
+        """A session to send a request with; whoever waited for one while its route was held waits again."""
+        while True:
+            self.reserve(route, deadline, anew=not reserved)
+            session = self._sessions.get()
+            with self._lock:
+                if not reserved or self.limits.held(route) <= 0:
+                    return session
+            self._sessions.put(session)
+
+    def reserve(self, route, deadline, anew=True):
+        """Wait until a request of this route may be sent, and count it; not ``anew``: it was counted before."""
         while True:
             with self._lock:
                 self._raise_if_stopped()
-                delay = self.limits.delay(route)
+                delay = self.limits.delay(route) if anew else self.limits.held(route)
                 if delay <= 0:
-                    self.limits.sent(route)
+                    if anew:
+                        self.limits.sent(route)
                     return
                 hourly = self.limits.hourly(route)
             if delay > deadline.left() and not (self._patient and route == RESET):

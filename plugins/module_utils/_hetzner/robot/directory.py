@@ -9,6 +9,12 @@ import ipaddress
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
 
 
+def read_servers(api, deadline):
+    """All servers of the account, for one request."""
+    servers = api.read_list("/server", "server", deadline)
+    return [server for server in servers if isinstance(server.get("server_number"), int)]
+
+
 def input_findings(machines):
     """Everything that is wrong with what ``machines`` (dictionaries) say of their servers, as a list of sentences."""
     findings, seen = [], {}
@@ -66,11 +72,12 @@ def find(machine, servers):
 
 def facts(server):
     """What every result says of a server."""
-    ipv6 = server.get("server_ipv6_net")
+    ipv4, ipv6 = server.get("server_ip"), server.get("server_ipv6_net")
     return {
         "server_number": server.get("server_number"),
         "server_name": server.get("server_name"),
-        "ipv4": server.get("server_ip"),
+        # Programs are called with it.
+        "ipv4": ipv4 if _is_address(ipv4) else None,
         "ipv6": "%s/64" % ipv6 if ipv6 else None,
         "ipv6_address": rescue_address(ipv6),
         "product": server.get("product"),
@@ -79,10 +86,7 @@ def facts(server):
 
 def rescue_address(network):
     """The address a server has in its IPv6 network, which Robot gives without its length: ``2001:db8::`` → ::2."""
-    try:
-        return str(ipaddress.IPv6Address(network) + 2) if network else None
-    except ValueError:
-        return None
+    return str(ipaddress.IPv6Address(network) + 2) if _is_address(network) and ":" in network else None
 
 
 def _has(server, address):
@@ -98,8 +102,10 @@ def _same(one, other):
 
 
 def _is_address(text):
+    if not isinstance(text, str):
+        return False
     try:
-        ipaddress.ip_address(text)
+        # A zone may be anything, and no address of a server has one.
+        return "%" not in text and bool(ipaddress.ip_address(text))
     except ValueError:
         return False
-    return isinstance(text, str)

@@ -24,6 +24,8 @@ SHORT_LOOK = 8.0
 REBOOT_TAKES = 120.0
 #: How long another system must answer before it is clear that the machine booted it instead of the rescue.
 STEADY = 20.0
+#: Seconds after which a look at a machine is too old to reset it because of that look.
+LOOK_AGES = 60.0
 #: A rescue that was armed lapses after an hour; it is armed anew before that.
 ARMED_FOR = 3000.0
 #: Parts of a step's limit: after the first, silence is a reason to ask whether the machine is off at all; after the
@@ -115,9 +117,15 @@ class Journey:
                 "Robot offers no reset for it that can be used (offered: %s)" % ", ".join(self.types or ["none"])
             )
         self.run.timeline.to(_states.ENABLING_RESCUE)
-        if way != ladder.SSH:
-            # The turn comes first: a rescue that is armed lapses, and resets may have to wait for their hour.
-            self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+        if way != ladder.SSH and self._wait_for_turn():
+            # What was silent an hour ago may be a running system by now.
+            self.look()
+            if self.sight.answer == table.RESCUE:
+                self.attach()
+                return
+            if table.towards_rescue(self.sight) == table.LEAVE:
+                raise LeftAlone("left alone: %s" % self.arrival.words)
+            self._remember()
         self._arm()
         self._climb(way)
 
@@ -175,15 +183,23 @@ class Journey:
         if self._armed_at is None or time.monotonic() - self._armed_at > ARMED_FOR:
             self._arm()
 
+    def _wait_for_turn(self):
+        """Reserve a reset before anything is armed; returns whether that took so long that a look is too old."""
+        began = time.monotonic()
+        self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+        return time.monotonic() - began > LOOK_AGES
+
     def _climb(self, way):
         """Reset by ``way``, or by the next one, until the rescue is there; raises NotArrived after the last."""
         while True:
             if way is None:
                 way = self._escalate()
+                if way is None:
+                    return
             outcome, status = self._send(way)
             if outcome == boot.FAILED and way in (ladder.SW, ladder.HW) and self._tried.count(way) == 1:
                 # A harder way is no answer to a passing trouble of Robot's.
-                self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+                self._wait_for_turn()
                 continue
             if outcome in (boot.SENT, boot.UNSURE):
                 self.run.timeline.to(_states.BOOTING_TO_RESCUE)
@@ -210,7 +226,7 @@ class Journey:
         return outcome
 
     def _escalate(self):
-        """The next way, with the rescue armed; raises NotArrived when there is none."""
+        """The next way, with the rescue armed; None when the rescue came meanwhile. Raises NotArrived for no way."""
         deadline = self.step_deadline("what Robot says of the server")
         active = self.boot.rescue(deadline).get("active") is True
         self._status = self.boot.power_status(deadline)
@@ -220,8 +236,10 @@ class Journey:
         if way is None:
             self.run.result["armed"] = active
             raise NotArrived(self._story(active))
-        if way != ladder.WOL:
-            self.boot.reserve(deadline)
+        if way != ladder.WOL and self._wait_for_turn():
+            if self._wait(way, arrival.LOOK_EVERY, unsure=False):
+                return None
+            active = self._still_armed()
         if active:
             self._keep_armed()
         else:
@@ -271,7 +289,7 @@ class Journey:
 
     def _again(self, way, seconds):
         if way != ladder.WOL:
-            self.boot.reserve(self.step_deadline("a reset within the hourly limit"))
+            self._wait_for_turn()
         return self._send(way)[0] in (boot.SENT, boot.UNSURE) and self._wait(way, seconds, unsure=False)
 
     def _still_armed(self):

@@ -34,7 +34,7 @@ class RobotServerFleet:
     def run(self):
         """Returns the results of all machines, in the order given; raises FleetError."""
         wanted = self._check_input()
-        servers = self._api.read_list("/server", "server", Deadline(self._timeout, "the list of servers"))
+        servers = directory.read_servers(self._api, Deadline(self._timeout, "the list of servers"))
         runs, found = [], {}
         for machine in self._given:
             run = self._run_of(machine)

@@ -135,7 +135,7 @@ class RobotRescueFleet:
     def _find(self, runs):
         """Read the servers of the account, once; returns the runs that have one."""
         # The first request is made alone, so that wrong credentials cost one failed login and no more.
-        servers = self._api.read_list("/server", "server", Deadline(self._tools.timeout, "the list of servers"))
+        servers = directory.read_servers(self._api, Deadline(self._tools.timeout, "the list of servers"))
         found, owner = [], {}
         for run in runs:
             try:
