@@ -189,7 +189,7 @@ def mounts(text):
         before, dash, after = line.partition(" - ")
         fields, origin = before.split(), after.split()
         if dash and len(fields) >= 5 and len(origin) >= 2:
-            for key in {fields[2], unescape(origin[1])}:
+            for key in (fields[2], unescape(origin[1])):
                 found.setdefault(key, []).append(unescape(fields[4]))
     return found
 
