@@ -56,7 +56,7 @@ def test_check_mode_names_the_reset_and_changes_nothing(account):
     assert run.result["changed"]
     assert run.machines["n1"]["msg"] == "would arm the rescue and reset by sw"
     assert run.machines["ax"]["msg"] == "would arm the rescue and reset by hw"
-    assert run.printed.count("\n+    \"rescue\": true\n") == 2
+    assert run.printed.count('\n+    "rescue": true\n') == 2
     assert {one["method"] for one in account.requests()} == {"GET"}
     assert account.resets("n1") == account.resets("ax") == []
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 
 #: Seconds for a step that must succeed on a machine under load.
 LONG = 240

@@ -32,7 +32,7 @@ def test_servers_get_the_names_that_differ(account):
     planned = account.run("robot_server", "--check", "--diff", machines=machines)
     assert planned.result["changed"]
     assert planned.machines["n2"]["msg"] == "would be renamed from 'old' to 'n2'"
-    assert "\n-    \"server_name\": \"old\"\n+    \"server_name\": \"n2\"\n" in planned.printed
+    assert '\n-    "server_name": "old"\n+    "server_name": "n2"\n' in planned.printed
     assert server(account, "n2")["server_name"] == "old"
 
     account.forget_requests()
