@@ -10,6 +10,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .screen import Failed, debug
@@ -163,7 +164,8 @@ def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
     else:
         debug(f"the kernel keeps the partitions {partitions(path)} of {path}, wanted were {wanted}")
         raise Failed("partitions")
-    settle()
+    if wanted:
+        settle()
     for number in wanted:
         node = partition_node(path, number)
         for _try in patience(60):
@@ -172,6 +174,19 @@ def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
         else:
             debug(f"no device node {node} appeared")
             raise Failed("nodes")
+
+
+@contextmanager
+def udev_still() -> Iterator[None]:
+    """Keep udev, where there is one, from reacting to what is done."""
+    if in_container():
+        yield
+        return
+    run("udevadm", "control", "--stop-exec-queue", check=False)
+    try:
+        yield
+    finally:
+        run("udevadm", "control", "--start-exec-queue", check=False)
 
 
 def settle() -> None:

@@ -81,8 +81,7 @@ class Installation:
     def _drives(self) -> None:
         config, steps, storage = self.config, self.steps, self.storage
         with steps.step("Deleting partitions"):
-            for drive in config.erased_drives:
-                teardown.delete_partitions(drive)
+            teardown.delete_partitions(config.erased_drives)
         with steps.step("Test partition size"):
             debug(self.layout.table())
         with steps.step("Creating partitions and /etc/fstab"):

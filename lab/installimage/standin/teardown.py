@@ -57,11 +57,24 @@ def _is_btrfs(fields: list[str]) -> bool:
     return fields[fields.index("-") + 1] == "btrfs"
 
 
-def delete_partitions(drive: str) -> None:
-    """Erase the partition tables and the boot code of a drive, and the superblocks of arrays it was part of."""
+def delete_partitions(drives: list[str]) -> None:
+    """Erase the partition tables and the boot code of drives, and the superblocks of arrays they were part of.
+
+    udev holds still meanwhile: each write to a member would let it put the array together again.
+    """
+    with host.udev_still():
+        if not stop_everything():
+            raise Failed("in use")
+        for drive in drives:
+            _erase(drive)
+    host.settle()
+
+
+def _erase(drive: str) -> None:
     if not host.in_container():
         for node in (drive, *(host.partition_node(drive, number) for number in host.partitions(drive))):
             host.run("mdadm", "--zero-superblock", node, check=False)
+            host.run("wipefs", "--all", "--force", node, check=False)
     host.run("sgdisk", "--zap-all", drive, check=False)
     try:
         with open(drive, "r+b", buffering=0) as disk:
