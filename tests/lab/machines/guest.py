@@ -93,7 +93,7 @@ class Bench:
     async def host_keys(self) -> set[str]:
         """The public host keys the machine shows."""
         process = await asyncio.create_subprocess_exec(
-            "ssh-keyscan", "-T", "2", self.hardware.ipv4, stdout=-1, stderr=-3
+            "ssh-keyscan", "-T", "30", self.hardware.ipv4, stdout=-1, stderr=-3
         )
         out, _none = await process.communicate()
         return {line.split(maxsplit=1)[1] for line in out.decode().splitlines() if not line.startswith("#")}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from lab.machines.base import FromDisk
 from lab.machines.host import LabError
 from lab.machines.site import Site, open_site
-from tests.lab.machines.guest import Bench, Key, bench
+from tests.lab.machines.guest import Bench, DiskSpec, Key, bench, dedicated
 
 
 @pytest.fixture
@@ -75,6 +76,24 @@ async def test_disk_keeps_its_bytes_through_copy_and_create(one: Bench, site: Si
     await two.machine.create(snapshot)
     await two.machine.write_disk(None)
     assert await two.machine.copy_disk(tmp_path / "empty.raw") == 0
+
+
+async def test_every_disk_is_a_disk_of_its_own(site: Site, key: Key, tmp_path: Path) -> None:
+    image = tmp_path / "image.raw"
+    image.write_bytes(b"system")
+    one = dedicated(site, key, 1, (DiskSpec(1 << 20, "nvme"), DiskSpec(2 << 20, "sata")))
+    await one.machine.create(image)
+    assert [disk.kind for disk in one.machine.disks] == ["nvme", "sata"]
+    assert all(disk.serial and disk.wwn and disk.model for disk in one.machine.disks)
+    written = hashlib.sha256(b"system".ljust(1 << 20, b"\0")).hexdigest()
+    empty = hashlib.sha256(bytes(2 << 20)).hexdigest()
+    assert [await one.machine.disk_digest(index) for index in (0, 1)] == [written, empty]
+    await one.machine.power_on()
+    await one.machine.ctrl_alt_del()
+    assert one.boots == [one.rescue()] * 2
+    assert [await one.machine.disk_digest(index) for index in (0, 1)] == [written, empty]
+    await one.machine.destroy()
+    assert list(site.disks.iterdir()) == []
 
 
 async def test_image_larger_than_the_disk_is_refused(one: Bench, tmp_path: Path) -> None:

@@ -5,51 +5,99 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from lab import images
 from lab.machines.site import Site
-from tests.lab.machines.guest import BOOT_ID, FromDisk, Key, bench, publish
+from tests.lab.machines.guest import BOOT_ID, DiskSpec, FromDisk, Key, Rescue, bench, dedicated, publish
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1200)]
 _SLOW = 400  # seconds; without KVM everything takes its time
 
 
 async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_site: Site, key: Key) -> None:
-    one = bench(qemu_site, key, 1)
+    """A dedicated server with UEFI: rescue through its firmware, the written system by a loader from its ESP."""
+    disks = (DiskSpec(4 << 30, "nvme", "S1"), DiskSpec(64 << 20, "sata", "ZC1", rotational=True))
+    one = dedicated(qemu_site, key, 1, disks, uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()
     rescue = await one.answers(BOOT_ID, limit=_SLOW)
     assert await one.answers("hostname") == "rescue"
-    assert (
-        await one.ssh("cat /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name")
-    ).out == "Hetzner\nvServer\n"
-    assert (await one.ssh("cat /sys/class/dmi/id/product_serial")).out.strip() == str(one.hardware.machine_id)
+    dmi = "cat /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/product_serial"
+    assert (await one.ssh(dmi)).out.splitlines() == ["ASUSTeK", "AX41-NVMe", str(one.hardware.machine_id)]
     assert (await one.ssh("cat /root/.ssh/authorized_keys")).out.strip() == key.public
-    assert (await one.ssh("lsblk -dno NAME,SIZE -b /dev/sda")).out.split() == ["sda", str(one.hardware.disk_bytes)]
+    assert (await one.ssh("cat /sys/firmware/efi/fw_platform_size")).out == "64\n"
+    columns = "NAME,SIZE,SERIAL,WWN,MODEL,ROTA,TRAN"
+    shown = json.loads((await one.ssh(f"lsblk -J -b -d -o {columns}")).out)["blockdevices"]
+    assert sorted(shown, key=lambda disk: str(disk["name"])) == [
+        {"name": name, "size": disk.size_bytes, "serial": disk.serial, "wwn": disk.wwn, "model": disk.model,
+         "rota": disk.rotational, "tran": disk.kind}
+        for name, disk in zip(("nvme0n1", "sda"), one.machine.disks, strict=True)
+    ]  # fmt: skip
+    empty = await one.machine.disk_digest(1)
 
     # over HTTP, since SSH's ciphers are slow without KVM
     server = await publish(qemu_site, images.ensure("debian").files["zst"])
-    fetch = f"curl -sf http://{qemu_site.gateway}:8080/ | zstd -dc | dd of=/dev/sda bs=4M iflag=fullblock conv=sparse"
-    written = await one.ssh(f"set -o pipefail; {fetch} status=none && blockdev --rereadpt /dev/sda && udevadm settle")
+    fetch = (
+        f"curl -sf http://{qemu_site.gateway}:8080/ | zstd -dc | dd of=/dev/nvme0n1 bs=4M iflag=fullblock conv=sparse"
+    )
+    settled = "blockdev --rereadpt /dev/nvme0n1 && udevadm settle"
+    written = await one.ssh(f"set -o pipefail; {fetch} status=none && {settled}")
     assert written.status == 0, written
     server.close()
-    await one.seed("web-1")
+    await one.seed("web-1", "/dev/nvme0n1p2")
     one.arm(FromDisk())
-    await one.ssh("systemctl reboot")
+    await one.machine.ctrl_alt_del()
     assert await one.answers("hostname", limit=_SLOW, unless="rescue") == "web-1"
     assert (await one.ssh(BOOT_ID)).out.strip() != rescue
     assert "BOOT_IMAGE=" in (await one.ssh("cat /proc/cmdline")).out, "a boot loader started the kernel"
+    assert (await one.ssh("findmnt -no SOURCE /; ls -d /sys/firmware/efi")).out.split() == [
+        "/dev/nvme0n1p2", "/sys/firmware/efi",
+    ]  # fmt: skip
     assert f"{one.hardware.ipv4}/24" in (await one.ssh("ip -4 -o addr show eth0")).out
     assert (await one.ssh("cloud-init status --wait")).out.strip().endswith("status: done")
+    assert "DataSourceNoCloud" in (await one.ssh("cat /run/cloud-init/result.json")).out
     # cloud-init grows the root file system where there is a real kernel under it
     assert int((await one.ssh("findmnt -bno SIZE /")).out) > 3.5e9
+    assert await one.machine.disk_digest(1) == empty
     assert one.boots == [one.rescue(), FromDisk()]
 
     await one.machine.press_power_button()
     await asyncio.wait_for(one.switched_off.wait(), _SLOW)
     assert not one.machine.running
+
+
+async def test_letters_swap_and_data_stays_in_the_rescue(qemu_site: Site, key: Key, tmp_path: Path) -> None:
+    given = tmp_path / "host-key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(given)], check=True)
+    share = tmp_path / "share"
+    share.mkdir()
+    (share / "note").write_text("for all\n")
+    qemu_site.share = share
+    disks = tuple(DiskSpec(64 << 20, "sata", serial) for serial in ("S1", "S2"))
+    one = dedicated(qemu_site, key, 1, disks, swaps_letters=True)
+    one.arm(Rescue((key.public,), None, (given.read_text(),)))
+    await one.machine.create(None)
+    await one.machine.power_on()
+    names = "lsblk -dno NAME,SERIAL | sort"
+    assert (await one.answers(names, limit=_SLOW)).split() == ["sda", "S1", "sdb", "S2"]
+    assert await one.host_keys() == {" ".join(given.with_suffix(".pub").read_text().split()[:2])}
+    assert (await one.ssh("cat /root/.oldroot/nfs/note; ls -d /sys/firmware/efi")).out == "for all\n"
+    written = "for disk in S1 S2; do echo on-$disk | dd of=$(ls /dev/disk/by-id/ata-*_$disk) conv=fsync; done"
+    assert (await one.ssh(written)).status == 0
+    first = (await one.ssh(BOOT_ID)).out.strip()
+    await one.machine.ctrl_alt_del()
+    await one.answers(BOOT_ID, limit=_SLOW, unless=first)
+    assert (await one.ssh(f"{names}; head -qc 6 /dev/sda /dev/sdb")).out.split() == [
+        "sda", "S2", "sdb", "S1", "on-S2", "on-S1",
+    ]  # fmt: skip
+    expected = hashlib.sha256(b"on-S1\n".ljust(64 << 20, b"\0")).hexdigest()
+    assert await one.machine.disk_digest(0) == expected
 
 
 async def test_power_switch_and_empty_disk(qemu_site: Site, key: Key) -> None:
