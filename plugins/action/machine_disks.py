@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
@@ -19,6 +20,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 MODULE = "kubenode.provision.machine_disks"
+#: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
+SETTLED = 60.0
 
 
 class ActionModule(ActionBase):
@@ -93,8 +96,7 @@ class _Disks:
         return {"disks": self._disks, "table": table.lines(self._disks)}
 
     def _found(self) -> dict[str, Any]:
-        answer = self._call({"step": serve.LOOK})
-        self._disks = answer["disks"]
+        answer = self._look()
         try:
             chosen = self._choose()
             strings = names.strings(chosen, self._disks, self._given["device_strings"])
@@ -113,6 +115,19 @@ class _Disks:
             msg = f"{count} disk{'' if count == 1 else 's'}{means}"
             return {"msg": msg, "wiped": [], "in_progress": False, **roots, **self._facts()}
         return {**roots, **self._ready(chosen, answer["job"])}
+
+    def _look(self) -> dict[str, Any]:
+        """What the disks are; again, while a disk that is looked for may only be late."""
+        while True:
+            answer = self._call({"step": serve.LOOK})
+            self._disks = answer["disks"]
+            try:
+                self._choose()
+            except hints.HintError as exc:
+                if exc.permanent and answer["uptime"] < SETTLED:
+                    time.sleep(3)
+                    continue
+            return answer
 
     def _choose(self) -> list[dict[str, Any]]:
         wanted = self._given["root_device_hints"]

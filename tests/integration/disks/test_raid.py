@@ -48,6 +48,9 @@ START = (
 
 def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     machine = virtual_server(disks=DISKS)
+    nobody = machine.disks(root_device_hints={"serial": "NOBODY"})
+    assert nobody["permanent"] is True
+    assert float(machine.ssh("cat /proc/uptime").split()[0]) > 60, "a disk may be late; it was not given up too soon"
     machine.ssh(BUILD)
     machine.ssh(STOP)
     before = machine.digests()

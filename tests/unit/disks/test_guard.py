@@ -165,6 +165,7 @@ def machines(draw):
 SUBSET = st.lists(st.sampled_from(NAMES), unique=True)
 
 
+@recorded.CALM
 @given(machines(), SUBSET.filter(bool), SUBSET, st.booleans(), st.booleans())
 def test_only_consented_disks_are_emptied_and_afterwards_the_chosen_ones_are(disks, chosen, named, reinstall, claimed):
     verdict = guard.judge(disks, chosen, "node-1", ["S" + name for name in named], reinstall, claimed)

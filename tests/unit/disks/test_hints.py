@@ -173,6 +173,7 @@ def test_two_paths_to_one_disk_are_never_one_answer():
 WWN = st.integers(1, 2**64 - 1).map("{:016x}".format)
 
 
+@recorded.CALM
 @given(st.lists(WWN, min_size=1, max_size=6, unique=True), st.data())
 def test_whatever_its_form_a_wwn_means_the_disk_that_has_it(numbers, data):
     disks = [disk(f"sd{chr(97 + place)}", wwn="0x" + number) for place, number in enumerate(numbers)]
@@ -212,6 +213,7 @@ WANTED = st.sampled_from(
 )
 
 
+@recorded.CALM
 @given(st.lists(SMALL, max_size=6), WANTED)
 def test_never_a_disk_that_must_not_be_chosen_never_a_guess(disks, wanted):
     disks = [dict(one, name=f"sd{chr(97 + place)}") for place, one in enumerate(disks)]

@@ -30,13 +30,13 @@ def block_devices(tools):
 
 def identities(tools, types=("disk",)):
     """Name, size, WWN, serial number and links of every disk now, see facts.identities(); fast."""
-    return facts.identities(facts.Raw(block_devices(tools), **_links()), types)
+    return facts.identities(_raw(block_devices(tools), **_links()), types)
 
 
 def read(tools, types=("disk",), health=True, systems=None):
     """All that facts.facts() is made of, as :class:`facts.Raw`; ``systems``: see inside.look()."""
     listing = block_devices(tools)
-    found = facts.Raw(listing)
+    found = _raw(listing)
     more = dict(_links(), blkid={}, wipefs={}, edges={}, md={}, smart={}, nvme={}, systems=systems or {})
     more["mountinfo"] = _text("/proc/self/mountinfo")
     more["swaps"] = _text("/proc/swaps")
@@ -49,7 +49,14 @@ def read(tools, types=("disk",), health=True, systems=None):
     if tools.has("lvm"):
         more["pvs"] = tools("lvm", "pvs", *_LVM, "-o", "pv_name,vg_name,vg_uuid")[1]
         more["lvs"] = tools("lvm", "lvs", *_LVM, "-o", "vg_name,lv_name,lv_size,segtype")[1]
-    return facts.Raw(listing, **more)
+    return _raw(listing, **more)
+
+
+def _raw(listing, **more):
+    try:
+        return facts.Raw(listing, **more)
+    except parse.ParseError as exc:
+        raise GatherError(str(exc)) from exc
 
 
 def _contents(tools, node, more):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from .. import job, protocol
-from . import facts, gather, inside, names, parse, wiping
+from . import facts, gather, inside, names, wiping
 from .tools import Tools
 
 LOOK, WIPE = "look", "wipe"
@@ -20,17 +20,18 @@ class ServeError(Exception):
 
 
 def look(run, health=True, types=("disk",)):
-    """All facts of all disks, and how far a job of the runner in this rescue is."""
+    """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
     tools = Tools(run)
+    tools("udevadm", "settle", "--timeout=20")
     try:
         raw = gather.read(tools, types, health=False)
         with inside.opened(tools, raw):
             raw = gather.read(tools, types, health=health)
             raw.systems = inside.look(tools, raw)
             found = facts.facts(raw, types)
-    except (gather.GatherError, parse.ParseError) as exc:
+    except gather.GatherError as exc:
         raise ServeError(str(exc)) from exc
-    return {"disks": found, "job": _job(run)}
+    return {"disks": found, "job": _job(run), "uptime": _uptime()}
 
 
 def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATIENCE):
@@ -50,7 +51,7 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
             left = facts.facts(gather.read(tools, types), types)
     except wiping.WipeError as exc:
         raise ServeError(str(exc), exc.begun) from exc
-    except (gather.GatherError, parse.ParseError, job.JobError) as exc:
+    except (gather.GatherError, job.JobError) as exc:
         raise ServeError(str(exc)) from exc
     return {"disks": left, "steps": done}
 
@@ -69,6 +70,14 @@ def _still(target, disks):
             % (found[0]["name"], names.identity(target))
         )
     return found[0]
+
+
+def _uptime():
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            return float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 1e9
 
 
 def _job(run, base=protocol.BASE):
