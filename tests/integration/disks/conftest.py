@@ -44,7 +44,7 @@ class Server:
         answer.raise_for_status()
         return answer.json() if answer.content else {}
 
-    def boot_rescue(self, seconds: float = 90) -> None:
+    def boot_rescue(self, seconds: float = 200) -> None:
         """Boot into the rescue, from whatever there is, and wait until it answers."""
         self.robot("POST", f"/boot/{self.number}/rescue", {"os": "linux", "authorized_key[]": self.fingerprint})
         before = self.boot_id() if self.boots else ""
@@ -74,7 +74,7 @@ class Server:
             "-oLogLevel=ERROR",
         ]
         line = ["ssh", "-Fnone", *options, "-oConnectTimeout=5", "-i", str(self.key), f"root@{self.address}", script]
-        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280, check=False)
+        return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
 
     def digests(self) -> list[str]:
         """SHA-256 of the content of each disk now, in the order of its description."""
@@ -83,7 +83,7 @@ class Server:
 
     def line(self, module: str, *flags: str, **options: object) -> list[str]:
         """The command line that runs one of our modules on the machine."""
-        given = {"known_hosts_dir": str(self.pins), "rescue_timeout": 60, **options}
+        given = {"known_hosts_dir": str(self.pins), "rescue_timeout": 200, **options}
         line = ["ansible", "node-1", "-i", str(self.folder / "inventory"), "-m", f"kubenode.provision.{module}"]
         return [*line, "-a", json.dumps(given), *flags]
 
@@ -109,7 +109,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=600,
             check=False,
         )
         return Run(process.returncode, process.stdout, process.stderr)
@@ -152,10 +152,10 @@ def _factory(lab, folder: Path, seconds: float) -> Iterator[ServerFactory]:
 @pytest.fixture
 def server(lab_nspawn, tmp_path) -> Iterator[ServerFactory]:
     """Make one dedicated server that is in its rescue, a container."""
-    yield from _factory(lab_nspawn, tmp_path, 90)
+    yield from _factory(lab_nspawn, tmp_path, 200)
 
 
 @pytest.fixture
 def virtual_server(lab_qemu, tmp_path) -> Iterator[ServerFactory]:
     """Make one dedicated server that is in its rescue, a virtual machine with a kernel of its own."""
-    yield from _factory(lab_qemu, tmp_path, 280)
+    yield from _factory(lab_qemu, tmp_path, 600)

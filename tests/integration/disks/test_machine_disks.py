@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.disks.conftest import by_serial, held
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 
 NVME = {"size": "1G", "kind": "nvme", "serial": "NVME1", "wwn": "eui.0025385b71b00001", "model": "LAB NVMe"}
 SATA = {"size": "768M", "kind": "sata", "serial": "SATA1", "wwn": "0x5002538d40aa0001", "model": "LAB SATA"}
@@ -193,7 +193,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
 
 def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
-    run = machine.disks(host_keys=[key], rescue_timeout=3)
+    run = machine.disks(host_keys=[key], rescue_timeout=10)
     assert run.failed
     assert run["in_rescue"] is False
     assert "host key" in run["msg"]

