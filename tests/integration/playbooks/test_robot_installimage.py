@@ -1,0 +1,91 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""installimage by the playbook, on containers: everything but arrays, volumes and the boot loader's own start."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.client import call
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+
+TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
+NUMBERS = {"tar-1": 201, "tar-2": 202, "never-1": 203}
+DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
+SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
+PARTITIONS = [
+    {"mount": "/boot", "filesystem": "ext4", "size": "512M"},
+    {"mount": "/", "filesystem": "ext4", "size": "all"},
+]
+#: variables that are wrong → words of the message
+WRONG = {
+    "RAID on one disk": ({"kubenode_swraid": 1}, ["swraid", "at least 2"]),
+    "two partitions take all": (
+        {"kubenode_partitions": [{**PARTITIONS[0], "size": "all"}, PARTITIONS[1]]},
+        ["partitions", "all"],
+    ),
+    "image name without a version": ({"kubenode_image": {"name": "node.tar.zst"}}, ["image.name", "node.tar.zst"]),
+    "URL without a digest": (
+        {"kubenode_image": {"url": f"https://images.example.com/{TARBALL}"}},
+        ["image.url", "image.digest is missing"],
+    ),
+    "no hints": ({"kubenode_root_device_hints": None}, ["kubenode_root_device_hints", "robot_inspect"]),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(dedicated):
+    return dedicated("nspawn", SERVERS)
+
+
+def inventory(lab, *names, **variables):
+    wanted = {
+        "kubenode_root_device_hints": {"smallest": True},
+        "kubenode_image": {"name": TARBALL},
+        "kubenode_partitions": PARTITIONS,
+        "kubenode_look_timeout": 4,
+        **variables,
+    }
+    group = {
+        "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
+        "vars": {key: value for key, value in wanted.items() if value is not None},
+    }
+    lab.stage.playbook = "kubenode.provision.robot_installimage"
+    lab.stage.write_groups({"machines": group})
+
+
+def machine(lab, name):
+    rows = call(lab.stage.lab["endpoint"], lab.stage.token, "GET", "/machines")["machines"]
+    (found,) = [one for one in rows if one.get("number") == NUMBERS[name]]
+    return found
+
+
+def test_from_empty_disks_to_verified_systems_and_again(lab):
+    inventory(lab, "tar-1", "tar-2")
+    assert lab.run() == 0, lab.output
+    for name in ("tar-1", "tar-2"):
+        assert [boot["source"] for boot in machine(lab, name)["boots"]][-2:] == ["rescue", "disk"]
+        assert len(machine(lab, name)["resets"]) == 1
+        assert machine(lab, name)["name"] == name
+        looks = "hostname; cat /etc/kubenode-proof; grep -c ' /boot ext4 ' /etc/fstab; cat /etc/kubenode/installed.json"
+        hostname, proof, boot, record = lab.stage.ssh(name, looks).splitlines()
+        assert (hostname, proof, boot) == (name, "made by the bootstrap data", "1")
+        assert json.loads(record)["command"] == "installimage"
+    assert lab.run() == 0, lab.output
+    assert "Nothing changed" in lab.output
+    assert len(machine(lab, "tar-1")["resets"]) == 1
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_refused_before_a_server_is_touched(lab, what):
+    variables, words = WRONG[what]
+    before = machine(lab, "never-1")
+    inventory(lab, "never-1", **variables)
+    assert lab.run() != 0
+    for word in words:
+        assert word in lab.output
+    assert "Traceback" not in lab.output
+    assert machine(lab, "never-1") == before
