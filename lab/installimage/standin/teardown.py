@@ -72,7 +72,8 @@ def delete_partitions(drives: list[str]) -> None:
 
 def _erase(drive: str) -> None:
     if not host.in_container():
-        for node in (drive, *(host.partition_node(drive, number) for number in host.partitions(drive))):
+        # The partitions first: they are gone with the table.
+        for node in (*(host.partition_node(drive, number) for number in host.partitions(drive)), drive):
             host.run("mdadm", "--zero-superblock", node, check=False)
             host.run("wipefs", "--all", "--force", node, check=False)
     host.run("sgdisk", "--zap-all", drive, check=False)
