@@ -14,7 +14,6 @@ from tests.integration.installimage.conftest import IMAGE
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 
-ESP = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
 BOOT = {"mount": "/boot", "filesystem": "ext4", "size": "1G"}
 ROOT = {"mount": "/", "filesystem": "ext4", "size": "all"}
 VAR = {"mount": "/var", "filesystem": "ext4", "size": "all"}
@@ -62,9 +61,6 @@ def test_check_mode_shows_the_configuration_and_touches_nothing(controller):
 def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
     controller.machine("inst-uefi", "3G", "64M", uefi=True)
     devices = controller.devices("inst-uefi")
-    controller.until(lambda: not controller.run("inst-uefi", "machine_disks").failed, "the rescue")
-    controller.ssh("inst-uefi", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{devices[1]}")
-    digests = controller.digests("inst-uefi")
 
     def refused(reason: str, **wrong: object) -> None:
         run = controller.install("inst-uefi", **wrong)
@@ -72,13 +68,10 @@ def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
         assert (run["began"], run["changed"], run["permanent"]) == (False, False, True)
 
     refused("there is no ESP, but the rescue was booted by UEFI", partitions=[BOOT, ROOT])
-    refused("the rescue was booted in UEFI", uefi="false")
-    refused("it is an image for aarch64", image={"name": IMAGE.replace("amd64", "arm64")})
+    controller.ssh("inst-uefi", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{devices[1]}")
+    digests = controller.digests("inst-uefi")
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
     refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})
-    refused("no disk has the WWN", root_devices=["wwn-0x5002538d40aa0001"])
-    refused("MiB are left for /", partitions=[ESP, BOOT, {**VAR, "size": "1G"}, ROOT])
-
     refused("is not empty: nvme1n1: ext4", root_devices=devices[1:])
     assert controller.digests("inst-uefi") == digests
 
