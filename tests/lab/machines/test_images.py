@@ -167,6 +167,9 @@ def test_share_holds_installimage_and_the_tarball_that_it_can_name() -> None:
     assert cache.sha256(tarball) == images.ensure("tarball").sha256["tarball"]
     listing = subprocess.run(["tar", "--zstd", "-tf", tarball], capture_output=True, text=True, check=True)
     names = set(listing.stdout.splitlines())
-    assert {"./usr/sbin/grub-install", "./usr/sbin/update-initramfs", "./sbin/mdadm", "./sbin/lvm"} & names
-    assert not [name for name in names if name.startswith(("./etc/ssh/ssh_host_", "./boot/initrd"))]
+    programs = ("grub-install", "update-initramfs", "mdadm", "lvm", "mkfs.xfs", "sshd")
+    assert {f"./usr/sbin/{name}" for name in programs} <= names
+    assert "./usr/bin/cloud-init" in names
+    assert [name for name in names if name.startswith("./boot/initrd.img-") and name.endswith(".base")]
+    assert not [name for name in names if name.startswith("./etc/ssh/ssh_host_")]
     assert images.share() == share
