@@ -138,7 +138,7 @@ def test_rescue_of_an_empty_server(guest):
 def test_buttons_of_an_installed_server(guest):
     server = guest(image="debian", disks=[{"size": "4G", "kind": "sata"}])
     robot, number = server.robot, server.number
-    robot.until(lambda: server.answers(), 150)
+    robot.until(server.answers, 150)
     before = robot.lab.control("GET", f"/dedicated/{number}/disks", timeout=120)["disks"][0]["sha256"]
     assert len(before) == 64
     robot.reset(number, "power")
