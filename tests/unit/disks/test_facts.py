@@ -108,6 +108,13 @@ def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
     assert [entry["type"] for entry in found["sdb"]["holds"]] == ["xfs"]
 
 
+def test_partitions_come_in_order_whatever_lsblk_does():
+    parts = [recorded.block(f"sda{number}", recorded.GIB, "part") for number in (10, 2, 1)]
+    blkid = {f"sda{number}": recorded.content("ext4", "filesystem", str(number)) for number in (10, 2, 1)}
+    raw = facts.Raw(recorded.lsblk(recorded.sata("a", tuple(parts))), blkid={"sda": recorded.gpt(), **blkid})
+    assert [entry["device"] for entry in of(raw)["sda"]["holds"]] == ["sda", "sda1", "sda2", "sda10"]
+
+
 def test_two_contents_at_once_are_both_told():
     signatures = [
         {"type": "ext4", "uuid": "1", "label": "old", "usage": "filesystem"},

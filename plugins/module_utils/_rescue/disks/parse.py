@@ -89,7 +89,15 @@ def block_devices(text):
         _add(found, roots, None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc
+    for node in found.values():
+        # lsblk lists them as the kernel's directory does, in no order that holds.
+        node.children.sort(key=_natural)
     return found
+
+
+def _natural(name):
+    """A key by which sda2 comes before sda10."""
+    return [(len(word), word) for word in re.findall(r"\d+|\D+", name)]
 
 
 def _add(found, entries, parent):
