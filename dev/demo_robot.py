@@ -14,6 +14,7 @@ from dev.dedicated import DedicatedStage
 from dev.stage import CHECKOUT, PROOF_FILE
 
 BY_COMMAND, BY_INSTALLIMAGE = "written-1", "mirrored-1"
+NUMBERS = {BY_COMMAND: 4711, BY_INSTALLIMAGE: 4712}
 NVME = {"kind": "nvme", "size": "8G", "serial": "S64DNE0R400001", "wwn": "eui.0025385b71b00001"}
 ARCHIVE = {"kind": "sata", "size": "16G", "serial": "ZL2A0001", "wwn": "0x5000c500a1b20001", "rotational": True}
 MIRROR = [{"kind": "sata", "size": "8G", "serial": f"S455NY0M40000{n}", "wwn": f"0x5002538d40aa000{n}"} for n in (1, 2)]
@@ -41,7 +42,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
     """What an operator writes: which disks, which image, which layout."""
     return {
         "by_image_command": {
-            "hosts": {BY_COMMAND: {"kubenode_server_number": 4711}},
+            "hosts": {BY_COMMAND: {"kubenode_server_number": NUMBERS[BY_COMMAND]}},
             "vars": {
                 "kubenode_root_device_hints": {"serial": NVME["serial"]},
                 "kubenode_device_strings": "by-id",
@@ -50,7 +51,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
             },
         },
         "by_installimage": {
-            "hosts": {BY_INSTALLIMAGE: {"kubenode_server_number": 4712}},
+            "hosts": {BY_INSTALLIMAGE: {"kubenode_server_number": NUMBERS[BY_INSTALLIMAGE]}},
             "vars": {
                 "kubenode_root_device_hints": {"raid": {"wwn": [disk["wwn"] for disk in MIRROR]}},
                 "kubenode_image": {"name": "Debian-1200-bookworm-amd64-base.tar.zst"},

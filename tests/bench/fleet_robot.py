@@ -21,7 +21,8 @@ def job(size: int, whose: str) -> Run:
     """Provision ``size`` servers with empty disks in a lab of its own."""
     numbers = {f"bench-{index + 1}": FIRST + index for index in range(size)}
     disks = [{"kind": "nvme", "size": "8G"}, {"kind": "nvme", "size": "9G"}]
-    servers = [{"number": number, "disks": disks, "memory_mib": 1024} for number in numbers.values()]
+    hardware = {"product": "AX41-NVMe", "reset": ["power", "power_long", "hw", "man"], "memory_mib": 1024}
+    servers = [{"number": number, "disks": disks, **hardware} for number in numbers.values()]
     options = ["--kind", "nspawn", "--profile", "hetzner", "--seed", "1"]
     with DedicatedStage(RESULTS / f"robot-{whose}", f"bench-robot-{whose}", servers, lab_options=options) as stage:
         variables = {

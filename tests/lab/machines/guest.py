@@ -69,7 +69,7 @@ class Bench:
         return [
             "ssh", "-F", "none", "-i", str((key or self.key).private), "-o", "IdentitiesOnly=yes",
             "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-            "-o", "LogLevel=ERROR",
+            "-o", "LogLevel=ERROR", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6",
             "-o", "ConnectTimeout=2", f"root@{self.hardware.ipv4}", words,
         ]  # fmt: skip
 
@@ -89,6 +89,13 @@ class Bench:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{words!r}: {answer}; console:\n{self.machine.console()[-3000:]}")
             await asyncio.sleep(0.1)
+
+    async def boots_again(self, count: int, limit: float = 60) -> None:
+        """Wait until the firmware has been asked ``count`` times; a session begun before would end in silence."""
+        deadline = time.monotonic() + limit
+        while len(self.boots) < count:
+            assert time.monotonic() < deadline, f"{len(self.boots)} boots; console:\n{self.machine.console()[-3000:]}"
+            await asyncio.sleep(0.05)
 
     async def host_keys(self) -> set[str]:
         """The public host keys the machine shows."""
