@@ -117,16 +117,20 @@ class QemuMachine(PoweredMachine):
         retries = 1 if self._lab.acceleration == "tcg" else 0
         self._boots += 1
         while True:
+            started = asyncio.get_running_loop().time()
             await self._run(source)
             begun.set()
             assert self._qmp is not None
             crash = asyncio.create_task(self._crashed())
             end = asyncio.create_task(self._qmp.ended())
             done, _pending = await asyncio.wait([crash, end], return_when=asyncio.FIRST_COMPLETED)
-            if end in done or not retries:
+            early = asyncio.get_running_loop().time() - started < _WATCHED
+            crashed = crash in done or (early and _CRASH.search(self._console.text()))  # a crash resets the machine
+            if not retries or (end in done and not crashed):
                 crash.cancel()
                 await end
                 return self._qmp.shutdown_reason or "crash"
+            crash.cancel()
             retries -= 1
             await self._kill()
             self._console.clear()
