@@ -12,7 +12,7 @@ DOCUMENTATION = r"""
 module: hcloud_machine
 short_description: Create, adopt or delete the Hetzner Cloud servers of a whole fleet
 version_added: 0.1.0
-author: kubenode.provision authors (@kubenode-provision)
+author: kubenode.provision authors (@kubenode)
 description:
   - Makes sure that servers with these exact names exist. Missing ones are created B(powered off), so that their first
     boot can be the rescue system (see M(kubenode.provision.hcloud_rescue)).

@@ -12,7 +12,7 @@ DOCUMENTATION = r"""
 module: robot_server
 short_description: Look up the dedicated servers of a whole fleet in Robot, and name them
 version_added: 0.1.0
-author: kubenode.provision authors (@kubenode-provision)
+author: kubenode.provision authors (@kubenode)
 description:
   - Returns number, addresses, product and status of every server, for one request.
   - Gives a server another name in Robot where the wanted name differs. Nothing else of a server is changed.

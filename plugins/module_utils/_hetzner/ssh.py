@@ -139,6 +139,14 @@ class Ssh:
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
         return os.path.join(self._known_hosts_dir, "%s.%s" % (name, phase))
 
+    def proved_system(self, name):
+        """Whether an earlier run proved the machine's installed system, and nobody began to write it again since."""
+        try:
+            with open(self.pin_file(name, "os"), encoding="utf-8", errors="replace") as file:
+                return file.readline().startswith("# kubenode boot=")
+        except OSError:
+            return False
+
     def argv(self, address, known_hosts, command, alias=None, login=True):
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 

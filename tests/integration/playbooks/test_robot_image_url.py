@@ -111,6 +111,12 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     assert lab.run() == 0, lab.output
     assert "changed=0" in lab.output
     assert not [one for one in requests(lab) if one["method"] != "GET"]
+    # A node that was proven and is silent now may be down for a reason: it is not reset.
+    lab.stage.ssh("first-2", "systemctl stop ssh.socket ssh.service")
+    assert lab.run() != 0
+    assert "an earlier run proved its new system" in lab.output
+    assert len(resets(lab, "first-2")) == 1
+    assert boots(lab, "first-2")[-2:] == ["rescue", "disk"]
 
 
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab):

@@ -32,6 +32,11 @@ RESCUE_TABLE = [
     (Sight(table.SILENT, reinstall=True), table.ARM_AND_RESET),
     (Sight(table.DENIED), table.ARM_AND_RESET),
     (Sight(table.DENIED, rearm=True), table.GO_ON),
+    (Sight(table.SILENT, proven=True), table.REFUSE_SILENT),
+    (Sight(table.DENIED, proven=True), table.REFUSE_SILENT),
+    (Sight(table.SILENT, proven=True, reinstall=True), table.ARM_AND_RESET),
+    (Sight(table.SILENT, proven=True, rearm=True), table.GO_ON),
+    (Sight(table.RESCUE, proven=True), table.ATTACH),
 ]
 
 OS_TABLE = [

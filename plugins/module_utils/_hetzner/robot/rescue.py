@@ -159,7 +159,8 @@ class RobotRescueFleet:
     def _look(self, run):
         """Find out who answers, and decide; nothing is changed."""
         given = self._machines[run.name]
-        sight = table.Sight(reinstall=run.name in self._reinstall, rearm=self._again(given))
+        proven = self._tools.shell.proved_system(run.name)
+        sight = table.Sight(reinstall=run.name in self._reinstall, rearm=self._again(given), proven=proven)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
         if towards(sight) == table.PROBE:
@@ -168,6 +169,12 @@ class RobotRescueFleet:
             answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
             sight.armed = run.result["armed"] = answer.get("active") is True
         run.step = towards(sight)
+        if run.step == table.REFUSE_SILENT:
+            raise Refused(
+                "an earlier run proved its new system, and now it does not let us in (%s): it may be a node whose "
+                "network or SSH is down. Look at it; to have it reset and written again, name it in reinstall"
+                % run.journey.arrival.words
+            )
 
     def _prepare(self, runs, public_key):
         """Read what arming needs, judge the hourly limit, and register the key; nothing is changed before that."""

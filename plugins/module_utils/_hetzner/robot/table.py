@@ -16,6 +16,8 @@ ARM_AND_RESET = "arm_and_reset"
 #: An earlier call armed and reset it: wait for the rest of that step, then go on with the next one.
 GO_ON = "go_on"
 LEAVE = "leave"
+#: It ran a system that an earlier run proved, and says nothing now: perhaps a node whose network is down.
+REFUSE_SILENT = "refuse_silent"
 # state: os
 DISARM = "disarm"
 LEAVE_RESCUE = "leave_rescue"
@@ -29,13 +31,15 @@ class Sight:
 
     ``reinstall``: the user's consent to give up its system. ``rearm``: an earlier call armed it and it did not arrive.
     ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
+    ``proven``: whether an earlier run saw its new system with its own eyes.
     """
 
-    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False):
+    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False, proven=False):
         self.answer = answer
         self.reinstall = reinstall
         self.rearm = rearm
         self.armed = armed
+        self.proven = proven
 
 
 def towards_rescue(sight):
@@ -50,7 +54,7 @@ def towards_rescue(sight):
         return GO_ON
     if sight.answer in (INSTALLED, OTHER):
         return ARM_AND_REBOOT if sight.reinstall else LEAVE
-    return ARM_AND_RESET
+    return REFUSE_SILENT if sight.proven and not sight.reinstall else ARM_AND_RESET
 
 
 def towards_os(sight):
