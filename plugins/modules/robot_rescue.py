@@ -24,8 +24,8 @@ description:
   - A machine in its rescue is left there. A machine whose system lets us in is left alone, unless O(reinstall)
     names it. A machine that does not answer by SSH, or refuses our key, is armed and reset, because nothing on its
     disks is touched by that; should a system with an installed record of ours come up instead, it is left alone.
-  - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does not
-    let us in, because it may be a node whose network is down. O(reinstall) lets it be reset.
+  - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
+    not let us in, because it may be a node whose network is down. O(reinstall) lets it be reset.
   - Before anything is said to the rescue, its SSH host keys are checked against the fingerprints that Robot tells.
     Keys that fit are kept in O(known_hosts_dir) and returned; the known_hosts files of the user are neither read nor
     written. To find out which system runs on a machine in the first place, whoever answers is asked; nothing secret is
