@@ -30,7 +30,7 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     hostname, proof, root, data, *arrays = stage.ssh(name, looks).splitlines()
     assert (hostname, proof) == (name, "made by the bootstrap data")
     assert (root, data) == ("/dev/mapper/vg0-root", "xfs")
-    both = [line for line in arrays if "raid1" in line]
+    both = [line for line in arrays if line.startswith("md") and "raid1" in line]
     # Boot partition and physical volume, each on both disks.
     assert len(both) == 2
     assert all("sda" in line and "sdb" in line for line in both)

@@ -43,11 +43,10 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_site: Sit
 
     # over HTTP, since SSH's ciphers are slow without KVM
     server = await publish(qemu_site, images.ensure("debian").files["zst"])
-    fetch = (
-        f"curl -sf http://{qemu_site.gateway}:8080/ | zstd -dc | dd of=/dev/nvme0n1 bs=4M iflag=fullblock conv=sparse"
-    )
+    fetch = f"curl -sf --max-time 300 http://{qemu_site.gateway}:8080/"
+    write = "zstd -dc | dd of=/dev/nvme0n1 bs=4M iflag=fullblock conv=sparse status=none"
     settled = "blockdev --rereadpt /dev/nvme0n1 && udevadm settle"
-    written = await one.ssh(f"set -o pipefail; {fetch} status=none && {settled}")
+    written = await one.ssh(f"set -o pipefail; {fetch} | {write} && {settled}")
     assert written.status == 0, written
     server.close()
     await one.seed("web-1", "/dev/nvme0n1p2")
