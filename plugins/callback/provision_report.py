@@ -13,6 +13,7 @@ description:
   - Collects the boot state transitions that the modules of this collection return, whichever task returned them.
   - At the end of the run it prints a table of durations per pair of states (count, average, 50th and 95th percentile,
     minimum, maximum, in seconds), the number of API calls, and every failed machine with its reason.
+  - The roles C(kubenode.provision.base) and C(kubenode.provision.join) are rows of the same table.
   - Writes the same as JSON, with every transition of every machine.
   - A run that provisioned nothing prints and writes nothing.
 requirements:
@@ -41,6 +42,8 @@ from ansible.plugins.callback import CallbackBase
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _report
 
+_ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
+
 
 class CallbackModule(CallbackBase):
     """Collects transitions from all task results and reports at the end of the run."""
@@ -54,12 +57,29 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._report = _report.Report()
         self._started = time.time()
+        self._begun: dict[tuple[str, str], float] = {}
+
+    def v2_runner_on_start(self, host, task) -> None:
+        self._begun[host.get_name(), task._uuid] = time.monotonic()
 
     def _collect(self, result, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
+        self._phase(result, failed)
         if data.get("_ansible_no_log"):
             return
         self._report.add(result._host.get_name(), data, failed=failed)
+
+    def _phase(self, result, failed: bool) -> None:
+        role = getattr(result._task, "_role", None)
+        name = _ROLES.get(role.get_name() if role else "")
+        if not name:
+            return
+        host, now = result._host.get_name(), time.monotonic()
+        hidden = result._result.get("_ansible_no_log")
+        reason = "a task that shows no output failed" if hidden else result._result.get("msg") or "task failed"
+        began = self._begun.pop((host, result._task._uuid), now)
+        changed = bool(result._result.get("changed"))
+        self._report.phase(host, name, began, now, changed=changed, failed=str(reason) if failed else None)
 
     def v2_runner_on_ok(self, result) -> None:
         self._collect(result)

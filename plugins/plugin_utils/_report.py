@@ -27,16 +27,31 @@ def percentile(values: list[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
+_HEADS = ("count", "avg", "p50", "p95", "min", "max")
+
+
 class Report:
     """Collects the results of a run and knows what became of every machine."""
 
     def __init__(self) -> None:
         self._machines: dict[str, dict[str, Any]] = {}
         self._seen: set[tuple[str, str, str, str]] = set()
+        self._phases: dict[str, dict[str, dict[str, Any]]] = {}
         self.api_calls = 0
 
     def __bool__(self) -> bool:
-        return bool(self._machines)
+        return bool(self._machines or self._phases)
+
+    def phase(self, host: str, role: str, began: float, ended: float, *, changed: bool, failed: str | None) -> None:
+        """Take one task of a role of the node phase: when it began and ended (seconds of one clock), what came of it.
+
+        ``failed``: the reason; a role is done when its last task is, and failed when that one was.
+        """
+        phase = self._phases.setdefault(role, {}).setdefault(host, {"began": began, "changed": False})
+        phase.update(
+            seconds=round(ended - phase["began"], 3), changed=phase["changed"] or changed,
+            failed=failed is not None, reason=plain(failed) if failed is not None else None,
+        )  # fmt: skip
 
     def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
         """Take one task result of ``host``; results that say nothing about boot states are ignored."""
@@ -112,51 +127,87 @@ class Report:
             for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0]))
         ]
 
+    def phases(self) -> list[dict[str, Any]]:
+        """Every role of the node phase on every machine, roles in the order in which they began."""
+        return [
+            {"machine": host, "phase": role, **{key: phase[key] for key in ("seconds", "changed", "failed", "reason")}}
+            for role, hosts in self._phases.items()
+            for host, phase in sorted(hosts.items())
+        ]
+
     def as_dict(self) -> dict[str, Any]:
         """The whole report as plain data."""
         machines = self.machines
         return {
             "version": 1,
-            "changed": any(machine["changed"] for machine in machines),
+            "changed": any(one["changed"] for one in [*machines, *self.phases()]),
             "machines": machines,
             "durations": self.durations(),
+            "phases": self.phases(),
             "api_calls": {"total": self.api_calls, "per_machine": _ratio(self.api_calls, len(machines))},
         }
 
 
 def table(report: Report) -> list[str]:
     """The lines a person reads at the end of a run."""
-    machines, durations = report.machines, report.durations()
-    lines = []
-    if durations:
-        labels = [f"{step['from'] or '(none)'} → {step['to']}" for step in durations]
-        width = max(len("seconds"), *(len(label) for label in labels))
-        heads = ("count", "avg", "p50", "p95", "min", "max")
-        lines.append("seconds".ljust(width) + "".join(head.rjust(9) for head in heads))
-        for label, step in zip(labels, durations, strict=True):
-            figures = "".join(f"{step[head]:9.1f}" for head in heads[1:])
-            lines.append(f"{label.ljust(width)}{step['count']:9d}{figures}")
-        totals = [machine["seconds"] for machine in machines if machine["transitions"]]
-        figures = (
-            sum(totals) / len(totals),
-            percentile(totals, 0.5),
-            percentile(totals, 0.95),
-            min(totals),
-            max(totals),
-        )
-        lines.append("whole machine".ljust(width) + f"{len(totals):9d}" + "".join(f"{one:9.1f}" for one in figures))
-        lines.append("")
+    lines = _durations(report)
+    if report.machines:
+        lines += _machines(report)
+    return lines + _nodes(report)
+
+
+def _durations(report: Report) -> list[str]:
+    """Seconds of each step over all machines, and of the whole way."""
+    rows = [
+        (f"{step['from'] or '(none)'} → {step['to']}", [step["count"], *(step[head] for head in _HEADS[1:])])
+        for step in report.durations()
+    ]
+    totals = {machine["name"]: machine["seconds"] for machine in report.machines if machine["transitions"]}
+    spent: dict[str, list[float]] = {}
+    for phase in report.phases():
+        spent.setdefault(phase["phase"], []).append(phase["seconds"])
+        totals[phase["machine"]] = totals.get(phase["machine"], 0) + phase["seconds"]
+    rows += [(role, _figures(seconds)) for role, seconds in spent.items()]
+    if not rows:
+        return []
+    rows.append(("whole machine", _figures(list(totals.values()))))
+    width = max(len("seconds"), *(len(label) for label, _values in rows))
+    lines = ["seconds".ljust(width) + "".join(head.rjust(9) for head in _HEADS)]
+    for label, (count, *values) in rows:
+        lines.append(f"{label.ljust(width)}{count:9d}" + "".join(f"{value:9.1f}" for value in values))
+    return [*lines, ""]
+
+
+def _figures(values: list[float]) -> list[Any]:
+    average = sum(values) / len(values)
+    return [len(values), average, percentile(values, 0.5), percentile(values, 0.95), min(values), max(values)]
+
+
+def _machines(report: Report) -> list[str]:
+    machines = report.machines
     per_machine = _ratio(report.api_calls, len(machines))
-    lines.append(f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine")
     failed = [machine for machine in machines if machine["failed"]]
     running = [machine for machine in machines if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING]
     changed = sum(machine["changed"] for machine in machines)
-    lines.append(
-        f"Machines: {len(machines)}, {len(running)} running a verified system, {changed} changed, {len(failed)} failed"
-    )
+    lines = [
+        f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
+        f"Machines: {len(machines)}, {len(running)} running a verified system, {changed} changed, {len(failed)} failed",
+    ]
     if not changed and not failed:
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
-    lines.extend(f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed)
+    return lines + [f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed]
+
+
+def _nodes(report: Report) -> list[str]:
+    """What became of the roles of the node phase."""
+    lines = []
+    phases = report.phases()
+    for role in dict.fromkeys(phase["phase"] for phase in phases):
+        mine = [phase for phase in phases if phase["phase"] == role]
+        failed = [phase for phase in mine if phase["failed"]]
+        changed = sum(phase["changed"] for phase in mine)
+        lines.append(f"{role}: {len(mine)} machines, {changed} changed, {len(failed)} failed")
+        lines += [f"  {plain(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
     return lines
 
 

@@ -131,3 +131,34 @@ def test_written_report_is_whole_and_readable(tmp_path):
     provision_report.write_json(str(target), {"machines": ["ä"]})
     assert json.loads(target.read_text("utf-8")) == {"machines": ["ä"]}
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
+    report = _report.Report()
+    report.phase("node-1", "base", 10.0, 11.0, changed=False, failed=None)
+    report.phase("node-1", "base", 11.5, 14.0, changed=True, failed=None)
+    report.phase("node-1", "base", 14.0, 15.0, changed=False, failed=None)
+    report.phase("node-1", "join", 15.0, 17.0, changed=False, failed="csr_pending:\nno approver")
+    assert report.phases() == [
+        {"machine": "node-1", "phase": "base", "seconds": 5.0, "changed": True, "failed": False, "reason": None},
+        {"machine": "node-1", "phase": "join", "seconds": 2.0, "changed": False, "failed": True,
+         "reason": "csr_pending: no approver"},
+    ]  # fmt: skip
+    lines = _report.table(report)
+    assert [line.split() for line in lines[1:4]] == [
+        ["base", "1", *["5.0"] * 5],
+        ["join", "1", *["2.0"] * 5],
+        ["whole", "machine", "1", *["7.0"] * 5],
+    ]
+    assert "join: 1 machines, 0 changed, 1 failed" in lines
+    assert "  node-1 failed: csr_pending: no approver" in lines
+    assert report.as_dict()["changed"]
+
+
+def test_a_task_that_fails_and_is_rescued_leaves_its_role_well() -> None:
+    report = _report.Report()
+    report.phase("node-1", "join", 1.0, 2.0, changed=False, failed="first try")
+    report.phase("node-1", "join", 2.0, 3.0, changed=True, failed=None)
+    (phase,) = report.phases()
+    assert not phase["failed"]
+    assert phase["reason"] is None
