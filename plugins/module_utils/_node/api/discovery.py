@@ -1,0 +1,130 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Token discovery: what kube-public/cluster-info says, and who signed it (pure).
+
+https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+
+from . import der
+
+TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})\Z")
+_PIN = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_CA_LINE = re.compile(r"^\s*(?:-\s*)?certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)[\"']?\s*$", re.MULTILINE)
+
+
+class DiscoveryError(ValueError):
+    """What was found cannot be trusted; ``code`` is the failure code, the text says why."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def split_token(token):
+    """(id, secret) of a bootstrap token; raise ValueError without repeating it."""
+    found = TOKEN.match(token)
+    if not found:
+        raise ValueError("a bootstrap token is six and sixteen lower-case letters or digits: abcdef.0123456789abcdef")
+    return found.groups()
+
+
+def check_pin(pin):
+    """Return ``pin`` in lower case when it is ``sha256:`` and 64 hexadecimal digits, else raise ValueError."""
+    if not isinstance(pin, str) or not _PIN.match(pin.lower()):
+        raise ValueError(
+            "%r is no pin of a CA; write sha256: and the 64 hexadecimal digits that "
+            "'kubeadm token create --print-join-command' shows" % (pin,)
+        )
+    return pin.lower()
+
+
+def matching_certificates(ca_pem, pins):
+    """The PEM of those CA certificates whose public key is pinned; none raises :class:`DiscoveryError`."""
+    found = der.certificates(ca_pem)
+    kept = [block for block in found if der.public_key_pin(block) in pins]
+    if not kept:
+        raise DiscoveryError(
+            "pin_mismatch",
+            "the CA has the public key %s, pinned is %s"
+            % (", ".join(der.public_key_pin(block) for block in found), ", ".join(sorted(pins))),
+        )
+    return "".join(_pem(block) for block in kept)
+
+
+def check_signature(data, kubeconfig, token):
+    """Check the detached JWS (HS256) that the cluster's signer made of ``kubeconfig`` with this token."""
+    name, secret = split_token(token)
+    signature = data.get("jws-kubeconfig-" + name)
+    if not signature:
+        raise DiscoveryError(
+            "discovery_signature",
+            "cluster-info holds no signature of the token %s; the token is unknown or expired, its use for signing is "
+            "not allowed, or the cluster runs no bootstrapsigner" % name,
+        )
+    parts = signature.split(".")
+    if len(parts) != 3 or parts[1]:
+        raise DiscoveryError("discovery_signature", "the signature of cluster-info is no detached JWS")
+    header = _json(_unpadded(parts[0]))
+    if header.get("alg") != "HS256" or header.get("kid") != name:
+        raise DiscoveryError(
+            "discovery_signature", "cluster-info is signed by %(alg)s for %(kid)s" % {"alg": "?", "kid": "?", **header}
+        )
+    payload = base64.urlsafe_b64encode(kubeconfig.encode("utf-8")).rstrip(b"=").decode("ascii")
+    wanted = hmac.new(secret.encode("ascii"), ("%s.%s" % (parts[0], payload)).encode("ascii"), hashlib.sha256).digest()
+    if not hmac.compare_digest(wanted, _unpadded(parts[2])):
+        raise DiscoveryError("discovery_signature", "cluster-info was signed with another token, or was changed since")
+
+
+def discovered_ca(config_map, pins, token):
+    """The CA (PEM) of a cluster-info ConfigMap, proven by pins, by the token's signature or by both.
+
+    ``pins`` may be empty and ``token`` None, but not both.
+    """
+    if not pins and not token:
+        raise ValueError("neither pins nor a token to prove cluster-info with")
+    data = config_map.get("data")
+    kubeconfig = data.get("kubeconfig") if isinstance(data, dict) else None
+    if not isinstance(kubeconfig, str):
+        raise DiscoveryError("discovery_signature", "the ConfigMap kube-public/cluster-info holds no kubeconfig")
+    if token:
+        check_signature(data, kubeconfig, token)
+    found = _CA_LINE.findall(kubeconfig)
+    if len(found) != 1:
+        raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
+    try:
+        ca_pem = base64.b64decode(found[0], validate=True).decode("ascii")
+        return matching_certificates(ca_pem, pins) if pins else "".join(map(_pem, der.certificates(ca_pem)))
+    except (binascii.Error, UnicodeDecodeError, der.BadCertificate) as error:
+        raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
+
+
+def _pem(certificate):
+    text = base64.b64encode(certificate).decode("ascii")
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
+
+
+def _unpadded(text):
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise DiscoveryError("discovery_signature", "the signature of cluster-info is not base64") from error
+
+
+def _json(data):
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise DiscoveryError("discovery_signature", "the head of the signature is not JSON") from error
+    if not isinstance(value, dict):
+        raise DiscoveryError("discovery_signature", "the head of the signature is no object")
+    return value

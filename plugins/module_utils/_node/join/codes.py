@@ -1,0 +1,68 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Why a join failed: the codes that results carry, and what to do about each (pure)."""
+
+from __future__ import annotations
+
+#: code → (what is wrong, what to do)
+CODES = {
+    "api_unreachable": (
+        "API server unreachable",
+        "check join_api_server, the network and the firewall between this machine and the API server",
+    ),
+    "ca_mismatch": ("CA mismatch", "give the CA and the address of this cluster in join_ca_cert and join_api_server"),
+    "pin_mismatch": (
+        "CA pin mismatch",
+        "compare join_discovery.ca_hashes with the cluster's CA; it may also be another cluster that answers",
+    ),
+    "discovery_signature": (
+        "cluster-info not proven",
+        "use a token of this cluster with the usage 'signing', or give join_ca_cert or join_discovery.ca_hashes",
+    ),
+    "token_refused": ("token refused or expired", "make a new bootstrap token, or set join_token_create"),
+    "csr_forbidden": (
+        "token may not ask for a certificate",
+        "bind the token's group to the ClusterRole system:node-bootstrapper",
+    ),
+    "csr_pending": (
+        "certificate request pending: nothing approves it",
+        "bind the token's group to the ClusterRole system:certificates.k8s.io:certificatesigningrequests:nodeclient, "
+        "or approve it: kubectl certificate approve NAME",
+    ),
+    "csr_denied": ("certificate request denied", "ask who denied it; then delete the request and join again"),
+    "name_taken": (
+        "node name taken",
+        "give another join_node_name, delete the Node, or set join_check_name to false to take it over",
+    ),
+    "clock_skew": ("clocks differ", "set the clock of the machine (time synchronisation), then join again"),
+    "version_skew": (
+        "kubelet and API server do not fit",
+        "install a kubelet that is not newer than the API server, and at most three minor versions older",
+    ),
+    "kubelet_exited": ("the kubelet exits", "mend what its last lines say"),
+    "not_ready": ("the Node is not Ready", "mend what its condition says; a cluster without a CNI has no Ready nodes"),
+    "joined_elsewhere": (
+        "already a node of another cluster or under another name",
+        "leave that one first: join_state absent",
+    ),
+}
+
+
+class JoinFailure(Exception):
+    """A join that cannot be: ``code`` is one of :data:`CODES`, ``detail`` what was seen."""
+
+    def __init__(self, code, detail):
+        super().__init__(message(code, detail))
+        self.code = code
+        self.detail = detail
+
+    @property
+    def result(self):
+        """What a module returns of it."""
+        return {"code": self.code, "detail": self.detail}
+
+
+def message(code, detail):
+    """The one line a user reads: what is wrong, what was seen, what to do."""
+    what, fix = CODES[code]
+    return "%s: %s. To mend it: %s" % (what, detail.rstrip("."), fix)

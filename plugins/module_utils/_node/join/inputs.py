@@ -1,0 +1,227 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The variables of the role join, checked as far as that needs no machine (pure)."""
+
+from __future__ import annotations
+
+import re
+
+from ..api import der, discovery
+from ..api.client import split_server
+from ..kubelet import config, names
+from .addresses import check_addresses
+
+#: name without ``join_`` → (types, default)
+_VARIABLES = {
+    "api_server": (str, ""),
+    "ca_cert": (str, ""),
+    "ca_file": (str, ""),
+    "check_name": (bool, True),
+    "cloud_provider": (str, ""),
+    "cluster_dns": (list, []),
+    "cluster_domain": (str, "cluster.local"),
+    "cni_config": ((str, dict), ""),
+    "config_dir": ((str, bool), "auto"),
+    "discovery": (dict, {}),
+    "kubelet_config": (dict, {}),
+    "kubelet_drop_ins": (dict, {}),
+    "kubelet_extra_args": (dict, {}),
+    "labels": (dict, {}),
+    "max_clock_skew": (int, 30),
+    "max_pods": (int, 0),
+    "method": (str, "bootstrap"),
+    "node_ip": ((str, list), ""),
+    "node_name": (str, ""),
+    "provider_id": (str, ""),
+    "ready": (bool, False),
+    "reserved": ((str, dict), "auto"),
+    "serving_certs": (str, "self-signed"),
+    "state": (str, "present"),
+    "taints": (list, []),
+    "timeout": (int, 300),
+    "token_create": (dict, {}),
+    "unknown_fields": (str, "refuse"),
+    "version_check": (str, "refuse"),
+}
+_CHOICES = {
+    "cloud_provider": ("", "external"),
+    "method": ("bootstrap", "kubeadm"),
+    "serving_certs": ("self-signed", "bootstrap"),
+    "state": ("present", "absent"),
+    "unknown_fields": ("refuse", "allow"),
+    "version_check": ("refuse", "warn"),
+}
+_DROP_IN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf\Z")
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
+_TOKEN_OPTIONS = ("kubeconfig", "context", "ttl", "groups", "description", "delegate_to", "usages")
+_DISCOVERY_OPTIONS = ("ca_hashes", "jws")
+
+
+class InvalidInput(ValueError):
+    """A variable is refused; the text names it, its value and the fix."""
+
+
+def checked(given, token):
+    """All inputs with their defaults, normalised; raise :class:`InvalidInput` at the first that cannot be.
+
+    ``given`` has the variables without ``join_`` and without secrets; ``token`` is the bootstrap token or empty.
+    """
+    inputs = _typed(given)
+    if inputs["state"] == "absent":
+        return inputs
+    _each(
+        inputs,
+        api_server=_server,
+        ca_cert=_ca,
+        cluster_domain=_domain,
+        node_name=lambda name: names.check_node_name(name) if name else name,
+        node_ip=check_addresses,
+        labels=names.check_labels,
+        provider_id=lambda text: names.check_provider_id(text) if text else text,
+        cluster_dns=check_addresses,
+        max_pods=lambda number: _within(number, 0, 1024),
+        timeout=lambda number: _within(number, 5, 86400),
+        max_clock_skew=lambda number: _within(number, 1, 3600),
+        config_dir=_config_dir,
+        reserved=_reserved,
+        kubelet_drop_ins=_drop_ins,
+        discovery=_discovery,
+        token_create=_token_create,
+    )
+    _variable("taints", inputs["taints"], names.parse_taints)
+    _together(inputs, token)
+    return inputs
+
+
+def _together(inputs, token):
+    pins, jws = inputs["discovery"]["ca_hashes"], inputs["discovery"]["jws"]
+    if token:
+        try:
+            discovery.split_token(token)
+        except ValueError as error:
+            raise InvalidInput("join_token: %s" % error) from error
+        if inputs["token_create"]:
+            raise InvalidInput("join_token and join_token_create: give one of them")
+    if not inputs["ca_cert"] and not pins and not (jws and token):
+        raise InvalidInput(
+            "join_ca_cert: there is no CA to trust; give join_ca_cert, join_ca_file or join_discovery.ca_hashes "
+            "(a signature by join_discovery.jws needs a join_token that exists before)"
+        )
+    if inputs["method"] == "kubeadm":
+        for name in ("kubelet_extra_args", "kubelet_drop_ins"):
+            if any("config-dir" in str(key) for key in inputs[name]):
+                raise InvalidInput("join_%s: kubeadm writes the flags of the kubelet itself" % name)
+    if inputs["config_dir"] == "false" and inputs["kubelet_drop_ins"]:
+        raise InvalidInput("join_kubelet_drop_ins: they need join_config_dir auto or true")
+
+
+def _typed(given):
+    unknown = sorted(set(given) - set(_VARIABLES))
+    if unknown:
+        raise InvalidInput("join_%s: no such variable%s" % (unknown[0], config.nearest(unknown[0], _VARIABLES)))
+    inputs = {}
+    for name, (kinds, default) in _VARIABLES.items():
+        value = given.get(name)
+        if value is None:
+            value = default
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+            raise InvalidInput("join_%s: %r must be %s" % (name, value, _kinds(kinds)))
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise InvalidInput(
+                "join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, _CHOICES[name])))
+            )
+        inputs[name] = value
+    return inputs
+
+
+def _kinds(kinds):
+    words = {str: "a text", list: "a list", dict: "a dictionary", int: "a whole number", bool: "true or false"}
+    return " or ".join(words[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+
+
+def _each(inputs, **checks):
+    for name, check in checks.items():
+        inputs[name] = _variable(name, inputs[name], check)
+
+
+def _variable(name, value, check):
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidInput("join_%s: %s" % (name, error)) from error
+
+
+def _server(server):
+    if not server:
+        raise ValueError("it is empty; give the address of the API server, https://HOST:6443")
+    split_server(server)
+    return server.rstrip("/")
+
+
+def _ca(text):
+    if text:
+        if "PRIVATE KEY" in text:
+            raise ValueError("it holds a private key; give the certificate of the CA alone")
+        der.certificates(text)
+        return text.strip() + "\n"
+    return ""
+
+
+def _domain(name):
+    if not _DOMAIN.match(name):
+        raise ValueError("%r is no domain; write it as cluster.local" % name)
+    return name
+
+
+def _within(number, least, most):
+    if not least <= number <= most:
+        raise ValueError("%d must be from %d to %d" % (number, least, most))
+    return number
+
+
+def _config_dir(value):
+    if str(value).lower() not in ("auto", "true", "false"):
+        raise ValueError("%r must be auto, true or false" % (value,))
+    return str(value).lower()
+
+
+def _reserved(value):
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError("%r must be auto or a dictionary of kube and system" % value)
+        return value
+    for name, part in value.items():
+        if name not in ("kube", "system") or not isinstance(part, dict):
+            raise ValueError("%r must be kube or system, each a dictionary such as {cpu: 100m, memory: 200Mi}" % (name,))
+    return value
+
+
+def _drop_ins(value):
+    for name, content in value.items():
+        if not _DROP_IN.match(str(name)):
+            raise ValueError("%r is no name of a drop-in; use letters, digits, '-', '_', '.', ending with .conf" % (name,))
+        if not isinstance(content, dict):
+            raise ValueError("%s: it must be a dictionary of fields of KubeletConfiguration" % name)
+        config.check_head(content, name)
+    return value
+
+
+def _discovery(value):
+    _known(value, _DISCOVERY_OPTIONS)
+    pins = value.get("ca_hashes") or []
+    if not isinstance(pins, list):
+        raise ValueError("ca_hashes: %r must be a list" % (pins,))
+    return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": bool(value.get("jws", False))}
+
+
+def _token_create(value):
+    _known(value, _TOKEN_OPTIONS)
+    return value
+
+
+def _known(value, options):
+    for name in value:
+        if name not in options:
+            raise ValueError("%r is no option; there are %s" % (name, ", ".join(options)))
+
+

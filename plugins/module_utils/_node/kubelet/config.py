@@ -1,0 +1,187 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The configuration of a kubelet: sane defaults, merged with the user's, checked against its minor version (pure)."""
+
+from __future__ import annotations
+
+import difflib
+
+API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+
+CA_FILE = "/etc/kubernetes/pki/ca.crt"
+RESOLVED = "/run/systemd/resolve/resolv.conf"
+
+# what the kubelet keeps when no signal is set; setting one drops the others
+_EVICTION_HARD = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+}
+# 1.20 has the fields, but refuses them unless a feature gate is set
+_GRACEFUL_SHUTDOWN_SINCE = (1, 21)
+
+
+class InvalidConfig(ValueError):
+    """The configuration is refused; the text names the field and the fix."""
+
+
+def defaults(facts):
+    """Defaults for a machine.
+
+    ``facts``: minor ("1.36"), runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
+    read_only_usr, cluster_dns, cluster_domain, max_pods, serving_certs, provider_id, taints (parsed),
+    kube_reserved and system_reserved (None: none).
+    """
+    config = {
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+            "x509": {"clientCAFile": CA_FILE},
+        },
+        "authorization": {"mode": "Webhook", "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"}},
+        "cgroupDriver": "systemd",
+        "clusterDomain": facts["cluster_domain"],
+        "containerRuntimeEndpoint": facts["runtime_socket"],
+        "failSwapOn": facts["swap"] == "off",
+        "maxParallelImagePulls": 5,
+        "protectKernelDefaults": True,
+        "readOnlyPort": 0,
+        "resolvConf": resolv_conf(facts["resolv"]),
+        "rotateCertificates": True,
+        "serializeImagePulls": False,
+    }
+    if facts["swap"] == "limited":
+        config["memorySwap"] = {"swapBehavior": "LimitedSwap"}
+    if minor_number(facts["minor"]) >= _GRACEFUL_SHUTDOWN_SINCE:
+        config["shutdownGracePeriod"] = "60s"
+        config["shutdownGracePeriodCriticalPods"] = "20s"
+    if facts["read_only_usr"]:
+        config["volumePluginDir"] = "/var/lib/kubelet/volumeplugins"
+    if facts["serving_certs"] == "bootstrap":
+        config["serverTLSBootstrap"] = True
+    for field, key in (
+        ("clusterDNS", "cluster_dns"),
+        ("maxPods", "max_pods"),
+        ("providerID", "provider_id"),
+        ("registerWithTaints", "taints"),
+        ("kubeReserved", "kube_reserved"),
+        ("systemReserved", "system_reserved"),
+    ):
+        if facts[key]:
+            config[field] = facts[key]
+    return config
+
+
+def resolv_conf(resolv):
+    """The file with the name servers pods are to use; never one that leads back to the machine's own stub."""
+    servers = resolv.get("/etc/resolv.conf") or []
+    if resolv.get(RESOLVED) and any(server.startswith("127.") or server == "::1" for server in servers):
+        return RESOLVED
+    return "/etc/resolv.conf"
+
+
+def known(config, fields):
+    """``config`` without top-level fields that the minor's table does not hold."""
+    return {name: value for name, value in config.items() if name in fields}
+
+
+def merge(base, over):
+    """``base`` with ``over`` laid on it: dictionaries merge, a null takes a field away, all else replaces."""
+    result = dict(base)
+    for name, value in over.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            below = result.get(name)
+            result[name] = merge(below if isinstance(below, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+def finished(config, user, fields):
+    """Defaults and the user's fields as the file is to be, with apiVersion and kind."""
+    result = merge(known(config, fields), user)
+    given = user.get("evictionHard")
+    if isinstance(given, dict) and given and not result.get("mergeDefaultEvictionSettings"):
+        # a null in the user's dictionary still takes a signal away
+        result["evictionHard"] = merge(_EVICTION_HARD, given)
+    if "serializeImagePulls" not in user and user.get("maxParallelImagePulls") == 1:
+        result["serializeImagePulls"] = True
+    if result.get("serializeImagePulls"):
+        if (user.get("maxParallelImagePulls") or 1) > 1:
+            raise InvalidConfig("maxParallelImagePulls: more than 1 needs serializeImagePulls false")
+        result.pop("maxParallelImagePulls", None)
+    return dict({"apiVersion": API_VERSION, "kind": KIND}, **result)
+
+
+def check_fields(config, fields, where=""):
+    """Raise :class:`InvalidConfig` naming the first field the table does not hold, and the nearest it does."""
+    for name, value in sorted(config.items(), key=lambda item: str(item[0])):
+        if not where and name in ("apiVersion", "kind"):
+            continue
+        if name not in fields:
+            raise InvalidConfig("%s%s: this kubelet knows no such field%s" % (where, name, nearest(name, fields)))
+        below = fields[name]
+        if isinstance(below, (list, tuple)) and len(below) == 1:
+            below = below[0]
+            items = value if isinstance(value, list) else []
+        else:
+            items = [value]
+        if isinstance(below, dict):
+            for item in items:
+                if isinstance(item, dict):
+                    check_fields(item, below, "%s%s." % (where, name))
+                elif item is not None:
+                    raise InvalidConfig(
+                        "%s%s: it is %r, but holds the fields %s" % (where, name, item, ", ".join(sorted(below)))
+                    )
+        else:
+            for item in items:
+                _check_type("%s%s" % (where, name), item, below)
+
+
+def check_head(config, name):
+    """Raise :class:`InvalidConfig` when a drop-in is of another kind; ``name`` is the drop-in's."""
+    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if config.get(field, wanted) != wanted:
+            raise InvalidConfig("%s: %s is %r; it must be %s" % (name, field, config[field], wanted))
+
+
+def nearest(name, names):
+    """The end of an error that names what may have been meant, empty when nothing is near."""
+    lower = {str(one).lower(): one for one in names}
+    found = difflib.get_close_matches(str(name).lower(), list(lower), n=1, cutoff=0.7)
+    return "; did you mean %s?" % lower[found[0]] if found else ""
+
+
+def minor_number(minor):
+    """(1, 36) of "1.36" or "1.36.4"."""
+    major, dot, rest = minor.partition(".")
+    return int(major), int(rest.split(".")[0])
+
+
+_TYPES = {
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+    "string": (lambda value: isinstance(value, str), "a text; quote it"),
+    "list": (lambda value: isinstance(value, list), "a list"),
+    "map": (lambda value: isinstance(value, dict), "a dictionary"),
+}
+
+
+def _check_type(where, value, kind):
+    simple = str(kind).lstrip("*")
+    if simple.startswith("[]"):
+        simple = "list"
+    elif simple.startswith("map"):
+        simple = "map"
+    elif simple.startswith(("int", "uint")) and "or" not in simple.lower():
+        simple = "int"
+    if value is None or simple not in _TYPES:
+        return
+    fits, wanted = _TYPES[simple]
+    if not fits(value):
+        raise InvalidConfig("%s: it is %r, but must be %s" % (where, value, wanted))

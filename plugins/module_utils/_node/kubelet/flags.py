@@ -1,0 +1,67 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Flags of a kubelet: only those its minor version knows are written (pure)."""
+
+from __future__ import annotations
+
+import re
+
+from .config import nearest
+
+#: flag → the role variable that sets it
+OWNED = {
+    "bootstrap-kubeconfig": "join_token",
+    "kubeconfig": "join_api_server",
+    "config": "join_kubelet_config",
+    "config-dir": "join_kubelet_drop_ins",
+    "hostname-override": "join_node_name",
+    "node-ip": "join_node_ip",
+    "node-labels": "join_labels",
+    "cloud-provider": "join_cloud_provider",
+    "provider-id": "join_provider_id",
+    "register-with-taints": "join_taints",
+}
+# systemd splits $KUBELET_ARGS at white space and reads quotes, backslashes and % on its way
+_UNSAFE = re.compile(r"[\s\"'\\$`\x00-\x1f\x7f]")
+_NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
+
+
+class InvalidFlag(ValueError):
+    """The flag is refused; the text names it and the fix."""
+
+
+def flag_lines(wanted, table):
+    """``--name=value`` for each of ``wanted`` ({flag: value or None}) that the minor's table holds."""
+    return ["--%s=%s" % (name, check_value(name, value)) for name, value in wanted.items() if value and name in table]
+
+
+def check_extra(extra, table, minor):
+    """The user's flags as text, without those set to null; raise :class:`InvalidFlag` for one that cannot be."""
+    result = {}
+    for given, value in sorted(extra.items()):
+        name = str(given).lstrip("-")
+        if name in OWNED:
+            raise InvalidFlag("--%s is written by the role; set %s instead" % (name, OWNED[name]))
+        if not _NAME.match(name):
+            raise InvalidFlag("%r is no name of a flag" % (given,))
+        if value is None:
+            continue
+        if table is not None and name not in table:
+            raise InvalidFlag("kubelet %s knows no flag --%s%s" % (minor, name, nearest(name, table)))
+        result[name] = check_value(name, _text(value))
+    return result
+
+
+def check_value(name, value):
+    """Return ``value`` when the unit can pass it on unchanged, else raise :class:`InvalidFlag`."""
+    if _UNSAFE.search(value):
+        raise InvalidFlag("--%s: the value %r holds white space, a quote, a backslash, '$' or '`'" % (name, value))
+    return value
+
+
+def _text(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        raise InvalidFlag("%r: the value of a flag is a text" % (value,))
+    return str(value)
