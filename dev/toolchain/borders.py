@@ -29,6 +29,8 @@ ALLOWED = {
     STATES: (),
     UTILS + "/_hetzner": (UTILS + "/_hetzner", STATES),
     UTILS + "/_rescue": (UTILS + "/_rescue", STATES),
+    UTILS + "/_liveimage": (UTILS + "/_liveimage",),
+    UTILS + "/_node": (UTILS + "/_node", STATES),
     "tests/unit": ("commands", "plugins", "tests", "dev", "playbooks"),
 }
 

@@ -1,0 +1,232 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Collects the facts of a machine: files are read, and every program that is needed runs at the same time."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import stat
+import time
+from collections import namedtuple
+
+from . import clock, packages, parse
+
+#: What to look at beyond the machine itself.
+Queries = namedtuple("Queries", "packages candidates binaries units files sysctls modules")
+
+BASE = "/etc/kubenode/base.json"
+FIREWALLS = ("firewalld", "ufw", "nftables")
+TIME_SERVICES = ("systemd-timesyncd", "chronyd", "chrony", "ntpsec", "ntpd", "ntp", "openntpd")
+_RESOLV = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/resolv.conf")
+_DISKS = ("/", "/usr", "/etc", "/opt", "/var", "/var/lib/containerd", "/var/lib/docker", "/var/lib/kubelet", "/var/log")
+_VERSIONLOCKS = (
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/yum/pluginconf.d/versionlock.list",
+    "/etc/dnf/versionlock.toml",
+)
+#: How a program tells its version, where that is not --version.
+_VERSION_WORDS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"], "etcdctl": ["version"]}
+_ROUTES = {"4": "1.0.0.0", "6": "2000::"}
+_LIMIT = 30
+
+
+def read(host, queries):
+    """The facts as N1 of the collection describes them; changes nothing."""
+    manager = package_manager(host)
+    found = _programs(host, queries, manager)
+    services = parse.units(found.get("units", ""), _unit_names(queries))
+    installed, held = _packages(host, manager, found)
+    memory = parse.memory_bytes(host.text("/proc/meminfo"))
+    name = os.uname()
+    return {
+        "os": parse.os_release(host.text("/etc/os-release") or host.text("/usr/lib/os-release")),
+        "arch": parse.ARCHITECTURES.get(name.machine, name.machine),
+        "kernel": name.release,
+        "systemd": parse.systemd_version(found.get("systemd")),
+        "cgroup": 2 if host.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
+        "container": host.container,
+        "virtualization": found.get("virtualization", "").strip() or "none",
+        "python": platform.python_version(),
+        "package_manager": manager,
+        "read_only_usr": _read_only(host, "/usr"),
+        "selinux": selinux(host),
+        "firewall": {unit: parse.service_state(services.get(unit + ".service", {})) for unit in FIREWALLS},
+        "cpus": os.cpu_count() or 1,
+        "memory_bytes": memory,
+        "disk_free": _disk_free(host),
+        "time": {
+            "unix": time.time(),
+            "ntp_synchronized": clock.ntp_synchronized(),
+            "services": {unit: parse.service_state(services.get(unit + ".service", {})) for unit in TIME_SERVICES},
+        },
+        "swaps": parse.swaps(host.text("/proc/swaps")),
+        "machine_id": (host.text("/etc/machine-id") or "").strip(),
+        "boot_id": (host.text("/proc/sys/kernel/random/boot_id") or "").strip(),
+        "hostname": name.nodename,
+        "network": {
+            "addresses": parse.addresses(found.get("addresses")),
+            "default": {family: parse.route(found.get("route" + family)) for family in _ROUTES},
+        },
+        "resolv": {path: parse.nameservers(host.text(path)) for path in _RESOLV if host.text(path) is not None},
+        "packages": {package: installed.get(package) for package in queries.packages},
+        "candidates": _candidates(queries, manager, found),
+        "held": sorted(held & set(queries.packages)),
+        "binaries": {binary: _binary(host, binary, found) for binary in queries.binaries},
+        "units": {unit: parse.unit_facts(services.get(unit_name(unit), {})) for unit in queries.units},
+        "files": {path: file_facts(host, path) for path in queries.files},
+        "sysctls": {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in queries.sysctls},
+        "modules": kernel_modules(host, queries.modules),
+        "base": _base(host),
+    }
+
+
+def package_manager(host):
+    """apt, dnf or none."""
+    for manager, program in (("apt", "apt-get"), ("dnf", "dnf"), ("dnf", "dnf5")):
+        if host.find(program):
+            return manager
+    return "none"
+
+
+def unit_name(name):
+    """A unit's full name."""
+    return name if "." in name.rpartition("@")[2] else name + ".service"
+
+
+def _unit_names(queries):
+    names = [unit_name(name) for name in list(queries.units) + list(FIREWALLS) + list(TIME_SERVICES)]
+    return list(dict.fromkeys(names))
+
+
+def _programs(host, queries, manager):
+    """What the programs print, by a name of ours; those that are not there or fail print nothing useful."""
+    properties = "--property=Id,LoadState,ActiveState,UnitFileState"
+    commands = {
+        "systemd": ["systemctl", "--version"],
+        "virtualization": ["systemd-detect-virt"],
+        "units": ["systemctl", "show", properties, "--"] + _unit_names(queries),
+        "addresses": ["ip", "-j", "addr"],
+    }
+    for family, address in _ROUTES.items():
+        commands["route" + family] = ["ip", "-j", "-" + family, "route", "get", address]
+    names = list(queries.packages)
+    if names and manager == "apt":
+        form = "${Package}\t${Version}\t${db:Status-Abbrev}\n"
+        commands["packages"] = ["dpkg-query", "--show", "--showformat=" + form, "--"] + names
+        if queries.candidates:
+            commands["candidates"] = ["apt-cache", "policy", "--"] + names
+    elif names and manager == "dnf":
+        form = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n"
+        commands["packages"] = ["rpm", "-q", "--qf", form, "--"] + names
+        if queries.candidates:
+            # what is in the cache; an index that was never fetched has nothing to offer
+            form = "%{name}\t%{evr}\n"
+            query = ["dnf", "--cacheonly", "--quiet", "repoquery", "--latest-limit=1", "--qf", form]
+            commands["candidates"] = query + names
+    for binary in queries.binaries:
+        path = host.find(binary)
+        if path:
+            words = _VERSION_WORDS.get(os.path.basename(path), ["--version"])
+            commands["binary:" + binary] = [path] + words
+    done = host.run_all([(argv, _LIMIT, None) for argv in commands.values()])
+    texts = {name: result.out for name, result in zip(commands, done)}
+    for name, result in zip(commands, done):
+        if name.startswith("binary:"):
+            texts[name] = result.out if parse.version(result.out) else result.err
+    return texts
+
+
+def _packages(host, manager, found):
+    if manager == "apt":
+        return packages.dpkg(found.get("packages"))
+    held = set()
+    for path in _VERSIONLOCKS:
+        held |= packages.versionlock(host.text(path))
+    return packages.rpm(found.get("packages")), held
+
+
+def _candidates(queries, manager, found):
+    if not queries.candidates:
+        return {}
+    read_them = packages.apt_policy if manager == "apt" else packages.dnf_repoquery
+    offered = read_them(found.get("candidates"))
+    return {package: offered.get(package) for package in queries.packages}
+
+
+def _binary(host, name, found):
+    path = host.find(name)
+    return {"path": path, "version": parse.version(found.get("binary:" + name))} if path else None
+
+
+def selinux(host):
+    """enforcing, permissive, disabled (there, but off in this boot) or absent."""
+    enforce = host.text("/sys/fs/selinux/enforce")
+    if enforce is not None:
+        return "enforcing" if enforce.strip() == "1" else "permissive"
+    return "disabled" if host.exists("/etc/selinux/config") else "absent"
+
+
+def _read_only(host, path):
+    try:
+        return bool(os.statvfs(host.path(path)).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _disk_free(host):
+    free = {}
+    for path in _DISKS:
+        try:
+            values = os.statvfs(host.path(path))
+        except OSError:
+            continue
+        free[path] = values.f_bavail * values.f_frsize
+    return free
+
+
+def file_facts(host, path):
+    """exists, type, sha256 (of regular files), mode as four octal digits and size in bytes."""
+    facts = {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
+    status = host.status(path)
+    if status is None:
+        return facts
+    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link"))
+    kind = next((word for test, word in kinds if test(status.st_mode)), "other")
+    facts.update(exists=True, type=kind, mode="%04o" % stat.S_IMODE(status.st_mode), size=status.st_size)
+    if kind in ("file", "link"):
+        facts["sha256"] = host.sha256(path)
+    return facts
+
+
+def kernel_modules(host, names):
+    """loaded, builtin, available or missing for each name."""
+    if not names:
+        return {}
+    folder = "/lib/modules/" + os.uname().release
+    loaded = {line.split()[0] for line in (host.text("/proc/modules") or "").splitlines() if line.split()}
+    builtin = parse.module_names(host.text(folder + "/modules.builtin"))
+    available = parse.module_names(host.text(folder + "/modules.dep"))
+    file_systems = {line.split()[-1] for line in (host.text("/proc/filesystems") or "").splitlines() if line.split()}
+    states = {}
+    for name in names:
+        wanted = parse.module_file(name)
+        if wanted in loaded:
+            states[name] = "loaded"
+        elif wanted in builtin or host.is_dir("/sys/module/" + wanted) or wanted in file_systems:
+            states[name] = "builtin"
+        elif wanted == "br_netfilter" and host.is_dir("/proc/sys/net/bridge"):
+            # built in, and without parameters: this folder is all that shows it
+            states[name] = "builtin"
+        else:
+            states[name] = "available" if wanted in available else "missing"
+    return states
+
+
+def _base(host):
+    try:
+        record = json.loads(host.text(BASE) or "null")
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

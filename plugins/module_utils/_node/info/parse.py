@@ -1,0 +1,178 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Understands what the machine's files and programs say about the system. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+#: The machine's words for architectures, in those of Kubernetes.
+ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?(?:[-+~.][0-9A-Za-z.~+-]*[0-9A-Za-z])?)")
+
+
+def os_release(text):
+    """The os part of the facts; missing fields are empty."""
+    fields = {}
+    for line in (text or "").splitlines():
+        name, separator, value = line.strip().partition("=")
+        if not separator or name.startswith("#"):
+            continue
+        try:
+            fields[name] = "".join(shlex.split(value, posix=True)[:1])
+        except ValueError:
+            fields[name] = value.strip("\"'")
+    return {
+        "id": fields.get("ID", "").lower(),
+        "version_id": fields.get("VERSION_ID", ""),
+        "id_like": fields.get("ID_LIKE", "").lower().split(),
+        "pretty_name": fields.get("PRETTY_NAME", ""),
+        "codename": fields.get("VERSION_CODENAME", ""),
+    }
+
+
+def systemd_version(text):
+    """The number in the first line of `systemctl --version`; None when it has none."""
+    match = re.match(r"systemd (\d+)", text or "")
+    return int(match.group(1)) if match else None
+
+
+def memory_bytes(text):
+    """MemTotal of /proc/meminfo in bytes; 0 when it does not say."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text or "", re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def swaps(text):
+    """The entries of /proc/swaps; size in bytes."""
+    found = []
+    for line in (text or "").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) >= 3:
+            name = unescape(fields[0])
+            size = int(fields[2]) * 1024 if fields[2].isdigit() else 0
+            found.append({"name": name, "type": fields[1], "size": size})
+    return found
+
+
+def unescape(text):
+    r"""A field of /proc/swaps, /proc/self/mountinfo or fstab, which write a space as \040."""
+    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def nameservers(text):
+    """The nameservers of a resolv.conf, in order."""
+    found = []
+    for line in (text or "").splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[0] == "nameserver":
+            found.append(fields[1])
+    return found
+
+
+def addresses(text):
+    """What `ip -j addr` says, a dictionary for each address except those of loopback interfaces."""
+    found = []
+    for link in _json_list(text):
+        if "LOOPBACK" in link.get("flags", ()):
+            continue
+        for entry in link.get("addr_info", ()):
+            family = {"inet": 4, "inet6": 6}.get(entry.get("family"))
+            if family and entry.get("local"):
+                found.append(
+                    {
+                        "address": entry["local"],
+                        "prefix": entry.get("prefixlen", 0),
+                        "family": family,
+                        "interface": link.get("ifname", ""),
+                        "scope": entry.get("scope", ""),
+                        "dynamic": bool(entry.get("dynamic")),
+                        "deprecated": bool(entry.get("deprecated")),
+                    }
+                )
+    return found
+
+
+def route(text):
+    """What `ip -j route get ADDRESS` says: address, interface and gateway (empty when there is none), or None."""
+    for entry in _json_list(text):
+        # an unreachable route has a type and no source
+        if entry.get("prefsrc") and entry.get("dev") and entry.get("type", "unicast") == "unicast":
+            return {
+                "address": entry["prefsrc"],
+                "interface": entry["dev"],
+                "gateway": entry.get("gateway") or (entry.get("via") or {}).get("host", ""),
+            }
+    return None
+
+
+def _json_list(text):
+    try:
+        read = json.loads(text or "[]")
+    except ValueError:
+        return []
+    return [entry for entry in read if isinstance(entry, dict)] if isinstance(read, list) else []
+
+
+def units(text, names):
+    """The blocks of `systemctl show NAMES`, in the order of the names, as {name: {property: value}}."""
+    blocks = [block for block in re.split(r"\n\s*\n", (text or "").strip("\n")) if block.strip()]
+    found = {}
+    for name, block in zip(names, blocks):
+        pairs = (line.partition("=") for line in block.splitlines())
+        found[name] = {key: value for key, separator, value in pairs if separator}
+    return found
+
+
+def unit_facts(properties):
+    """load, active and enabled of one unit; a unit that is not there has not-found and inactive."""
+    return {
+        "load": properties.get("LoadState", "not-found"),
+        "active": properties.get("ActiveState", "inactive"),
+        "enabled": properties.get("UnitFileState", ""),
+    }
+
+
+def service_state(properties):
+    """active, inactive or absent."""
+    facts = unit_facts(properties)
+    if facts["load"] not in ("loaded", "masked"):
+        return "absent"
+    return "active" if facts["active"] in ("active", "activating", "reloading") else "inactive"
+
+
+def version(text):
+    """The first version number in what a program prints, without a leading v; None when there is none."""
+    match = _VERSION.search(text or "")
+    return match.group(1) if match else None
+
+
+def module_file(name):
+    """The name of a kernel module as it is compared."""
+    return name.replace("-", "_")
+
+
+def module_names(text):
+    """Names of the modules in modules.dep or modules.builtin."""
+    found = set()
+    for line in (text or "").splitlines():
+        path = line.partition(":")[0].strip()
+        base = path.rpartition("/")[2]
+        if ".ko" in base:
+            found.add(module_file(base.partition(".ko")[0]))
+    return found
+
+
+def sysctl_path(key):
+    """The file below /proc/sys of a sysctl key, in either spelling: net.ipv4.conf.eth0/1.x or net/ipv4/conf/eth0.1/x."""
+    dot, slash = key.find("."), key.find("/")
+    if slash == -1 or -1 < dot < slash:
+        key = key.translate({ord("."): "/", ord("/"): "."})
+    return "/proc/sys/" + key
+
+
+def sysctl_value(text):
+    """A sysctl value with single spaces, as it is compared; None stays None."""
+    return None if text is None else " ".join(str(text).split())
