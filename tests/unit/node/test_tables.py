@@ -1,0 +1,308 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tables of kubelet flags and fields, and the reader of Go sources that makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet.tables import FIELDS, FLAGS
+from dev.kubelet_api.__main__ import WRITTEN, tables
+from dev.kubelet_api.changes import CHANGES, Change
+from dev.kubelet_api.goflags import flags
+from dev.kubelet_api.gosource import Checkout, Missing, arguments, closing, for_linux
+from dev.kubelet_api.gostructs import fields
+from dev.kubelet_api.render import render
+
+ROOT = Path(__file__).resolve().parents[3]
+MINORS = ("1.34", "1.35", "1.36")
+
+#: what a real kubelet 1.36 refuses as an unknown flag, and what it takes without a word (observed)
+GONE = [
+    "container-runtime",
+    "network-plugin",
+    "cni-bin-dir",
+    "cloud-config",
+    "register-schedulable",
+    "keep-terminated-pod-volumes",
+    "azure-container-registry-config",
+    "really-crash-for-testing",
+    "master-service-namespace",
+    "allow-privileged",
+    "dynamic-config-dir",
+    "non-masquerade-cidr",
+    "image-pull-progress-deadline",
+]
+CURRENT = [
+    "config",
+    "config-dir",
+    "kubeconfig",
+    "bootstrap-kubeconfig",
+    "cert-dir",
+    "root-dir",
+    "hostname-override",
+    "node-ip",
+    "node-labels",
+    "provider-id",
+    "cloud-provider",
+    "fail-cgroupv1",
+    "image-credential-provider-config",
+    "image-credential-provider-bin-dir",
+    "runtime-cgroups",
+    "seccomp-default",
+    "v",
+]
+DEPRECATED = [
+    "container-runtime-endpoint",
+    "cgroup-driver",
+    "register-with-taints",
+    "cluster-dns",
+    "rotate-certificates",
+]
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_flags_are_those_that_a_real_kubelet_knows(minor: str) -> None:
+    known = FLAGS[minor]
+    assert not [flag for flag in GONE if flag in known]
+    assert {flag: known.get(flag) for flag in CURRENT} == dict.fromkeys(CURRENT, "current")
+    assert {flag: known.get(flag) for flag in DEPRECATED} == dict.fromkeys(DEPRECATED, "deprecated")
+    assert ("pod-infra-container-image" in known) is (minor == "1.34")
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_fields_are_nested_and_typed(minor: str) -> None:
+    known = FIELDS[minor]
+    assert known["authentication"]["x509"] == {"clientCAFile": "string"}
+    assert known["evictionHard"] == {"*": "string"}
+    assert known["registerWithTaints"][0]["effect"] == "string"
+    assert known["shutdownGracePeriod"] == "duration"
+    assert known["logging"]["flushFrequency"] == "duration|int"
+    assert known["memorySwap"] == {"swapBehavior": "string"}
+    assert {"apiVersion", "kind", "failCgroupV1", "userNamespaces", "crashLoopBackOff"} <= set(known)
+    assert ("memoryReservationPolicy" in known) is (minor == "1.36")
+
+
+def test_both_copies_are_one_text() -> None:
+    texts = {(ROOT / name).read_text(encoding="utf-8").replace(licence, "LICENCE") for name, licence in WRITTEN.items()}
+    assert len(texts) == 1
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dedent(text).replace("    ", "\t"), encoding="utf-8")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Checkout:
+    """A small kubelet in Go, with every form that the real one uses."""
+    _write(
+        tmp_path,
+        "staging/src/k8s.io/kubelet/config/v1beta1/types.go",
+        """
+        package v1beta1
+
+        import (
+            v1 "k8s.io/api/core/v1"
+            metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+        )
+
+        type Mode string
+
+        // type Hidden struct { a comment is no declaration }
+        type KubeletConfiguration struct {
+            metav1.TypeMeta `json:",inline"`
+            // someField says `json:"notAField"` in a comment
+            SomeField *bool `json:"someField,omitempty"`
+            Period metav1.Duration `json:"period"`
+            Mode Mode `json:"mode,omitempty"`
+            Headers map[string][]string `json:"headers,omitempty"`
+            Taints []v1.Taint `json:"taints,omitempty"`
+            Nested *Nested `json:"nested"`
+            Secret string `json:"-"`
+        }
+
+        type Nested struct {
+            Embedded `json:",inline"`
+            Sizes v1.ResourceList `json:"sizes"`
+        }
+
+        type Embedded struct {
+            Count int32 `json:"count"`
+        }
+        """,
+    )
+    _write(
+        tmp_path,
+        "vendor/k8s.io/api/core/v1/types.go",
+        """
+        package v1
+
+        type Taint struct {
+            Key string `json:"key" protobuf:"bytes,1,opt,name=key"`
+        }
+        """,
+    )
+    _write(
+        tmp_path,
+        "cmd/kubelet/app/options/options.go",
+        """
+        package options
+
+        import (
+            logsapi "k8s.io/component-base/logs/api/v1"
+        )
+
+        func (f *KubeletFlags) AddFlags(mainfs *pflag.FlagSet) {
+            fs.StringVar(&f.Config, "config", f.Config, "Takes (a file, or \\"nothing\\").")
+            fs.Var(&labels, "node-labels", fmt.Sprintf("one of (%s)", strings.Join(all(), ", ")))
+            fs.StringVar(&f.Old, "old-thing", f.Old, "")
+            fs.MarkDeprecated("old-thing", "use config, \\"please\\"")
+        }
+
+        func AddKubeletConfigFlags(mainfs *pflag.FlagSet, c *Configuration) {
+            defer func() {
+                notDeprecated := map[string]bool{
+                    "v": true,
+                }
+                fs.VisitAll(func(f *pflag.Flag) {
+                    if notDeprecated[f.Name] {
+                        return
+                    }
+                    f.Deprecated = deprecated
+                })
+            }()
+            fs.BoolVar(&c.SomeField, "some-field", c.SomeField, "")
+            logsapi.AddFlags(&c.Logging, fs)
+        }
+
+        func unrelated() {
+            fs.StringVar(&f.Other, "not-ours", f.Other, "")
+        }
+        """,
+    )
+    _write(
+        tmp_path,
+        "cmd/kubelet/app/options/globalflags_linux.go",
+        """
+        //go:build linux
+
+        package options
+
+        func addCadvisorFlags(fs *pflag.FlagSet) {
+            register(global, local, "housekeeping_interval")
+            registerDeprecated(global, local, "boot_id_file", deprecated)
+        }
+        """,
+    )
+    _write(
+        tmp_path,
+        "cmd/kubelet/app/options/globalflags_other.go",
+        """
+        //go:build !linux
+
+        package options
+
+        func addCadvisorFlags(fs *pflag.FlagSet) {
+            fs.StringVar(&f.X, "elsewhere", f.X, "")
+        }
+        """,
+    )
+    _write(
+        tmp_path,
+        "staging/src/k8s.io/component-base/logs/api/v1/options.go",
+        """
+        package v1
+
+        const FlushName = "log-flush-frequency"
+
+        func AddFlags(c *LoggingConfiguration, fs *pflag.FlagSet) {
+            addFlags(c, fs)
+        }
+
+        func addFlags(c *LoggingConfiguration, fs flagSet) {
+            fs.DurationVar(&c.FlushFrequency, FlushName, c.FlushFrequency, "")
+            fs.VarP(Verbosity(&c.Verbosity), "v", "v", "")
+        }
+        """,
+    )
+    return Checkout(tmp_path)
+
+
+def test_struct_types_become_nested_fields(source: Checkout) -> None:
+    assert fields(source) == {
+        "apiVersion": "string",
+        "kind": "string",
+        "someField": "bool",
+        "period": "duration",
+        "mode": "string",
+        "headers": {"*": ["string"]},
+        "taints": [{"key": "string"}],
+        "nested": {"count": "int", "sizes": {"*": "quantity"}},
+    }
+
+
+def test_registrations_become_flags(source: Checkout) -> None:
+    assert flags(source) == {
+        "help": "current",
+        "config": "current",
+        "node-labels": "current",
+        "old-thing": "deprecated",
+        "some-field": "deprecated",
+        "log-flush-frequency": "deprecated",
+        "v": "current",
+        "housekeeping-interval": "current",
+        "boot-id-file": "deprecated",
+    }
+
+
+def test_a_minor_without_sources_comes_from_its_neighbour(source: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = Change(base="1.90", why="a reason", flags={"old-thing": None, "new": "current"}, fields={"more": "int"})
+    monkeypatch.setitem(CHANGES, "1.91", change)
+    found, sources = tables({"1.90": (source.folder, "a test")}, ["1.90", "1.91"])
+    assert "old-thing" in found["1.90"][0]
+    assert "old-thing" not in found["1.91"][0]
+    assert found["1.91"][0]["new"] == "current"
+    assert found["1.91"][1]["more"] == "int"
+    assert "more" not in found["1.90"][1]
+    assert sources["1.91"] == "derived from 1.90: a reason"
+    space: dict[str, dict[str, object]] = {}
+    exec(render(found, sources, "MIT"), space)  # what is written says what was found
+    assert space["FLAGS"] == {minor: table[0] for minor, table in found.items()}
+    assert space["FIELDS"] == {minor: table[1] for minor, table in found.items()}
+
+
+def test_a_minor_nobody_knows_is_refused(source: Checkout) -> None:
+    with pytest.raises(Missing, match=r"no source of 1\.99"):
+        tables({"1.90": (source.folder, "a test")}, ["1.99"])
+
+
+def test_sources_that_lack_a_type_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path, "staging/src/k8s.io/kubelet/config/v1beta1/types.go", "package v1beta1\n")
+    with pytest.raises(Missing, match="no type KubeletConfiguration"):
+        fields(Checkout(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("head", "built"),
+    [
+        ("//go:build linux\n", True),
+        ("//go:build !linux\n", False),
+        ("//go:build windows || (linux && !arm)\n", True),
+        ("// +build !windows\n", True),
+        ("// +build linux,!cgo windows\n", False),
+        ("", True),
+    ],
+)
+def test_build_constraints(head: str, built: bool) -> None:
+    assert for_linux(head + "\npackage options\n") is built
+
+
+def test_arguments_end_where_the_call_ends() -> None:
+    text = 'f(&a.b, "x, (y", g(1, 2), `raw ) "`, []int{1, 2}) + h(3)'
+    assert closing(text, 1) == text.index(") + h")
+    assert arguments(text, 1) == ["&a.b", '"x, (y"', "g(1, 2)", '`raw ) "`', "[]int{1, 2}"]
