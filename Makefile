@@ -53,10 +53,13 @@ docs: ## the HTML documentation in build/docs
 commands: ## the image commands in playbooks/files, from their sources in commands/
 	@dev/assemble
 
+provision: ## the program `provision` in build/: base and join on a machine itself, one file
+	@dev/provision
+
 lock: ## renew requirements/*.txt from requirements/*.in
 	@dev/lock
 
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-robot test test-unit lint bench docs commands lock clean
+.PHONY: help setup demo demo-robot test test-unit lint bench docs commands provision lock clean

@@ -10,7 +10,7 @@ from pathlib import Path
 
 OURS = ("ansible_collections", "kubenode", "provision")
 #: top-level folders that count as ours when imported by their bare name
-HOUSE = ("commands", "dev", "lab", "plugins", "tests")
+HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
 STATES = UTILS + "/_states"
@@ -21,6 +21,7 @@ ALLOWED = {
     "dev": ("dev",),
     "commands": ("commands/parts",),
     "playbooks": (),
+    "provision": ("provision", UTILS + "/_node/userdata"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),
@@ -31,7 +32,7 @@ ALLOWED = {
     UTILS + "/_rescue": (UTILS + "/_rescue", STATES),
     UTILS + "/_liveimage": (UTILS + "/_liveimage",),
     UTILS + "/_node": (UTILS + "/_node", STATES),
-    "tests/unit": ("commands", "plugins", "tests", "dev", "playbooks"),
+    "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }
 
 

@@ -163,8 +163,8 @@ def shellcheck(job: Job) -> bool:
 
 
 def mypy(job: Job) -> bool:
-    """Types of the lab and the tool chain."""
-    return job.run(["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "lab", "dev"])
+    """Types of the lab, the tool chain and the program `provision`."""
+    return job.run(["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "lab", "dev", "provision"])
 
 
 #: the longest first, so that two cores end together

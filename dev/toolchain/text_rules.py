@@ -30,6 +30,7 @@ LENGTHS = {
     "plugins": 400,
     "plugins/modules": 600,
     "playbooks/files": 700,
+    "provision": 400,
 }
 
 #: how a program says that nobody reads it: its sources keep the rules; dev/assemble --check finds it when it is a lie

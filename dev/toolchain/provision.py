@@ -1,0 +1,112 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""dev/provision: the program `provision`, one file with ansible-core and this collection inside.
+
+Shell lines that find a Python, then a zip archive: start.py as `__main__`, the folder provision/ as a package, and the
+payload (packages and collection) as one tar archive in it. The same sources make the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import lzma
+import os
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import wheels
+from .paths import CHECKOUT, NAME, NAMESPACE
+from .report import SetupError, say
+from .trees import tracked_files
+
+SOURCES = CHECKOUT / "provision"
+OUTPUT = CHECKOUT / "build" / "provision"
+#: what of the collection a run on a node reads
+COLLECTION = ("COPYING", "LICENSES/", "galaxy.yml", "meta/", "playbooks/", "plugins/", "roles/")
+#: the image commands run in rescues, never on a node
+NOT_NEEDED = ("playbooks/files/",)
+_PACKAGE = "provision"
+#: 1980 is the first year of a zip archive
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def collection_files(checkout: Path) -> Iterable[tuple[str, bytes]]:
+    """The collection as (path below its folder, content)."""
+    for name in tracked_files(checkout):
+        path = checkout / name
+        if name.startswith(COLLECTION) and not name.startswith(NOT_NEEDED) and path.is_file():
+            yield name, path.read_bytes()
+
+
+def payload(collection: Iterable[tuple[str, bytes]]) -> bytes:
+    """The tar archive: launch.py, site/ and collections/."""
+    members = {"site/" + name: data for name, data in wheels.files()}
+    folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
+    members.update({folder + name: data for name, data in collection})
+    members["launch.py"] = (SOURCES / "launch.py").read_bytes()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(members):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(members[name]), 0o644
+            archive.addfile(entry, io.BytesIO(members[name]))
+    return lzma.compress(buffer.getvalue(), preset=6 | lzma.PRESET_EXTREME)
+
+
+def program(collection: Iterable[tuple[str, bytes]], version: str) -> bytes:
+    """The whole file."""
+    packed = payload(collection)
+    digest = hashlib.sha256(packed).hexdigest()
+    members = {"%s/%s" % (_PACKAGE, path.name): path.read_bytes() for path in SOURCES.glob("*.py")}
+    members["__main__.py"] = members.pop(_PACKAGE + "/start.py")
+    del members[_PACKAGE + "/launch.py"]
+    members[_PACKAGE + "/payload.sha256"] = (digest + "\n").encode("ascii")
+    members[_PACKAGE + "/version"] = ("provision %s (payload %s)\n" % (version, digest[:16])).encode("ascii")
+    members[_PACKAGE + "/payload.tar.xz"] = packed
+    buffer = io.BytesIO()
+    buffer.write((SOURCES / "start.sh").read_bytes())
+    with zipfile.ZipFile(buffer, "a") as archive:
+        for name in sorted(members):
+            entry = zipfile.ZipInfo(name, _ZIP_TIME)
+            entry.external_attr = 0o644 << 16
+            # stored: the payload is compressed already, the rest is small, and every zlib makes other bytes
+            archive.writestr(entry, members[name])
+    return buffer.getvalue()
+
+
+def collection_version(checkout: Path) -> str:
+    """The version in galaxy.yml."""
+    found = re.search(r"^version: *(\S+)$", (checkout / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    if not found:
+        raise SetupError("galaxy.yml has no version")
+    return found[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the program and say its digest, the way a machine's user data names it."""
+    parser = argparse.ArgumentParser(
+        prog="dev/provision", description=(__doc__ or "").partition(": ")[2].splitlines()[0]
+    )
+    parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="default: build/provision")
+    chosen = parser.parse_args(arguments)
+    try:
+        data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
+    except SetupError as error:
+        say("failed: %s" % error)
+        return 1
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
+    draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
+    draft.write_bytes(data)
+    draft.chmod(0o755)
+    draft.replace(chosen.output)
+    print("%s (%d KiB)  #sha256=%s" % (chosen.output, len(data) >> 10, hashlib.sha256(data).hexdigest()))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,15 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the program ends: exit codes, and the two kinds of errors."""
+
+from __future__ import annotations
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; trying again will not help. The text names option, value and fix."""
+
+
+class RunError(Exception):
+    """This run failed, another one may succeed."""

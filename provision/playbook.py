@@ -1,0 +1,106 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run of a playbook on this machine, by the payload's ansible-core."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from provision import literal
+from provision.locked import private_folder
+from provision.variables import TOKEN_VARIABLE
+
+#: in memory, so that a power cut leaves no secret on a disk
+RUN = Path("/run/kubenode-provision")
+_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/bin")
+_DROPPED = ("ANSIBLE_", "PYTHON")
+
+
+def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any], flags: list[str], plain: bool) -> int:
+    """Run it to its end and return the exit code of ansible-playbook; 130 when it was interrupted."""
+    _write(folder / "vars.yml", literal.document({**variables, "kubenode_hosts": "localhost"}))
+    _write(folder / "inventory.yml", literal.document({"all": {"hosts": {"localhost": _connection()}}}))
+    _write(folder / "ansible.cfg", "")
+    command = [sys.executable, "-I", str(payload / "launch.py"), "-i", str(folder / "inventory.yml")]
+    command += ["-e", f"@{folder / 'vars.yml'}", *flags, playbook]
+    with subprocess.Popen(
+        command, cwd=folder, env=_environment(payload, folder, plain), stdin=subprocess.DEVNULL
+    ) as child:
+        with _handed_on(child):
+            return child.wait()
+
+
+@contextmanager
+def run_folder(state: Path) -> Iterator[Path]:
+    """A private folder for the files of a run, empty at its begin and gone at its end. For the holder of the lock."""
+    folder = private_folder(RUN) / hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:16]
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield private_folder(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connection() -> dict[str, Any]:
+    return {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable}
+
+
+def _write(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as handle:
+        handle.write(text)
+
+
+def _environment(payload: Path, folder: Path, plain: bool) -> dict[str, str]:
+    """What the run sees: nothing of other Ansibles or Pythons here, and not the token."""
+    result = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_DROPPED) and name not in (TOKEN_VARIABLE, "KUBENODE_PYTHON")
+    }
+    path = [entry for entry in result.get("PATH", "").split(os.pathsep) if entry]
+    result["PATH"] = os.pathsep.join(dict.fromkeys([*path, *_PATH]))
+    # Ansible refuses other encodings, and programs whose output is read must speak English
+    result["LC_ALL"] = "C.UTF-8"
+    result.setdefault("HOME", "/root")
+    callback = "ansible.builtin.default" if plain else "kubenode.provision.node_steps"
+    settings = {
+        "CONFIG": folder / "ansible.cfg",
+        "HOME": folder / "home",
+        "LOCAL_TEMP": folder / "local",
+        "REMOTE_TEMP": folder / "remote",
+        "COLLECTIONS_PATH": payload / "collections",
+        "COLLECTIONS_SCAN_SYS_PATH": "false",
+        "STDOUT_CALLBACK": callback,
+        # module arguments go by standard input, and not to the system log
+        "PIPELINING": "true",
+        "NO_TARGET_SYSLOG": "true",
+        "RETRY_FILES_ENABLED": "false",
+        "FORKS": "1",
+    }
+    result.update({f"ANSIBLE_{name}": str(value) for name, value in settings.items()})
+    return result
+
+
+@contextmanager
+def _handed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the child by the terminal; what ends us otherwise is handed to it, so that it can clean up."""
+
+    def end(_number: int, _frame: object) -> None:
+        child.send_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
