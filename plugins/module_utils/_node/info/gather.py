@@ -21,7 +21,7 @@ FIREWALLS = ("firewalld", "ufw", "nftables")
 TIME_SERVICES = ("systemd-timesyncd", "chronyd", "chrony", "ntpsec", "ntpd", "ntp", "openntpd")
 _RESOLV = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/resolv.conf")
 _DISKS = ("/", "/usr", "/etc", "/opt", "/var", "/var/lib/containerd", "/var/lib/docker", "/var/lib/kubelet", "/var/log")
-_VERSIONLOCKS = (
+VERSIONLOCKS = (
     "/etc/dnf/plugins/versionlock.list",
     "/etc/yum/pluginconf.d/versionlock.list",
     "/etc/dnf/versionlock.toml",
@@ -142,7 +142,7 @@ def _packages(host, manager, found):
     if manager == "apt":
         return packages.dpkg(found.get("packages"))
     held = set()
-    for path in _VERSIONLOCKS:
+    for path in VERSIONLOCKS:
         held |= packages.versionlock(host.text(path))
     return packages.rpm(found.get("packages")), held
 

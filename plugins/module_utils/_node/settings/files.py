@@ -1,0 +1,203 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Files, directories and links."""
+
+from __future__ import annotations
+
+import base64
+import grp
+import hashlib
+import os
+import pwd
+import stat
+
+from ..machine import files
+from .plan import SettingError, Step, same
+
+SECRET = "(secret)\n"
+
+
+def content(setting):
+    """The bytes that a file setting asks for."""
+    if setting.get("content_b64") is not None:
+        return base64.b64decode(setting["content_b64"])
+    return (setting.get("content") or "").encode("utf-8", "surrogateescape")
+
+
+def plan_file(context, setting):
+    """A regular file with content, mode, owner and group."""
+    host, path = context.host, setting["path"]
+    status = host.status(path)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise SettingError("%s is a directory" % path)
+    if status is not None and setting.get("create_only"):
+        return same(describe(status), "exists, and is only created")
+    wanted, mode = content(setting), int(setting.get("mode", "0644"), 8)
+    uid, gid = owner(context, setting)
+    old = host.data(path) if status is not None and stat.S_ISREG(status.st_mode) else None
+    reasons = _reasons(status, stat.S_ISREG, mode, uid, gid)
+    if status is not None and old != wanted and reasons[:1] != ["is not a regular file"]:
+        reasons.insert(0, "content differs")
+    before = describe(status)
+    after = "%04o %s:%s" % (mode, setting.get("owner", "root"), setting.get("group", "root"))
+    if not reasons:
+        return same(before)
+    context.touches(path)
+
+    def act():
+        made = _missing_parents(host, path)
+        files.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
+        context.wrote(path)
+        context.label(made + [path])
+
+    secret = setting.get("secret")
+    diff = {
+        "before_header": "%s (%s)" % (path, before),
+        "after_header": "%s (%s)" % (path, after),
+        "before": shown(old, secret),
+        "after": shown(wanted, secret, old is not None and old != wanted),
+    }
+    return Step(True, before, after, "; ".join(reasons), act, diff=diff)
+
+
+def plan_directory(context, setting):
+    """A directory with mode, owner and group."""
+    host, path, mode = context.host, setting["path"], int(setting.get("mode", "0755"), 8)
+    status = host.status(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):
+        if not (stat.S_ISLNK(status.st_mode) and host.is_dir(path)):
+            raise SettingError("%s exists and is not a directory" % path)
+        return same("link to a directory")
+    uid, gid = owner(context, setting)
+    reasons = _reasons(status, stat.S_ISDIR, mode, uid, gid)
+    after = "directory %04o %s:%s" % (mode, setting.get("owner", "root"), setting.get("group", "root"))
+    if not reasons:
+        return same(describe(status))
+    context.touches(path)
+
+    def act():
+        made = files.make_parents(host, os.path.join(path, "x"))
+        os.chown(host.path(path), -1 if uid is None else uid, -1 if gid is None else gid)
+        os.chmod(host.path(path), mode)
+        context.wrote(path)
+        context.label(made + [path])
+
+    return Step(True, describe(status), after, "; ".join(reasons), act)
+
+
+def plan_link(context, setting):
+    """A symbolic link; a file in its place is replaced, a directory is not."""
+    host, path, target = context.host, setting["path"], setting["target"]
+    status, after = host.status(path), "link to " + setting["target"]
+    before = describe(status)
+    if status is not None and stat.S_ISLNK(status.st_mode):
+        before = "link to " + os.readlink(host.path(path))
+    elif status is not None and stat.S_ISDIR(status.st_mode):
+        raise SettingError("%s is a directory" % path)
+    if before == after:
+        return same(before)
+    context.touches(path)
+
+    def act():
+        made = _missing_parents(host, path)
+        files.write_link(host, path, target)
+        context.wrote(path)
+        context.label(made + [path])
+
+    return Step(True, before, after, "does not exist" if status is None else "is " + before, act)
+
+
+def owner(context, setting):
+    """Numeric user and group; None for one that is not there yet, which only check mode may meet."""
+    found = []
+    for field, look_up in (("owner", _uid), ("group", _gid)):
+        name = str(setting.get(field, "root"))
+        try:
+            found.append(int(name) if name.isdigit() else look_up(name))
+        except KeyError:
+            if not context.check_mode:
+                raise SettingError("%s %s does not exist on this machine" % (field, name)) from None
+            found.append(None)
+    return found
+
+
+def _uid(name):
+    return 0 if name == "root" else pwd.getpwnam(name).pw_uid
+
+
+def _gid(name):
+    return 0 if name == "root" else grp.getgrnam(name).gr_gid
+
+
+def _reasons(status, kind, mode, uid, gid):
+    if status is None:
+        return ["does not exist"]
+    if not kind(status.st_mode):
+        return ["is not a regular file"]
+    found = []
+    if stat.S_IMODE(status.st_mode) != mode:
+        found.append("mode is %04o" % stat.S_IMODE(status.st_mode))
+    if uid is None or gid is None or (status.st_uid, status.st_gid) != (uid, gid):
+        found.append("owner is %d:%d" % (status.st_uid, status.st_gid))
+    return found
+
+
+def describe(status):
+    """What is there, in a few words."""
+    if status is None:
+        return "absent"
+    if stat.S_ISLNK(status.st_mode):
+        return "link"
+    kind = "directory " if stat.S_ISDIR(status.st_mode) else "" if stat.S_ISREG(status.st_mode) else "special file "
+    return "%s%04o %s:%s" % (kind, stat.S_IMODE(status.st_mode), _user(status.st_uid), _group(status.st_gid))
+
+
+def _user(uid):
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group(gid):
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def shown(data, secret=False, other=False):
+    """Content as a diff may show it."""
+    if data is None:
+        return ""
+    if secret:
+        return "(other secret)\n" if other else SECRET
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "(%d bytes, sha256 %s)\n" % (len(data), hashlib.sha256(data).hexdigest())
+
+
+def validate(context, setting, temporary):
+    """Run the setting's own check on the new content; raises SettingError."""
+    argv = setting.get("validate")
+    if not argv:
+        return
+    done = context.host.run([word.replace("%s", temporary) for word in argv], 60)
+    if done.code:
+        said = "its output may show the secret" if setting.get("secret") else tail(done)
+        raise SettingError("%s: the new content is refused by %s: %s" % (setting["path"], argv[0], said))
+
+
+def tail(done, lines=20):
+    """The last lines of what a program said."""
+    said = (done.err.strip() + "\n" + done.out.strip()).strip() or "exit code %d" % done.code
+    return "\n".join(said.splitlines()[-lines:])
+
+
+def _missing_parents(host, path):
+    missing, folder = [], os.path.dirname(path)
+    while folder not in ("", "/") and not host.is_dir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing[::-1]

@@ -1,0 +1,132 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a plan is made of: the context that all settings share, and one step for each setting."""
+
+from __future__ import annotations
+
+from ..info import gather, parse
+
+#: Folders whose content systemd reads only when it is told to.
+SYSTEMD_FOLDERS = (
+    "/etc/systemd/system/",
+    "/run/systemd/system/",
+    "/usr/local/lib/systemd/system/",
+    "/usr/lib/systemd/system/",
+    "/lib/systemd/system/",
+)
+#: Files of which generators make units.
+GENERATOR_FILES = ("/etc/fstab", "/etc/systemd/zram-generator.conf")
+_PROPERTIES = (
+    "Id,Type,LoadState,ActiveState,SubState,Result,UnitFileState,FragmentPath,SourcePath,ConditionResult,"
+    "ConditionTimestampMonotonic,NeedDaemonReload"
+)
+
+
+class SettingError(Exception):
+    """A setting cannot be reached; the text says why."""
+
+
+class Step:
+    """What one setting does. ``act`` is called when it changes something, ``check`` when it does not."""
+
+    def __init__(self, changed, before, after, reason="", act=None, check=None, diff=None):
+        self.changed, self.before, self.after, self.reason = changed, before, after, reason
+        self.act, self.check, self.diff = act, check, diff
+
+
+def same(state, reason=""):
+    """A step that has nothing to do."""
+    return Step(False, state, state, reason)
+
+
+class Context:
+    """What is known while settings are planned, and owed while they are applied."""
+
+    def __init__(self, host, check_mode, pending, changed=(), warn=None):
+        self.host, self.check_mode, self.pending = host, check_mode, pending
+        #: ids that changed or will have when the plan is applied
+        self.changed = set(changed)
+        #: paths that the plan makes (True) or removes (False)
+        self.paths = {}
+        #: whether the plan changes what systemd reads, and whether that has happened
+        self.reload_comes = self.reload_owed = False
+        self.container = host.container
+        self._units, self._modules, self._said, self._warn = {}, {}, set(), warn
+
+    def warn(self, text):
+        """Tell something once."""
+        if text not in self._said:
+            self._said.add(text)
+            if self._warn:
+                self._warn(text)
+
+    def heard(self, who, ids):
+        """Those of ``ids`` that changed, or had changed earlier without that ``who`` was told."""
+        return [key for key in ids if key in self.changed or key in self.pending.ids(who)]
+
+    def touches(self, path, there=True):
+        """A path is made or removed by the plan."""
+        self.paths[path] = there
+        self.reload_comes = self.reload_comes or _read_by_systemd(path)
+
+    def wrote(self, path):
+        """A path was made or removed now."""
+        self.reload_owed = self.reload_owed or _read_by_systemd(path)
+
+    def look_at(self, units=(), modules=()):
+        """Ask for the state of these at once."""
+        units = list(dict.fromkeys(units))
+        if units:
+            self._units.update(read_units(self.host, units))
+        if modules:
+            self._modules.update(gather.kernel_modules(self.host, modules))
+
+    def unit(self, name, fresh=False):
+        """The properties of a unit."""
+        if fresh or name not in self._units:
+            self.look_at([name])
+        return self._units.get(name, {})
+
+    def module(self, name):
+        """loaded, builtin, available or missing."""
+        if name not in self._modules:
+            self.look_at(modules=[name])
+        return self._modules[name]
+
+    def reload(self):
+        """Let systemd read its files anew when that is owed."""
+        if not self.reload_owed:
+            return
+        if self.host.systemd_runs:
+            done = self.host.run(["systemctl", "daemon-reload"], 90)
+            if done.code:
+                raise SettingError("systemctl daemon-reload failed: %s" % done.err.strip())
+        self.reload_owed = False
+        self.pending.drop(["daemon-reload"])
+
+    def label(self, paths):
+        """Give new files the SELinux label that the policy has for them."""
+        if self.host.text("/sys/fs/selinux/enforce") is None or not self.host.find("restorecon"):
+            return
+        done = self.host.run(["restorecon", "--"] + [self.host.path(path) for path in paths], 60)
+        if done.code:
+            self.warn("restorecon failed: %s" % done.err.strip())
+
+
+def _read_by_systemd(path):
+    return path in GENERATOR_FILES or path.startswith(SYSTEMD_FOLDERS)
+
+
+def read_units(host, names):
+    """{name: properties}; where systemd does not run, only whether a unit is there and enabled."""
+    if host.systemd_runs:
+        done = host.run(["systemctl", "show", "--property=" + _PROPERTIES, "--"] + names, 60)
+        if done.code:
+            raise SettingError("systemctl show failed: %s" % (done.err or done.out).strip())
+        return parse.units(done.out, names)
+    found = {}
+    for name, done in zip(names, host.run_all([(["systemctl", "is-enabled", "--", name], 60, None) for name in names])):
+        state = done.out.strip()
+        there = bool(state) and state != "not-found"
+        found[name] = {"LoadState": "loaded", "UnitFileState": state} if there else {"LoadState": "not-found"}
+    return found

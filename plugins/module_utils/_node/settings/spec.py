@@ -1,0 +1,188 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Checks settings before any of them is looked at on the machine. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections import namedtuple
+
+from ..machine import names
+from . import absent
+
+_MODE = re.compile(r"0[0-7]{3}")
+_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp|sctp)")
+_OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?")
+_HOSTNAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
+_LINE = re.compile(r"[^\x00-\x1f\x7f]+")
+
+#: A field's check, and whether it must be there.
+Field = namedtuple("Field", "check required")
+
+
+def _is(kind, what):
+    return lambda value: None if isinstance(value, kind) and not (kind is int and value is True) else "must be " + what
+
+
+def _matches(pattern, what):
+    return lambda value: None if isinstance(value, str) and pattern.fullmatch(value) else "must be " + what
+
+
+def _one_of(*choices):
+    shown = ", ".join("null" if choice is None else str(choice) for choice in choices)
+    return lambda value: None if value in choices else "must be one of " + shown
+
+
+def _each(check, least=0):
+    def check_all(value):
+        if not isinstance(value, (list, tuple)) or len(value) < least:
+            return "must be a list" + (" that is not empty" if least else "")
+        errors = [check(item) for item in value]
+        return next(("has %r, which %s" % (item, error) for item, error in zip(value, errors) if error), None)
+
+    return check_all
+
+
+def _values(value):
+    if not isinstance(value, dict):
+        return "must be a dictionary"
+    for key, item in value.items():
+        if names.sysctl_error(key):
+            return "has %r, which is not the name of a sysctl" % (key,)
+        if isinstance(item, bool) or not isinstance(item, (str, int)) or not _LINE.fullmatch(str(item)):
+            return "has for %s a value that is neither a number nor a line of text" % key
+    return None
+
+
+def _base64(value):
+    try:
+        base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        return "must be base64"
+    return None
+
+
+def _port(value):
+    match = _PORT.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        return "must look like 10250/tcp or 30000-32767/udp"
+    first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+    return None if 1 <= first <= last <= 65535 else "is not a range of ports"
+
+
+def _seconds(value):
+    return None if type(value) is int and 1 <= value <= 3600 else "must be a number of seconds from 1 to 3600"
+
+
+_text = _is(str, "text")
+_flag = _is(bool, "true or false")
+_line = _matches(_LINE, "one line of text")
+_ids = _each(_line)
+_must, _may = (lambda check: Field(check, True)), (lambda check: Field(check, False))
+_owned = {
+    "path": _must(names.path_error),
+    "mode": _may(_matches(_MODE, 'an octal number in quotes, such as "0644"')),
+    "owner": _may(_matches(_OWNER, "the name of a user")),
+    "group": _may(_matches(_OWNER, "the name of a group")),
+}
+
+#: kind → field → check
+KINDS = {
+    "file": dict(
+        _owned,
+        content=_may(_text),
+        content_b64=_may(_base64),
+        secret=_may(_flag),
+        validate=_may(_each(_line, 1)),
+        create_only=_may(_flag),
+    ),
+    "directory": _owned,
+    "link": {"path": _must(names.path_error), "target": _must(_line)},
+    "absent": {"path": _must(names.path_error), "recursive": _may(_flag)},
+    "module": {"name": _must(names.module_error), "optional": _may(_flag)},
+    "sysctl": {"values": _must(_values), "optional": _may(_each(names.sysctl_error))},
+    "swap": {"mode": _must(_one_of("off", "limited", "keep"))},
+    "unit": {
+        "name": _must(names.unit_error),
+        "enabled": _may(_one_of(True, False, None)),
+        "masked": _may(_one_of(True, False, None)),
+        "state": _may(_one_of("started", "stopped", "restarted_on", None)),
+        "restart_on": _may(_ids),
+        "reload_on": _may(_ids),
+        "wait": _may(_seconds),
+        "optional": _may(_flag),
+    },
+    "handler": {"argv": _must(_each(_line, 1)), "on": _must(_each(_line, 1))},
+    "hold": {"packages": _must(_each(names.package_error)), "held": _must(_flag)},
+    "selinux": {"mode": _must(_one_of("enforcing", "permissive"))},
+    "firewall": {"ports": _must(_each(_port))},
+    "hostname": {"name": _must(_matches(_HOSTNAME, "a host name in lower case"))},
+}
+_COMMON = {"id": _must(_line), "step": _must(_line), "kind": _must(_line)}
+
+
+def errors(settings):
+    """One line for everything that is wrong; each names the setting, the field and what it must be."""
+    found, seen, paths = [], {}, {}
+    for index, setting in enumerate(settings):
+        name = "settings[%d]" % index
+        if not isinstance(setting, dict):
+            found.append("%s must be a dictionary" % name)
+            continue
+        if isinstance(setting.get("id"), str):
+            name = setting["id"]
+            if name in seen:
+                found.append("%s: this id occurs twice" % name)
+            seen.setdefault(name, index)
+        found += ["%s: %s" % (name, error) for error in _setting_errors(setting)]
+        if setting.get("kind") in ("file", "link", "directory") and isinstance(setting.get("path"), str):
+            if setting["path"] in paths:
+                found.append("%s: %s is already the path of %s" % (name, setting["path"], paths[setting["path"]]))
+            paths.setdefault(setting["path"], name)
+    return found or _order_errors(settings, seen)
+
+
+def _setting_errors(setting):
+    fields = KINDS.get(setting.get("kind")) if isinstance(setting.get("kind"), str) else None
+    if fields is None:
+        return ["kind is %r; it must be one of %s" % (setting.get("kind"), ", ".join(sorted(KINDS)))]
+    fields = dict(fields, **_COMMON)
+    found = ["there is no field %s for the kind %s" % (field, setting["kind"]) for field in set(setting) - set(fields)]
+    for field, rule in fields.items():
+        value = setting.get(field)
+        if value is None and (field not in setting or not rule.required):
+            if rule.required:
+                found.append("%s is missing" % field)
+            continue
+        error = rule.check(value)
+        if error:
+            found.append("%s %s" % (field, error))
+    return found or _together(setting)
+
+
+def _together(setting):
+    kind, found = setting["kind"], []
+    if kind == "file" and (setting.get("content") is None) == (setting.get("content_b64") is None):
+        found.append("exactly one of content and content_b64 must be given")
+    if kind == "file" and setting.get("validate") and not any("%s" in word for word in setting["validate"]):
+        found.append('validate must have "%s" where the path of the new content belongs')
+    if kind == "absent" and setting.get("recursive") and not absent.tree_allowed(setting["path"]):
+        found.append("trees are removed only at or below %s, and below /run" % ", ".join(absent.TREES))
+    if kind == "unit" and setting.get("masked") and (setting.get("enabled") or setting.get("state") == "started"):
+        found.append("a masked unit can be neither enabled nor started")
+    return found
+
+
+def listens(setting):
+    """The ids that a unit or a handler waits for."""
+    return [key for field in ("on", "restart_on", "reload_on") for key in setting.get(field) or ()]
+
+
+def _order_errors(settings, seen):
+    found = []
+    for index, setting in enumerate(settings):
+        late = [key for key in listens(setting) if seen.get(key, -1) >= index]
+        found += ["%s: it waits for %s, which does not come before it" % (setting["id"], key) for key in late]
+    return found

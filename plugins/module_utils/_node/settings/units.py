@@ -1,0 +1,141 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""systemd units: enabled, masked, started, and restarted when something they read has changed."""
+
+from __future__ import annotations
+
+import time
+
+from ..info import gather
+from .files import tail
+from .plan import SYSTEMD_FOLDERS, SettingError, Step, same
+
+WAIT = 30
+#: A simple service counts as started before it has even begun; it must live that long (seconds).
+_SETTLE = 1.0
+_RUNNING = ("active", "reloading", "activating")
+_OFF = ("disabled", "", "enabled-runtime", "indirect", "linked", "linked-runtime", "bad")
+_ON = ("enabled", "enabled-runtime", "linked", "linked-runtime")
+
+
+def plan_unit(context, setting):
+    """One unit."""
+    name = gather.unit_name(setting["name"])
+    properties = context.unit(name)
+    if not _there(context, name, properties):
+        if setting.get("optional"):
+            return same("absent", "is optional")
+        if not context.check_mode:
+            raise SettingError("unit %s does not exist" % name)
+    actions = file_actions(properties, setting)
+    reasons = ["is to be %sd" % verb if verb.endswith("e") else "is to be %sed" % verb for verb in actions]
+    run, reason = run_action(context, setting, properties)
+    if run and not context.host.systemd_runs:
+        context.warn("systemd does not run here: services are enabled and masked, but not started or stopped")
+        run = None
+    if run and run != "wait":
+        actions.append(run)
+        reasons.append(reason)
+    before = _state(properties)
+    if actions:
+        after = " ".join([before] + ["→"] + actions)
+        return Step(True, before, after, "; ".join(reasons), lambda: _apply(context, name, setting, actions))
+    check = (lambda: _wait(context, name, setting)) if run == "wait" else None
+    return Step(False, before, before, reason, check=check)
+
+
+def _there(context, name, properties):
+    if properties.get("LoadState") not in (None, "not-found"):
+        return True
+    template = name.partition("@")[0] + "@." + name.rpartition(".")[2] if "@" in name else name
+    return any(context.paths.get(folder + file) for folder in SYSTEMD_FOLDERS for file in (name, template))
+
+
+def _state(properties):
+    words = (properties.get("UnitFileState"), properties.get("ActiveState"))
+    return " ".join(word for word in words if word) or "absent"
+
+
+def file_actions(properties, setting):
+    """What is to be done about the unit's links: a list of systemctl verbs. Pure."""
+    state, actions = properties.get("UnitFileState", ""), []
+    masked = state.startswith("masked")
+    if setting.get("masked") is False and masked:
+        actions.append("unmask")
+    if setting.get("enabled") is True and (state in _OFF or "unmask" in actions):
+        actions.append("enable")
+    if setting.get("enabled") is False and state in _ON:
+        actions.append("disable")
+    if setting.get("masked") is True and not masked:
+        actions.append("mask")
+    return actions
+
+
+def run_action(context, setting, properties):
+    """start, stop, restart, reload, wait (it is on its way) or None, and why."""
+    who, state = setting["id"], setting.get("state")
+    active = properties.get("ActiveState", "inactive")
+    restart = context.heard(who, setting.get("restart_on") or ())
+    reload = context.heard(who, setting.get("reload_on") or ())
+    if state == "stopped":
+        return ("stop", "is running") if active in _RUNNING else (None, "")
+    why = ", ".join(restart or reload) + " changed"
+    if active in _RUNNING or (state != "started" and active == "failed"):
+        if restart:
+            return "restart", why
+        if reload and active != "failed":
+            return ("reload", why) if active == "active" else ("restart", why)
+        return ("wait", "") if state == "started" and active == "activating" else (None, "")
+    if state != "started":
+        return None, ""
+    unmet = properties.get("ConditionResult") == "no" and properties.get("ConditionTimestampMonotonic") not in ("0", "")
+    if active == "inactive" and unmet and not restart and not reload:
+        return None, "waits for its conditions"
+    return "start", "is " + active
+
+
+def _apply(context, name, setting, actions):
+    if context.unit(name).get("NeedDaemonReload") == "yes":
+        context.reload_owed = True
+    context.reload()
+    for verb in actions:
+        seconds = int(setting.get("wait") or WAIT) if verb in ("start", "restart", "reload") else 120
+        done = context.host.run(["systemctl", verb, "--", name], seconds)
+        if done.code:
+            raise SettingError("unit %s: %s failed: %s" % (name, verb, _explained(context, name, done)))
+        if verb in ("start", "restart", "reload"):
+            _wait(context, name, setting)
+
+
+def _wait(context, name, setting):
+    """Wait until the unit is active and stays so; raises SettingError with its last lines."""
+    deadline = time.monotonic() + int(setting.get("wait") or WAIT)
+    settled = None
+    while True:
+        properties = context.unit(name, fresh=True)
+        active = properties.get("ActiveState")
+        if active == "active":
+            if properties.get("Type") not in ("simple", "exec"):
+                return
+            settled = settled or time.monotonic() + _SETTLE
+            if time.monotonic() >= settled:
+                return
+        elif (active == "inactive" and properties.get("ConditionResult") == "no") or (active == "inactive" and properties.get("Type") == "oneshot"):
+            return
+        elif active in ("inactive", "failed") or settled or time.monotonic() > deadline:
+            raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
+        time.sleep(0.2)
+
+
+def _detail(properties):
+    return "%s (%s, result %s)" % tuple(properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
+
+
+def _explained(context, name, done):
+    return "%s; its last lines: %s" % (tail(done, 5), journal(context.host, name))
+
+
+def journal(host, name, lines=20):
+    """The last lines of a unit's journal."""
+    done = host.run(["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=%d" % lines, "--unit=" + name], 30)
+    return done.out.strip() or "(nothing in the journal)"
