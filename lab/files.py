@@ -10,14 +10,18 @@ from pathlib import Path
 
 from aiohttp import web
 
-from lab import images
+from lab import images, mirror
 
 #: debian.raw.xz: name, then how it is packed; forms that do not exist yet are made on first use.
-_PACKED = re.compile(r"(?P<image>[a-z0-9-]+)\.raw\.(?P<form>zst|gz|bz2|xz)(?:\.sha256)?")
+_FORM = re.compile(r"(?P<image>[a-z0-9-]+)\.raw(?:\.(?P<form>zst|gz|bz2|xz))?(?:\.sha256)?")
+
+
+#: Images beside the one the lab boots; built on first use.
+OTHERS = ("debian13",)
 
 
 class Published:
-    """The files below ``directory`` and, with an image, that image in every form and the tarball for installimage."""
+    """The files below ``directory`` and, with an image, that image and `OTHERS` in every form and the tarball."""
 
     def __init__(self, directory: Path, image: images.Image | None = None) -> None:
         self._directory = directory
@@ -30,20 +34,23 @@ class Published:
             return own
         if self._image is None:
             return None
-        match = _PACKED.fullmatch(name)
-        if match and match["image"] == self._image.name:
-            await asyncio.to_thread(images.variant, self._image, match["form"])
         if name.removesuffix(".sha256") == images.TARBALL:
             tarball = await asyncio.to_thread(images.ensure, "tarball")
             return tarball.dir / name
-        path = self._image.dir / name
-        known = {file.name for file in self._image.files.values()}
-        return path if path.is_file() and (name.removesuffix(".sha256") in known or match) else None
+        match = _FORM.fullmatch(name)
+        if match is None or match["image"] not in (self._image.name, *OTHERS):
+            return None
+        image = self._image
+        if match["image"] != image.name:
+            image = await asyncio.to_thread(images.ensure, match["image"])
+        packed = await asyncio.to_thread(images.variant, image, match["form"] or "raw")
+        return packed.with_name(name)
 
     def names(self) -> list[str]:
         """What there is at present."""
         own = {path.name for path in self._directory.iterdir() if path.is_file()}
         image = set() if self._image is None else {images.TARBALL, *(path.name for path in self._image.files.values())}
+        image |= set() if self._image is None else {f"{name}.raw.zst" for name in OTHERS}
         return sorted(own | image | {f"{name}.sha256" for name in image})
 
     def application(self) -> web.Application:
@@ -62,4 +69,5 @@ class Published:
 
         app.router.add_get(r"/images/{name:[A-Za-z0-9][A-Za-z0-9._-]*}", get)
         app.router.add_get("/images/", index)
+        mirror.add_routes(app)
         return app

@@ -88,6 +88,7 @@ class Lab:
         self.robot_endpoint = ""
         self.robot_tls: dict[str, str] | None = None
         self.images_url = ""
+        self.mirror_url = ""
         self.metadata_url = ""
         self._port = port
         self._seed = seed
@@ -132,6 +133,7 @@ class Lab:
             "seed": self._seed,
             "endpoint": self.endpoint,
             "images_url": self.images_url,
+            "mirror_url": self.mirror_url,
             "metadata_url": self.metadata_url,
             "limit": self.settings.limit,
             "robot": {
@@ -214,6 +216,7 @@ class Lab:
             # Machines and controller both reach the gateway, so this is the address to hand out.
             await self._serve(published.application(), self.site.listen(IMAGES_PORT))
             self.images_url = f"http://{self.site.gateway}:{IMAGES_PORT}/images"
+        self.mirror_url = self.images_url.removesuffix("/images") + "/mirror"
 
     async def _answer_metadata(self) -> None:
         host, port = METADATA_ADDRESS

@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from lab import mirror
 from lab.client import call
 from lab.lab import Lab
+from lab.nodes import Node, Nodes
 
+T = TypeVar("T")
 _STOP_SECONDS = 60
 _BUILD_SECONDS = 900  # the first dedicated servers on this host wait until the image for installimage is built
 
@@ -47,6 +52,8 @@ class RunningLab:
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STOP_SECONDS)
+        if "nodes" in self.__dict__:
+            self.nodes.close()
         if self._thread.is_alive():
             raise TimeoutError(f"the lab did not stop within {_STOP_SECONDS} s")
 
@@ -100,6 +107,57 @@ class RunningLab:
             "HROBOT_API_USER": self.robot_user,
             "HROBOT_API_PASSWORD": self.robot_password,
         }
+
+    @property
+    def mirror_url(self) -> str:
+        """Where machines and the controller find what nodes download; the common parts are there when this returns."""
+        mirror.packaged()
+        return self.lab.mirror_url
+
+    def node(
+        self,
+        name: str,
+        image: str | Path = "debian13",
+        memory_mib: int = 2048,
+        disk: str | None = None,
+        *,
+        swap: str | None = None,
+        user_data: str | Mapping[str, Any] | None = None,
+        wait: bool = True,
+    ) -> Node:
+        """A cloud server that boots straight from ``image`` (``debian``, ``debian13``, or a raw file).
+
+        Its memory and disk (``8G``) are at least what is asked for; ``swap`` (``512M``) adds a swap partition that
+        systemd finds by itself. Without ``user_data`` (text, or a dictionary for cloud-init) apt is aimed at the
+        mirror. Returns when cloud-init is done, unless ``wait`` is false.
+        """
+        return self.nodes.create(name, image, memory_mib, disk, swap=swap, user_data=user_data, wait=wait)
+
+    def disk_image(self, name: str, target: Path | None = None) -> Path:
+        """The disk of a server that is off, copied into a raw file; it ends with the lab unless ``target`` is given."""
+        return self.nodes.disk_image(name, target)
+
+    def isolate(self, name: str, allow: Iterable[str] | None = ()) -> None:
+        """Let a server send to these IPv4 addresses only (and ask for its own by DHCP); None: to everyone again.
+
+        The controller (`controller`) must be allowed for SSH to go on; the metadata service is cut off, too.
+        """
+        self.nodes.isolate(name, None if allow is None else tuple(allow))
+
+    @property
+    def controller(self) -> str:
+        """The address at which machines reach this host."""
+        return self.lab.site.controller
+
+    @functools.cached_property
+    def nodes(self) -> Nodes:
+        """What `node` made."""
+        return Nodes(self)
+
+    def in_loop(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """The result of a coroutine run in the lab's event loop, where its objects may be changed."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(function(*arguments), self._loop).result()
 
     def dedicated(self, *specs: Mapping[str, Any], **fields: Any) -> list[dict[str, Any]]:
         """Add dedicated servers: one for each spec, ``fields`` in all of them; without a spec, one of ``fields``.

@@ -1,10 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The images of the lab: the rescue system, a small cloud image and a tarball for installimage, built and cached.
+"""The images of the lab: the rescue system, small cloud images and a tarball for installimage, built and cached.
 
-``ensure("rescue")``, ``ensure("debian")`` and ``ensure("tarball")`` return the image, building it first from Debian
-packages when there is none for the present recipe; ``share()`` is what a rescue mounts to install from. Building
-needs root and the packages of ``required_packages()``; using a built image does not.
+``ensure("rescue")``, ``ensure("debian")`` (bookworm), ``ensure("debian13")`` (trixie) and ``ensure("tarball")`` return
+the image, building it first from Debian packages when there is none for the present recipe; ``share()`` is what a
+rescue mounts to install from. Building needs root and the packages of ``required_packages()``; using a built image
+does not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from . import cache, debian, host, rescue, tarball
 from .errors import ImageError
 from .host import required_packages
-from .recipe import RECIPES
+from .recipe import RECIPES, SUITE
 from .share import build_share
 
 __all__ = ["TARBALL", "Image", "ImageError", "ensure", "listing", "required_packages", "share", "variant"]
@@ -49,7 +50,7 @@ def _quiet(_message: str) -> None:
 
 
 def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
-    """The image of this name (``rescue``, ``debian``, ``tarball``) and the present recipe, built when it is missing."""
+    """The image of this name (a key of RECIPES) and the present recipe, built when it is missing."""
     if name not in RECIPES:
         raise ImageError(f"image name {name!r} is not one of {', '.join(sorted(RECIPES))}")
     recipe = RECIPES[name]
@@ -68,8 +69,10 @@ def _build(name: str, folder: Path, progress: Callable[[str], None]) -> None:
                          f"run once as root: python -m lab images build")  # fmt: skip
     host.require_programs()
     started = time.monotonic()
+    recipe = RECIPES[name]
+    packages = cache.root() / ("packages" if recipe.suite == SUITE else f"packages-{recipe.suite}")
     with cache.new_folder(folder) as partial:
-        files = _BUILDERS[name](RECIPES[name], partial, cache.root() / "packages", progress)
+        files = _BUILDERS[recipe.builder](recipe, partial, packages, progress)
         _write_index(partial, name, files)
     _forget_unused(name, keep=folder)
     progress(f"{name}: built in {time.monotonic() - started:.0f} s")

@@ -32,6 +32,7 @@ _DATA = {
     "/usr/lib/grub/x86_64-efi/fat.mod": "grub-efi-amd64-bin",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
+_ROLLING = ("sid",)  # suites without -updates and -security
 _SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";$')
 
 
@@ -63,8 +64,24 @@ def apt_options() -> list[str]:
     return [f'{match[1]} "{match[2]}"' for match in found if match and match[2]]
 
 
-def sources(suite: str, apt: Path = Path("/etc/apt")) -> list[str]:
-    """The host's own lines for this suite (main only); empty means: let mmdebstrap take its default mirror."""
+def sources(suite: str, apt: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")) -> list[str]:
+    """The host's lines for this suite (main only), else those for its own suite with this one's name in them.
+
+    Empty means: let mmdebstrap take its default mirror.
+    """
+    lines = _lines(suite, apt)
+    if lines:
+        return lines
+    system = dict(re.findall(r'^(ID|VERSION_CODENAME)="?([^"\n]+)', release.read_text(), re.M))
+    if system.get("ID") != "debian" or "VERSION_CODENAME" not in system:
+        return []
+    own = [line.split() for line in _lines(system["VERSION_CODENAME"], apt)]
+    renamed = [(kind, uri, name.replace(system["VERSION_CODENAME"], suite), *rest) for kind, uri, name, *rest in own]
+    return [" ".join(words) for words in renamed if suite not in _ROLLING or words[2] == suite]
+
+
+def _lines(suite: str, apt: Path) -> list[str]:
+    """The host's own lines for this suite; none when the suite itself is not among them."""
     lines: list[str] = []
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if path.suffix == ".sources":

@@ -139,19 +139,26 @@ class Recipe:
     suite: str = SUITE
     masked: tuple[str, ...] = _MASKED
     excluded: tuple[str, ...] = ()  # paths in packages that are not unpacked
+    like: str = ""  # the recipe whose builder and overlay files this one uses, too
+
+    @property
+    def builder(self) -> str:
+        """The name of the builder, which is also the name of the folder of overlay files."""
+        return self.like or self.name
 
     @property
     def overlay(self) -> Path:
         """The folder whose files are laid over the installed packages."""
-        return FILES / self.name
+        return FILES / self.builder
 
     @property
     def digest(self) -> str:
         """Changes whenever the recipe, an overlay file or the code that decides the content does."""
-        total = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode())
+        fields = {name: value for name, value in asdict(self).items() if name != "like" or value}
+        total = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
         here = Path(__file__).parent
         overlay = (path for path in sorted(self.overlay.rglob("*")) if path.is_file())
-        for path in [*(here / name for name in (*_BUILDERS, f"{self.name}.py")), *overlay]:
+        for path in [*(here / name for name in (*_BUILDERS, f"{self.builder}.py")), *overlay]:
             total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
             total.update(path.read_bytes())
         return total.hexdigest()[:16]
@@ -167,6 +174,7 @@ RECIPES = {
             excluded=_NO_DEVICES,
         ),
         Recipe("debian", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1024),
+        Recipe("debian13", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1536, suite="trixie", like="debian"),
         Recipe(
             "tarball",
             tuple(sorted({*_COMMON, *_TARBALL})),

@@ -117,6 +117,7 @@ class DrySite(Site):
 
     kind = "dry"
     gateway = "127.0.0.1"
+    controller = "127.0.0.1"
 
     def __init__(self, state_dir: Path, store: Store) -> None:
         """Use `DrySite.open`."""
@@ -147,6 +148,10 @@ class DrySite(Site):
     def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
         """A new machine."""
         return DryMachine(self._folder, self._store, hardware, firmware, on_off)
+
+    async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
+        """There is nothing to cut."""
+        raise LabError(f"machine {machine.hardware.name} is dry: it sends nothing that could be held back")
 
     @property
     def disks(self) -> Path:

@@ -16,6 +16,7 @@ PACKAGES = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "losetup": "mount",
+    "nft": "nftables",
     "mount": "mount",
     "blkid": "util-linux",
     "mkfs.xfs": "xfsprogs",

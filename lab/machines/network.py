@@ -16,6 +16,7 @@ import socket
 from pathlib import Path
 from typing import TextIO
 
+from . import firewall
 from .cgroup import CGroup
 from .host import LabError, run
 from .netns import NetNs
@@ -32,11 +33,13 @@ class Network:
         """Use `Network.open`."""
         self.number = number
         self.gateway = f"198.18.{number}.1"
+        self.controller = f"198.18.{number}.254"
         self.host_link = f"knlab{number}"
         self._lock = lock
         self._folder = folder
         self._ns = NetNs()
         self._dnsmasq: asyncio.subprocess.Process | None = None
+        self._isolated: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
@@ -87,6 +90,14 @@ class Network:
         if self._ns.call(lambda: port in {name for _index, name in socket.if_nameindex()}):
             await self._ns.ip(f"link del {port}")
 
+    async def isolate(self, port: str, allow: tuple[str, ...] | None) -> None:
+        """Let the machine at ``port`` send to these addresses only; None: to everyone again."""
+        isolated = {name: addresses for name, addresses in self._isolated.items() if name != port}
+        if allow is not None:
+            isolated[port] = allow
+        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated))
+        self._isolated = isolated
+
     async def close(self) -> None:
         """Take everything down; the namespace goes with the last process in it."""
         if self._dnsmasq and self._dnsmasq.returncode is None:
@@ -107,7 +118,7 @@ class Network:
             f"link add uplink type veth peer name {self.host_link} netns /proc/{os.getpid()}/ns/net",
             "link set uplink master lab up",
         )
-        await run("ip", "addr", "add", f"198.18.{self.number}.254/24", "dev", self.host_link)
+        await run("ip", "addr", "add", f"{self.controller}/24", "dev", self.host_link)
         await run("ip", "link", "set", self.host_link, "up")
         # Packets to the rest of the world are refused at once instead of vanishing.
         self._ns.call(lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))

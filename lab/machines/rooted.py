@@ -75,7 +75,7 @@ class RootedSite(Site):
         self._network = await Network.open(self._state_dir, self._cgroup.child("services"))
         closing.push_async_callback(self._network.close)
         closing.push_async_callback(self._end_machines)
-        self.gateway = self._network.gateway
+        self.gateway, self.controller = self._network.gateway, self._network.controller
         if self.kind == "nspawn":
             self._machine = await self._containers()
         else:
@@ -122,6 +122,10 @@ class RootedSite(Site):
         machine = self._machine(hardware, firmware, on_off)
         self._machines.append(machine)
         return machine
+
+    async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
+        """Filter what comes out of the machine's cable."""
+        await self._network.isolate(f"m{machine.hardware.machine_id}", allow)
 
     async def close(self) -> None:
         """Machines first, then network, devices, disks and control groups."""

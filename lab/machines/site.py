@@ -26,6 +26,7 @@ class Site(abc.ABC):
 
     kind: str
     gateway: str  # address at which machines reach the lab's services
+    controller: str  # address at which machines reach the host
     share: Path | None = None  # rescues that boot from now on offer this folder as /root/.oldroot/nfs
 
     @abc.abstractmethod
@@ -43,6 +44,13 @@ class Site(abc.ABC):
     @abc.abstractmethod
     def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
         """A new machine: no disk yet, power off."""
+
+    @abc.abstractmethod
+    async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
+        """Let a machine send to these IPv4 addresses only (and ask for its own by DHCP); None: to everyone again.
+
+        It stays so over reboots. Whoever wants to talk to the machine must be allowed, too.
+        """
 
     @property
     @abc.abstractmethod

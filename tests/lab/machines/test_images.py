@@ -93,7 +93,7 @@ def test_unfinished_folder_is_not_there(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_forms_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(images.ImageError, match="'ubuntu' is not one of debian, rescue, tarball"):
+    with pytest.raises(images.ImageError, match="'ubuntu' is not one of debian, debian13, rescue, tarball"):
         images.ensure("ubuntu")
     with pytest.raises(images.ImageError, match="'zip' is not one of raw, bz2, gz, xz, zst"):
         debian.pack(tmp_path / "x.raw", "zip")

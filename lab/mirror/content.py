@@ -1,0 +1,130 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the mirror holds: made on first use, kept in the cache, found by path."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from lab.images import cache
+
+from . import built, repository, upstream
+from .upstream import ARCH, Part
+
+_INDEX = "index.json"
+
+
+def packaged() -> list[Part]:
+    """containerd, runc and the CNI plugins of Debian's suites, repacked."""
+    total = hashlib.sha256()
+    for module in ("archive.py", "upstream.py"):
+        total.update((Path(__file__).parent / module).read_bytes())
+    folder = _ensure("upstream", total.hexdigest()[:16], _build_packaged)
+    rows = json.loads((folder / _INDEX).read_text())
+    return [Part(row["name"], row["version"], row["path"], folder / row["path"]) for row in rows]
+
+
+def _build_packaged(folder: Path) -> None:
+    rows = [{"name": part.name, "version": part.version, "path": part.path} for part in upstream.build(folder)]
+    (folder / _INDEX).write_text(json.dumps(rows, indent=1))
+
+
+def apt(suite: str) -> Path:
+    """The folder of a suite's flat apt repository."""
+    return _ensure(f"repository-{suite}", repository.digest(suite), lambda folder: repository.build(suite, folder))
+
+
+def checksums(*names: str) -> dict[str, dict[str, dict[str, str]]]:
+    """``{name: {version: {amd64: sha256}}}`` of these parts, of all when none is named (all of them are built then)."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for part in [*packaged(), *built.parts()] if not names else _parts(names):
+        if not names or part.name in names:
+            found.setdefault(part.name, {})[part.version] = {ARCH: cache.sha256(part.file)}
+    return found
+
+
+def _parts(names: tuple[str, ...]) -> list[Part]:
+    mine = [part for part in packaged() if part.name in names]
+    return mine if {part.name for part in mine} == set(names) else [*mine, *built.parts(*names)]
+
+
+def program(part: str, version: str, name: str, folder: Path) -> Path:
+    """One program out of a tarball of the mirror, such as (containerd, 2.1.9, containerd), put into ``folder``."""
+    (found,) = (item for item in packaged() if (item.name, item.version) == (part, version))
+    target = folder / name
+    with tarfile.open(found.file) as tar:
+        (member,) = (item for item in tar.getmembers() if Path(item.name).name == name)
+        content = tar.extractfile(member)
+        assert content is not None
+        with content, target.open("wb") as sink:
+            shutil.copyfileobj(content, sink)
+    target.chmod(0o755)
+    return target
+
+
+def find(path: str) -> Path | None:
+    """The file at this path below the mirror's root, built first if need be; None when there is no such file."""
+    first, _slash, rest = path.partition("/")
+    if path == "checksums.yml":
+        return _written("checksums.yml", yaml.safe_dump(checksums()).encode())
+    if first == "apt":
+        return _in_apt(rest)
+    built_file = built.find(path)
+    if built_file is not None or first not in ("github.com",):
+        return built_file
+    return next((part.file for part in packaged() if part.path == path), None)
+
+
+def _in_apt(path: str) -> Path | None:
+    if path == "key.asc":
+        with cache.locked("mirror"):
+            return repository.public_key()
+    suite, _slash, name = path.partition("/")
+    if suite not in repository.IMAGES:
+        return None
+    folder = apt(suite)
+    file = folder / name.removeprefix("./")
+    return file if file.parent == folder and file.is_file() else None
+
+
+def _written(name: str, content: bytes) -> Path:
+    """A small file whose content is known only now."""
+    folder = cache.root() / "mirror" / "written"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{name}"
+    if not target.exists():
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(content)
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+    return target
+
+
+def _ensure(name: str, digest: str, build: Callable[[Path], None]) -> Path:
+    folder = cache.root() / "mirror" / f"{name}-{digest}"
+    if not folder.exists():
+        with cache.locked("mirror"):
+            if not folder.exists():
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                with cache.new_folder(folder) as partial:
+                    build(partial)
+                _forget_others(name, folder)
+    os.utime(folder)
+    return folder
+
+
+def _forget_others(name: str, keep: Path) -> None:
+    """Remove what older checkouts made and nobody asked for in the last days."""
+    for folder in keep.parent.glob(f"{name}-*"):
+        if folder != keep and time.time() - folder.stat().st_mtime > cache.KEPT_SECONDS:
+            cache.remove(folder)

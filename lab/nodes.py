@@ -1,0 +1,261 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines that begin with a system on their disk: cloud servers booted straight from an image, with a key of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lab import images, mirror
+from lab.api import catalog
+from lab.api.cloud import Cloud
+from lab.api.model import Image, Server, now
+from lab.api.power import Power
+from lab.api.schemas import ServerCreate
+from lab.api.servers import Servers
+from lab.images import disk as disks
+from lab.machines.host import LabError
+from lab.mirror.repository import IMAGES
+
+if TYPE_CHECKING:
+    from lab.running import RunningLab
+
+_BOOT_SECONDS = 600  # an emulated machine on a busy host
+_SUITES = {image: suite for suite, image in IMAGES.items()}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine, and how it is reached."""
+
+    name: str
+    address: str
+    key: Path
+    suite: str  # of Debian; empty when its image is a file
+
+    @property
+    def ssh_options(self) -> list[str]:
+        """Options of ssh and scp."""
+        return [
+            "-F", "none", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+            "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+            "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=12",
+        ]  # fmt: skip
+
+    @property
+    def inventory(self) -> dict[str, Any]:
+        """The variables that Ansible needs for this host."""
+        return {
+            "ansible_host": self.address,
+            "ansible_user": "root",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(self.key),
+            "ansible_ssh_common_args": "-F none -o IdentitiesOnly=yes -o StrictHostKeyChecking=no "
+            "-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o ConnectTimeout=10",
+        }
+
+    def ssh(self, script: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run a shell script in the machine as root; never raises for its status. ``limit``: seconds."""
+        command = ["ssh", *self.ssh_options, f"root@{self.address}", script]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=limit, stdin=subprocess.DEVNULL
+        )
+
+    def run(self, script: str, limit: float = 300) -> str:
+        """Standard output of a script that must succeed, without white space around it."""
+        done = self.ssh(script, limit)
+        if done.returncode:
+            raise LabError(f"{self.name}: {script!r} failed (status {done.returncode}): {done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def boot_id(self) -> str:
+        """Which boot of the machine this is; empty while it does not answer."""
+        done = self.ssh("cat /proc/sys/kernel/random/boot_id")
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    def wait(self, limit: float = _BOOT_SECONDS, unless: str = "") -> None:
+        """Wait until cloud-init has done its work, in another boot than ``unless`` (see `boot_id`)."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            boot = self.boot_id()
+            if boot and boot != unless:
+                self.ssh("cloud-init status --wait", limit)  # its status is nonzero for mere warnings
+                return
+            time.sleep(0.2)
+        raise LabError(f"machine {self.name} ({self.address}) did not answer over SSH within {limit:.0f} s")
+
+
+class Nodes:
+    """The nodes of one running lab."""
+
+    def __init__(self, running: RunningLab) -> None:
+        """Nothing is made before the first node."""
+        self._running = running
+        self._folder: Path | None = None
+        self._images: dict[tuple[Path, int, int], Path] = {}
+
+    def create(
+        self,
+        name: str,
+        image: str | Path = "debian13",
+        memory_mib: int = 2048,
+        disk: str | None = None,
+        *,
+        swap: str | None = None,
+        user_data: str | Mapping[str, Any] | None = None,
+        wait: bool = True,
+    ) -> Node:
+        """See `RunningLab.node`."""
+        suite = _SUITES.get(str(image), "")
+        if suite:
+            source = images.ensure(str(image)).files["raw"]
+        elif isinstance(image, Path):
+            source = image
+        else:
+            raise LabError(f"image {image!r} is neither a path nor one of {', '.join(sorted(_SUITES))}")
+        need = max(_bytes(disk or "0"), source.stat().st_size)
+        kind = _server_type(memory_mib, need)
+        source = self._grown(source, kind.disk * catalog.DISK_GB_BYTES, _bytes(swap or "0"))
+        if user_data is None:
+            user_data = self._apt(suite) if suite else ""
+        if not isinstance(user_data, str):
+            user_data = "#cloud-config\n" + yaml.safe_dump(dict(user_data))
+        server = self._running.in_loop(self._create, name, source, kind.name, user_data)
+        node = Node(name, self._running.lab.cloud.site.address(server.index), self.key, suite)
+        if wait:
+            node.wait()
+        return node
+
+    def disk_image(self, name: str, target: Path | None = None) -> Path:
+        """See `RunningLab.disk_image`."""
+        path = target or self._running.lab.site.disks / f"image-{name}-{time.monotonic_ns()}.raw"
+        self._running.in_loop(self._copy, name, path)
+        return path
+
+    def isolate(self, name: str, allow: tuple[str, ...] | None) -> None:
+        """See `RunningLab.isolate`."""
+        lab = self._running.lab
+
+        async def work() -> None:
+            server = _server(lab.cloud, name)
+            await lab.site.isolate(lab.cloud.chassis[server.id].machine, allow)
+
+        self._running.in_loop(work)
+
+    @property
+    def key(self) -> Path:
+        """The private key that opens every node."""
+        path = self.folder / "key"
+        if not path.exists():
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab nodes", "-f", str(path)]
+            subprocess.run(command, check=True)
+        return path
+
+    @property
+    def folder(self) -> Path:
+        """A folder that ends with the lab."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="kubenode-nodes-"))
+        return self._folder
+
+    def close(self) -> None:
+        """Forget the keys; the machines end with the lab."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _apt(self, suite: str) -> dict[str, Any]:
+        mirror.apt(suite)  # now, and not while an apt in a machine waits for it
+        return {"growpart": {"mode": "off"}, **mirror.cloud_config(self._running.mirror_url, suite)}
+
+    async def _create(self, name: str, source: Path, server_type: str, user_data: str) -> Server:
+        """Create and start a server; returns when its start was accepted."""
+        cloud = self._running.lab.cloud
+        image = await asyncio.to_thread(_snapshot, cloud, source)
+        cloud.images[image.id] = image
+        servers = Servers(cloud, Power(cloud))
+        body = ServerCreate(name=name, server_type=server_type, image=image.id, start_after_create=True)
+        created = servers.create(body)
+        created.server.authorized_keys = (self.key.with_suffix(".pub").read_text().strip(),)
+        created.server.user_data = user_data
+        for action in (created.action, *created.next_actions):
+            await action.ended.wait()
+            if action.error:
+                raise LabError(f"machine {name}: {action.command} failed: {action.error['message']}")
+        return created.server
+
+    async def _copy(self, name: str, target: Path) -> None:
+        cloud = self._running.lab.cloud
+        server = _server(cloud, name)
+        chassis = cloud.chassis[server.id]
+        if chassis.powered:
+            raise LabError(f"machine {name} is on; power it off before its disk is copied")
+        await chassis.machine.copy_disk(target)
+
+    def _grown(self, source: Path, disk_bytes: int, swap_bytes: int) -> Path:
+        """The image on a disk of this size: containers cannot grow their root, and virtual machines boot sooner."""
+        if source.stat().st_size == disk_bytes and not swap_bytes:
+            return source
+        key = (source, disk_bytes, swap_bytes)
+        if key not in self._images:
+            target = self._running.lab.site.disks / f"image-{len(self._images)}.raw"
+            disks.grow(source, target, disk_bytes, swap_bytes)
+            self._images[key] = target
+        return self._images[key]
+
+
+def _server(cloud: Cloud, name: str) -> Server:
+    for server in cloud.servers.values():
+        if server.name == name:
+            return server
+    raise LabError(f"no server is called {name!r}; there are {', '.join(s.name for s in cloud.servers.values())}")
+
+
+def _snapshot(cloud: Cloud, source: Path) -> Image:
+    """The image file as the API knows images."""
+    return Image(
+        id=cloud.new_id("image"),
+        type="snapshot",
+        name=None,
+        description=source.name,
+        architecture="x86",
+        disk_size=source.stat().st_size / catalog.DISK_GB_BYTES,
+        os_flavor="debian",
+        os_version=None,
+        created=now(),
+        file=source,
+    )
+
+
+def _server_type(memory_mib: int, disk_bytes: int) -> catalog.ServerType:
+    """The smallest type with this memory and disk."""
+    fitting = [
+        kind
+        for kind in catalog.SERVER_TYPES.values()
+        if kind.architecture == "x86"
+        and kind.memory * 1024 >= memory_mib
+        and kind.disk * catalog.DISK_GB_BYTES >= disk_bytes
+    ]
+    if not fitting:
+        raise LabError(f"no server type has {memory_mib} MiB of memory and {disk_bytes} bytes of disk")
+    return min(fitting, key=lambda kind: (kind.memory, kind.disk))
+
+
+def _bytes(size: str) -> int:
+    """8G and 512M as bytes."""
+    units = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    number, unit = size[:-1], size[-1:]
+    if unit in units and number.isdigit():
+        return int(number) * units[unit]
+    if size.isdigit():
+        return int(size)
+    raise LabError(f"size {size!r} is not a number of bytes, or of M, G or T")
