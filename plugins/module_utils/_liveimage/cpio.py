@@ -1,0 +1,160 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""cpio archives (newc) as the kernel unpacks them into its first root file system: made and read (pure)."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .errors import ImageError
+
+COMPRESSIONS = ("gzip", "xz", "none")
+_MAGIC = (b"070701", b"070702")
+_TRAILER = "TRAILER!!!"
+_HEADER = 110
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_FILE, _FOLDER = 0o100000, 0o040000
+_MOST_BYTES = 64 * 1024 * 1024  # of what is unpacked
+_MOST_MEMBERS = 10_000
+_XZ_MEMORY = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file, folder or link in an archive."""
+
+    name: str
+    mode: int
+    data: bytes
+
+
+def archive(files: Mapping[str, bytes], compression: str = "gzip", mode: int = 0o600) -> bytes:
+    """An archive of files (name → content) and the folders they need; equal input gives equal bytes."""
+    if compression not in COMPRESSIONS:
+        raise ImageError("compression %r is not one of %s" % (compression, ", ".join(COMPRESSIONS)))
+    out = io.BytesIO()
+    folders: set[str] = set()
+    number = 0
+    for name in sorted(files):
+        if not name or name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
+            raise ImageError("archive member %r is not a plain relative path" % name)
+        for folder in _parents(name):
+            if folder not in folders:
+                folders.add(folder)
+                number += 1
+                _append(out, folder, b"", _FOLDER | 0o755, number, links=2)
+        number += 1
+        _append(out, name, files[name], _FILE | mode, number)
+    _append(out, _TRAILER, b"", 0, 0)
+    return compress(out.getvalue(), compression)
+
+
+def compress(data: bytes, compression: str) -> bytes:
+    """Pack an archive as kernels read it: gzip without name and time, xz with CRC32."""
+    if compression == "gzip":
+        return gzip.compress(data, 9, mtime=0)
+    if compression == "xz":
+        return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, preset=6 | lzma.PRESET_EXTREME)
+    return data
+
+
+def aligned(length: int) -> int:
+    """How many zero bytes go before an archive behind ``length`` bytes."""
+    return -length % 4
+
+
+def members(data: bytes) -> Iterator[Member]:
+    """Every member of archives that follow one another, plain, gzip or xz, zeros between them."""
+    left = [_MOST_BYTES]
+    seen = 0
+    while True:
+        data = data.lstrip(b"\0")
+        if not data:
+            return
+        plain, data = _unpacked(data, left)
+        for member in plain:
+            seen += 1
+            if seen > _MOST_MEMBERS:
+                raise ImageError("the archive has more than %d members" % _MOST_MEMBERS)
+            yield member
+
+
+def _unpacked(data: bytes, left: list[int]) -> tuple[list[Member], bytes]:
+    """The members of the first archive, and what follows it."""
+    if data.startswith(_MAGIC):
+        found, used = _plain(data)
+        return found, data[used:]
+    if data.startswith(_ZSTD):
+        raise ImageError("the archive is packed with zstd, which cannot be read here; use gzip or xz")
+    unpacker: zlib._Decompress | lzma.LZMADecompressor
+    if data.startswith(_GZIP):
+        unpacker = zlib.decompressobj(31)
+    elif data.startswith(_XZ):
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+    else:
+        raise ImageError("no archive: it begins with %s" % data[:6].hex())
+    try:
+        plain = unpacker.decompress(data, left[0] + 1)
+    except (zlib.error, lzma.LZMAError) as error:
+        raise ImageError("the archive is damaged: %s" % error) from error
+    left[0] -= len(plain)
+    if left[0] < 0:
+        raise ImageError("the archive has more than %d bytes when it is unpacked" % _MOST_BYTES)
+    if not unpacker.eof:
+        raise ImageError("the archive is cut off")
+    found = []
+    while plain.lstrip(b"\0"):
+        plain = plain.lstrip(b"\0")
+        more, used = _plain(plain)
+        found += more
+        plain = plain[used:]
+    return found, unpacker.unused_data
+
+
+def _plain(data: bytes) -> tuple[list[Member], int]:
+    """The members of an archive that is not packed, and its length."""
+    found: list[Member] = []
+    at = 0
+    while True:
+        header = data[at : at + _HEADER]
+        if len(header) < _HEADER or header[:6] not in _MAGIC:
+            raise ImageError("the archive is damaged at byte %d: no header" % at)
+        try:
+            fields = [int(header[place : place + 8], 16) for place in range(6, _HEADER, 8)]
+        except ValueError as error:
+            raise ImageError("the archive is damaged at byte %d: %s" % (at, error)) from error
+        mode, length, name_length = fields[1], fields[6], fields[11]
+        begin = at + _HEADER
+        name = data[begin : begin + name_length].rstrip(b"\0").decode("utf-8", "replace")
+        content = _up(begin + name_length)
+        at = _up(content + length)
+        if content + length > len(data):
+            raise ImageError("the archive is cut off in member %.100r" % name)
+        if name == _TRAILER:
+            return found, min(at, len(data))
+        if len(found) >= _MOST_MEMBERS:
+            raise ImageError("the archive has more than %d members" % _MOST_MEMBERS)
+        found.append(Member(name, mode, data[content : content + length]))
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
+def _append(out: io.BytesIO, name: str, data: bytes, mode: int, number: int, links: int = 1) -> None:
+    raw = name.encode("utf-8") + b"\0"
+    fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, 0, 0, len(raw), 0)
+    out.write(b"070701" + b"".join(b"%08X" % field for field in fields) + raw)
+    out.write(b"\0" * aligned(out.tell()))
+    out.write(data)
+    out.write(b"\0" * aligned(out.tell()))
+
+
+def _up(offset: int) -> int:
+    return offset + aligned(offset)

@@ -1,0 +1,84 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The area of a CoreOS ISO that its boot loader hands to the kernel as a further initramfs."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+
+from .errors import ImageError
+from .isofs import SYSTEM_AREA, Extent, IsoFiles
+from .reading import read
+
+INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
+_MAGIC = b"coreiso+"
+_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True)
+class EmbedArea:
+    """Where the area is; ``source`` says who told: igninfo, file or header."""
+
+    extent: Extent
+    source: str
+    file: str | None  # the file that is nothing but the area
+
+
+def find(files: IsoFiles) -> EmbedArea:
+    """The area by igninfo.json, by the file every x86 image has, or by the header of images until 2021."""
+    told = files.read(INFO, _LIMIT)
+    if told is not None:
+        return _by_info(files, told)
+    image = files.find(DEFAULT)
+    header = _by_header(files)
+    if image is None:
+        if header is None:
+            raise ImageError(
+                "%s has no embed area: neither %s nor %s is in it; is it a CoreOS live ISO?"
+                % (files.overlay.base.path, INFO, DEFAULT)
+            )
+        return EmbedArea(header, "header", None)
+    if header is not None and header != image:
+        raise ImageError(
+            "the header of %s and its file %s disagree about the embed area" % (files.overlay.base.path, DEFAULT)
+        )
+    return EmbedArea(image, "file", DEFAULT)
+
+
+def _by_info(files: IsoFiles, told: bytes) -> EmbedArea:
+    try:
+        info = json.loads(told)
+        path = "/" + str(info["file"]).lstrip("/")
+        offset, length = info.get("offset"), info.get("length")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ImageError("%s is not what it should be: %s" % (INFO, error)) from error
+    for name, value in (("offset", offset), ("length", length)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise ImageError("%s: %s %r is no number of bytes" % (INFO, name, value))
+    file = files.find(path)
+    if file is None:
+        raise ImageError("%s names %.200s, which is not in the image" % (INFO, path))
+    start = offset or 0
+    size = file.length - start if length is None else length
+    if size <= 0 or start + size > file.length:
+        raise ImageError(
+            "%s: the area of %d bytes at offset %d is outside %.200s, which has %d bytes"
+            % (INFO, size, start, path, file.length)
+        )
+    alone = path if (start, size) == (0, file.length) else None
+    return EmbedArea(Extent(file.offset + start, size), "igninfo", alone)
+
+
+def _by_header(files: IsoFiles) -> Extent | None:
+    header = read(files.overlay, SYSTEM_AREA - 24, 24)
+    if header[:8] != _MAGIC:
+        return None
+    offset, length = struct.unpack("<QQ", header[8:])
+    if not length or offset < SYSTEM_AREA or offset + length > files.overlay.size:
+        raise ImageError(
+            "the header of %s puts an embed area of %d bytes at byte %d, outside the image of %d bytes"
+            % (files.overlay.base.path, length, offset, files.overlay.size)
+        )
+    return Extent(offset, length)

@@ -1,0 +1,29 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""An initramfs with an Ignition behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import cpio
+from .base import identify
+from .iso import IGNITION, NETWORK, profile_name
+from .overlay import Overlay, Patch, Zeros, whole
+
+
+def inspect(path: str) -> Overlay:
+    """A base initramfs (a file or a block device)."""
+    return whole(identify(path))
+
+
+def customise(base: Overlay, ignition: bytes | None, network: Mapping[str, str] | None = None) -> Overlay:
+    """The initramfs followed by an archive; both begin and end at multiples of 4, so that a plain one may follow."""
+    members: dict[str, bytes] = {} if ignition is None else {IGNITION: ignition}
+    for name, text in (network or {}).items():
+        members["%s/%s" % (NETWORK, profile_name(name))] = text.encode("utf-8")
+    if not members:
+        return base
+    archive = cpio.archive(members, "gzip")
+    append: list[Patch] = [Zeros(cpio.aligned(base.size)), archive, Zeros(cpio.aligned(len(archive)))]
+    return base.patched([], append)

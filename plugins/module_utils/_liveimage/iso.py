@@ -1,0 +1,226 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""A CoreOS live ISO: what is in it, and images that differ from it."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import cpio, embed, kargs, miniso
+from .base import identify
+from .errors import ImageError
+from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
+from .overlay import Overlay, Patch, Zeros, whole
+from .reading import read
+
+IGNITION = "config.ign"
+NETWORK = "etc/coreos-firstboot-network"
+FEATURES = "/coreos/features.json"
+_LIVE, _ROOTFS = "coreos.liveiso=", "coreos.live.rootfs_url="
+_LARGEST_AREA = 64 * 1024 * 1024
+_BOOT = {
+    "kernel": ("/images/pxeboot/vmlinuz", "/images/pxeboot/kernel.img", "/images/kernel.img"),
+    "initramfs": ("/images/pxeboot/initrd.img", "/images/initrd.img"),
+    "rootfs": ("/images/pxeboot/rootfs.img",),
+}
+
+
+@dataclass(frozen=True)
+class Iso:
+    """What an image is, read once; everything that is made of it begins here."""
+
+    overlay: Overlay
+    files: IsoFiles = field(compare=False, repr=False)
+    area: embed.EmbedArea
+    kernel_arguments: kargs.KernelArguments | None
+    features: Mapping[str, Any]
+    embedded: Mapping[str, bytes]  # members of the embed area now
+    blank: bool  # the embed area is nothing but zeros
+
+    @property
+    def customised(self) -> bool:
+        """Whether somebody embedded something or changed the kernel arguments."""
+        changed = self.kernel_arguments is not None and self.kernel_arguments.current != self.kernel_arguments.default
+        return not self.blank or changed
+
+
+def inspect(path: str) -> Iso:
+    """Read a base ISO (a file or a block device)."""
+    return of(whole(identify(path)))
+
+
+def of(overlay: Overlay) -> Iso:
+    """Read an ISO that is itself an overlay."""
+    files = IsoFiles(overlay)
+    area = embed.find(files)
+    arguments = kargs.find(files)
+    inside = read(overlay, area.extent.offset, area.extent.length)
+    return Iso(overlay, files, area, arguments, _features(files), _members(inside), not inside.strip(b"\0"))
+
+
+def customise(
+    iso: Iso,
+    ignition: bytes | None = None,
+    network: Mapping[str, str] | None = None,
+    arguments: kargs.Edit | None = None,
+    *,
+    force: bool = False,
+    enlarge: bool = False,
+) -> Overlay:
+    """The image with an Ignition, NetworkManager profiles for its initramfs and other kernel arguments.
+
+    ``force``: also when the base is customised already; ``enlarge``: an Ignition that does not fit gets a larger area
+    at the end of the image instead of an error.
+    """
+    if iso.customised and not force:
+        raise ImageError(
+            "base %s is customised already (%s); reset it, take the published image, or use force"
+            % (iso.overlay.base.path, ", ".join(sorted(iso.embedded)) or "kernel arguments")
+        )
+    members: dict[str, bytes] = {}
+    if ignition is not None:
+        members[IGNITION] = ignition
+    for name, text in (network or {}).items():
+        if not iso.features.get("live-initrd-network"):
+            raise ImageError(
+                "base %s does not read network profiles in its initramfs; it is older than December 2021"
+                % iso.overlay.base.path
+            )
+        members["%s/%s" % (NETWORK, profile_name(name))] = text.encode("utf-8")
+    patches: list[tuple[int, Patch]] = []
+    append: list[Patch] = []
+    if members:
+        archive = fitting(members, iso.area.extent.length)
+        if len(archive) <= iso.area.extent.length:
+            patches += _filled(iso, archive)
+        elif enlarge:
+            more, append = _moved(iso, archive)
+            patches += more
+        else:
+            raise ImageError(
+                "the Ignition is too large: packed it has %d bytes, %d more than the %d of the embed area; shorten it "
+                "or ask for a larger area"
+                % (len(archive), len(archive) - iso.area.extent.length, iso.area.extent.length)
+            )
+    elif not iso.blank:
+        patches.append((iso.area.extent.offset, Zeros(iso.area.extent.length)))
+    if arguments:
+        if iso.kernel_arguments is None:
+            raise ImageError("base %s has no area for kernel arguments; it is too old" % iso.overlay.base.path)
+        patches += iso.kernel_arguments.patches(iso.kernel_arguments.edited(arguments))
+    return iso.overlay.patched(patches, append)
+
+
+def fitting(members: Mapping[str, bytes], length: int) -> bytes:
+    """The archive, packed with gzip or, when only that fits, with xz; the smaller one when neither does."""
+    packed = cpio.archive(members, "gzip")
+    return packed if len(packed) <= length else min(packed, cpio.archive(members, "xz"), key=len)
+
+
+def reset(iso: Iso) -> Overlay:
+    """The image as it was published: nothing embedded, its own kernel arguments."""
+    patches: list[tuple[int, Patch]] = [(iso.area.extent.offset, Zeros(iso.area.extent.length))]
+    if iso.kernel_arguments:
+        patches += iso.kernel_arguments.patches(iso.kernel_arguments.default)
+    return iso.overlay.patched(patches)
+
+
+def minimal(iso: Iso, rootfs_url: str) -> Iso:
+    """The minimal image, which fetches its root file system from a URL; customise it like any other."""
+    if not re.fullmatch(r"https?://[!-~]+", rootfs_url):
+        raise ImageError("rootfs_url %r is no http or https URL" % rootfs_url)
+    small = of(miniso.minimal(iso.files))
+    if small.kernel_arguments is None:
+        raise ImageError("the minimal ISO of %s has no area for kernel arguments" % iso.overlay.base.path)
+    words = [word for word in small.kernel_arguments.default.split() if not word.startswith(_LIVE)]
+    default = " ".join([*words, _ROOTFS + rootfs_url])
+    patches: list[tuple[int, Patch]] = list(small.kernel_arguments.patches(default))
+    extent = small.files.find(kargs.INFO)
+    if extent is not None:
+        patches.append((extent.offset, _new_default(small, extent, " ".join(words))))
+    return of(small.overlay.patched(patches))
+
+
+def boot_file(iso: Iso, what: str) -> Overlay:
+    """The kernel, the initramfs or the root file system out of the image."""
+    for path in _BOOT[what]:
+        extent = iso.files.find(path)
+        if extent is not None:
+            return Overlay(iso.overlay.base, iso.overlay.slice(extent.offset, extent.offset + extent.length))
+    raise ImageError("base %s has no %s (%s)" % (iso.overlay.base.path, what, ", ".join(_BOOT[what])))
+
+
+def _filled(iso: Iso, archive: bytes) -> list[tuple[int, Patch]]:
+    """The archive and zeros up to the end of the area; where the base has them already, they are taken from it."""
+    offset, rest = iso.area.extent.offset, iso.area.extent.length - len(archive)
+    return [(offset, archive)] + ([] if iso.blank else [(offset + len(archive), Zeros(rest))])
+
+
+def _moved(iso: Iso, archive: bytes) -> tuple[list[tuple[int, Patch]], list[Patch]]:
+    """A larger area at the end of the image, and directories that say so."""
+    if iso.area.file is None:
+        raise ImageError("the embed area of this image is a part of a boot file and cannot be made larger")
+    if len(archive) > _LARGEST_AREA:
+        raise ImageError("the Ignition has %d bytes, %d is the most" % (len(archive), _LARGEST_AREA))
+    start = iso.overlay.size + -iso.overlay.size % SECTOR
+    length = len(archive) + -len(archive) % SECTOR
+    patches: list[tuple[int, Patch]] = [(iso.area.extent.offset, Zeros(iso.area.extent.length))]
+    for record in iso.files.records(iso.area.extent):
+        patches.append((record + 2, _both(start // SECTOR)))
+        patches.append((record + 10, _both(length)))
+    blocks = (start + length) // SECTOR
+    for place in range(SYSTEM_AREA, SYSTEM_AREA + 16 * SECTOR, SECTOR):
+        descriptor = read(iso.overlay, place, 7)
+        if descriptor[1:6] != b"CD001" or descriptor[0] == 255:
+            break
+        if descriptor[0] in (1, 2):
+            patches.append((place + 80, _both(blocks)))
+    if read(iso.overlay, SYSTEM_AREA - 24, 8) == b"coreiso+":
+        patches.append((SYSTEM_AREA - 16, struct.pack("<QQ", start, length)))
+    append: list[Patch] = [Zeros(start - iso.overlay.size), archive, Zeros(length - len(archive))]
+    return patches, append
+
+
+def _both(value: int) -> bytes:
+    """A number in both byte orders, as ISO 9660 has them."""
+    return struct.pack("<I", value) + struct.pack(">I", value)
+
+
+def _new_default(small: Iso, extent: Extent, default: str) -> bytes:
+    """kargs.json with another default, in the space it has."""
+    info = json.loads(read(small.overlay, extent.offset, extent.length))
+    text = json.dumps({**info, "default": default}).encode("utf-8")
+    if len(text) > extent.length:
+        raise ImageError("%s has %d bytes, and %d are needed" % (kargs.INFO, extent.length, len(text)))
+    return text.ljust(extent.length)
+
+
+def _members(area: bytes) -> Mapping[str, bytes]:
+    """What is embedded; what is no archive counts as something nobody here put there."""
+    try:
+        return {member.name: member.data for member in cpio.members(area) if member.mode & 0o170000 != 0o040000}
+    except ImageError as error:
+        return {"unreadable (%s)" % error: b""}
+
+
+def _features(files: IsoFiles) -> Mapping[str, Any]:
+    told = files.read(FEATURES, SECTOR * 16)
+    if told is None:
+        return {}
+    try:
+        found = json.loads(told)
+    except (ValueError, RecursionError) as error:
+        raise ImageError("%s is not what it should be: %s" % (FEATURES, error)) from error
+    return found if isinstance(found, dict) else {}
+
+
+def profile_name(name: str) -> str:
+    """A name that is a plain file name in the initramfs."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name) or name in (".", ".."):
+        raise ImageError("network profile %r is no plain file name" % name)
+    return name

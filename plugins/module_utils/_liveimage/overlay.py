@@ -1,0 +1,214 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""An image as segments: ranges of a base file, and the bytes it differs by (pure).
+
+An overlay is what every image is until somebody reads it: a file is written from it, a server streams it, and its size
+and entity tag are known without either.
+"""
+
+from __future__ import annotations
+
+import base64
+import bisect
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from .base import Base
+from .errors import ImageError
+
+VERSION = 1  # of the descriptor
+
+
+@dataclass(frozen=True)
+class BaseRange:
+    """``length`` bytes of the base from ``offset``."""
+
+    __slots__ = ("length", "offset")
+    offset: int
+    length: int
+
+    def cut(self, start: int, stop: int) -> BaseRange:
+        """The part from ``start`` to before ``stop`` of this segment."""
+        return BaseRange(self.offset + start, stop - start)
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """``length`` zero bytes: padding costs no memory."""
+
+    __slots__ = ("length",)
+    length: int
+
+    def cut(self, start: int, stop: int) -> Zeros:
+        """The part from ``start`` to before ``stop`` of this segment."""
+        return Zeros(stop - start)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of the overlay's own."""
+
+    __slots__ = ("data",)
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+    def cut(self, start: int, stop: int) -> Bytes:
+        """The part from ``start`` to before ``stop`` of this segment."""
+        return Bytes(self.data[start:stop])
+
+
+Segment = Union[BaseRange, Zeros, Bytes]
+Patch = Union[bytes, Zeros]
+
+
+class Overlay:
+    """An image over a base; immutable."""
+
+    __slots__ = ("_starts", "base", "segments", "size")
+
+    def __init__(self, base: Base, segments: Iterable[Segment]) -> None:
+        """Empty segments are left out; a range outside the base is an error."""
+        self.base = base
+        self.segments: tuple[Segment, ...] = tuple(_joined(segments))
+        starts, size = [], 0
+        for segment in self.segments:
+            if isinstance(segment, BaseRange) and (segment.offset < 0 or segment.offset + segment.length > base.size):
+                raise ImageError(
+                    "base %s has %d bytes, but bytes %d to %d of it are asked for; it is truncated or not what it says"
+                    % (base.path, base.size, segment.offset, segment.offset + segment.length)
+                )
+            starts.append(size)
+            size += segment.length
+        self._starts = tuple(starts)
+        self.size = size
+
+    def slice(self, start: int, stop: int) -> list[Segment]:
+        """The segments of the bytes from ``start`` to before ``stop``; both within the image."""
+        if not 0 <= start <= stop <= self.size:
+            raise ValueError("bytes %d to %d are outside an image of %d bytes" % (start, stop, self.size))
+        found: list[Segment] = []
+        index = bisect.bisect_right(self._starts, start) - 1
+        while start < stop:
+            segment, begin = self.segments[index], self._starts[index]
+            end = min(stop, begin + segment.length)
+            whole = start == begin and end == begin + segment.length
+            found.append(segment if whole else segment.cut(start - begin, end - begin))
+            start, index = end, index + 1
+        return found
+
+    def patched(self, patches: Iterable[tuple[int, Patch]], append: Sequence[Patch] = ()) -> Overlay:
+        """This image with bytes replaced at offsets, and more at its end."""
+        pieces: list[Segment] = []
+        at = 0
+        for offset, patch in sorted(patches, key=lambda one: one[0]):
+            segment = _segment(patch)
+            if offset < at:
+                raise ImageError("two areas of the image overlap at byte %d" % offset)
+            if offset + segment.length > self.size:
+                raise ImageError(
+                    "an area of %d bytes at byte %d is outside the image of %d bytes"
+                    % (segment.length, offset, self.size)
+                )
+            pieces += self.slice(at, offset)
+            pieces.append(segment)
+            at = offset + segment.length
+        pieces += self.slice(at, self.size)
+        pieces += [_segment(patch) for patch in append]
+        return Overlay(self.base, pieces)
+
+    def etag(self) -> str:
+        """A strong entity tag without quotes: the same for the same bytes over the same base."""
+        total = hashlib.sha256(self.base.identity.encode("ascii"))
+        for segment in self.segments:
+            if isinstance(segment, Bytes):
+                total.update(b"B%d:" % len(segment.data))
+                total.update(segment.data)
+            elif isinstance(segment, Zeros):
+                total.update(b"Z%d:" % segment.length)
+            else:
+                total.update(b"R%d+%d:" % (segment.offset, segment.length))
+        return total.hexdigest()[:32]
+
+    def own_bytes(self) -> int:
+        """How many bytes the overlay itself holds."""
+        return sum(segment.length for segment in self.segments if isinstance(segment, Bytes))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Overlay) and self.base == other.base and self.segments == other.segments
+
+    def __hash__(self) -> int:
+        return hash((self.base, self.segments))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The descriptor: plain data of a few KB, from which a server with the same base makes the same image."""
+        base = {key: getattr(self.base, key) for key in ("path", "size", "mtime_ns", "identity")}
+        return {"version": VERSION, "base": base, "segments": [_told(segment) for segment in self.segments]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Overlay:
+        """Read a descriptor; whether the base is still that one is the caller's question (`Base.unchanged`)."""
+        if not isinstance(data, Mapping) or data.get("version") != VERSION:
+            raise ImageError("this is no overlay descriptor of version %d" % VERSION)
+        try:
+            told = data["base"]
+            base = Base(str(told["path"]), int(told["size"]), int(told["mtime_ns"]), str(told["identity"]))
+            return cls(base, [_read(segment) for segment in data["segments"]])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ImageError):
+                raise
+            raise ImageError("the overlay descriptor is damaged: %s" % error) from error
+
+
+def whole(base: Base) -> Overlay:
+    """The base itself as an image."""
+    return Overlay(base, [BaseRange(0, base.size)])
+
+
+def _segment(patch: Patch) -> Segment:
+    return patch if isinstance(patch, Zeros) else Bytes(bytes(patch))
+
+
+def _joined(segments: Iterable[Segment]) -> list[Segment]:
+    """Without empty segments, neighbours of one kind as one: equal images have equal segments."""
+    found: list[Segment] = []
+    for segment in segments:
+        if not segment.length:
+            continue
+        last = found[-1] if found else None
+        if isinstance(segment, Bytes) and isinstance(last, Bytes):
+            found[-1] = Bytes(last.data + segment.data)
+        elif isinstance(segment, Zeros) and isinstance(last, Zeros):
+            found[-1] = Zeros(last.length + segment.length)
+        elif (
+            isinstance(segment, BaseRange)
+            and isinstance(last, BaseRange)
+            and last.offset + last.length == segment.offset
+        ):
+            found[-1] = BaseRange(last.offset, last.length + segment.length)
+        else:
+            found.append(segment)
+    return found
+
+
+def _told(segment: Segment) -> Any:
+    if isinstance(segment, Bytes):
+        return base64.b64encode(segment.data).decode("ascii")
+    if isinstance(segment, Zeros):
+        return segment.length
+    return [segment.offset, segment.length]
+
+
+def _read(told: Any) -> Segment:
+    if isinstance(told, str):
+        return Bytes(base64.b64decode(told, validate=True))
+    if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
+        return Zeros(told)
+    if isinstance(told, list) and len(told) == 2 and all(isinstance(one, int) and one >= 0 for one in told):
+        return BaseRange(*told)
+    raise ValueError("a segment is neither text, a number nor a pair of numbers")

@@ -1,0 +1,116 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Truncated, changed and foreign ISO images end in one kind of error, or in an image whose areas lie inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from tests.unit.liveimage import maker
+
+SMALL = maker.Layout(rootfs=997, miniso=False)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return maker.make(tmp_path_factory.mktemp("iso") / "base.iso", SMALL).read_bytes()
+
+
+def inspected(data: bytes) -> iso.Iso | None:
+    """The image, or None when it was refused; everything else is a failure of the test."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "base.iso")
+        path.write_bytes(data)
+        try:
+            found = iso.inspect(str(path))
+        except ImageError:
+            return None
+        arguments = found.kernel_arguments.areas if found.kernel_arguments else ()
+        areas = [found.area.extent, *(area.extent for area in arguments)]
+        assert all(0 <= area.offset <= area.offset + area.length <= len(data) for area in areas)
+        return found
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_truncated(good, data):
+    length = data.draw(st.one_of(st.integers(0, len(good) - 1), st.integers(0, 60 * 2048)))
+    assert inspected(good[:length]) is None
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(16 * 2048, 60 * 2048), st.integers(0, 255)), min_size=1, max_size=8))
+def test_changed_descriptors_and_directories(good, changes):
+    data = bytearray(good)
+    for place, value in changes:
+        data[place] = value
+    inspected(bytes(data))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=4096))
+def test_noise(noise):
+    assert inspected(noise) is None
+    assert inspected(bytes(16 * 2048) + b"\x01CD001" + noise) is None
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({"file": "images/ignition.img", "offset": 0, "length": 10**9}, "outside"),
+        ({"file": "images/ignition.img", "offset": -1}, "no number of bytes"),
+        ({"file": "images/ignition.img", "length": 0}, "outside"),
+        ({"file": "images/ignition.img", "length": True}, "no number of bytes"),
+        ({"file": "images/absent.img"}, "not in the image"),
+        ({}, "not what it should be"),
+        ([], "not what it should be"),
+    ],
+)
+def test_an_area_that_cannot_be(tmp_path, info, message):
+    layout = maker.Layout(miniso=False, more={"/coreos/igninfo.json": json.dumps(info).encode()})
+    with pytest.raises(ImageError, match=message):
+        iso.inspect(str(maker.make(tmp_path / "base.iso", layout)))
+
+
+def test_areas_that_overlap(tmp_path):
+    """igninfo.json puts the area over the kernel arguments."""
+    layout = maker.Layout(miniso=False, igninfo={"file": "isolinux/isolinux.cfg", "offset": 0, "length": 600})
+    base = iso.inspect(str(maker.make(tmp_path / "base.iso", layout)))
+    with pytest.raises(ImageError, match="overlap"):
+        iso.customise(base, b"{}", arguments=iso.kargs.Edit(append=("quiet",)), force=True)
+
+
+def test_not_a_coreos_image(tmp_path):
+    layout = maker.Layout(igninfo=None, ignition_img=False, kargs=None, features=None, miniso=False)
+    with pytest.raises(ImageError, match="is it a CoreOS live ISO"):
+        iso.inspect(str(maker.make(tmp_path / "base.iso", layout)))
+
+
+def test_a_header_that_disagrees_with_the_file(tmp_path):
+    path = maker.make(tmp_path / "base.iso", maker.LAYOUTS["2021-header"])
+    with path.open("r+b") as file:
+        file.seek(32768 - 16)
+        file.write((10**5).to_bytes(8, "little"))
+    with pytest.raises(ImageError, match="disagree"):
+        iso.inspect(str(path))
+
+
+def test_noise_in_the_embed_area_counts_as_customised(tmp_path):
+    path = maker.make(tmp_path / "base.iso", SMALL)
+    area = iso.inspect(str(path)).area.extent
+    with path.open("r+b") as file:
+        file.seek(area.offset)
+        file.write(os.urandom(100))
+    found = iso.inspect(str(path))
+    with pytest.raises(ImageError, match="customised already"):
+        iso.customise(found, b"{}")
+    assert iso.of(iso.customise(found, b"{}", force=True)).embedded == {"config.ign": b"{}"}
