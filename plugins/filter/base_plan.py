@@ -1,0 +1,127 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of the role base as filters; each is documented in the file of its name beside this one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
+    artifacts,
+    images,
+    inputs,
+    packages,
+    queries,
+    refusals,
+    repositories,
+    settings,
+)
+
+Facts = Mapping[str, Any]
+_ROOT = Path(__file__).parents[2]
+
+
+@functools.cache
+def _collection() -> str:
+    """Version of this collection: built ones have a manifest, a checkout has galaxy.yml."""
+    manifest = _ROOT / "MANIFEST.json"
+    if manifest.exists():
+        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
+    found = re.search(r"^version: *(\S+)", (_ROOT / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _told(function: Callable) -> Callable:
+    """Errors of the plan as errors of the filter, with their text alone."""
+
+    @functools.wraps(function)
+    def filtered(first, *rest, **named):
+        if not isinstance(first, Mapping):
+            raise AnsibleFilterError("%s: feed it a dictionary, not a %s" % (function.__name__, type(first).__name__))
+        try:
+            return function(first, *rest, **named)
+        except (ValueError, KeyError) as error:
+            text = "%s is missing in what it was given" % error if isinstance(error, KeyError) else str(error)
+            raise AnsibleFilterError("%s: %s" % (function.__name__, text)) from error
+
+    return filtered
+
+
+@_told
+def base_inputs(variables: Facts, versions: Facts) -> dict[str, Any]:
+    return {**inputs.normalised(variables, versions), "collection": _collection()}
+
+
+@_told
+def base_refusals(node: Facts, given: Facts, before: float | None = None) -> list[str]:
+    after = time.time()
+    return refusals.refusals(node, given, after if before is None else float(before), after)
+
+
+@_told
+def base_warnings(node: Facts, given: Facts, before: float | None = None) -> list[str]:
+    return refusals.warnings(node, given)
+
+
+@_told
+def base_packages(node: Facts, given: Facts) -> dict[str, list[str]]:
+    return packages.packages(node, given)
+
+
+@_told
+def base_repositories(node: Facts, given: Facts) -> list[dict[str, Any]]:
+    return [dict(item) for item in repositories.repositories(node, given)]
+
+
+@_told
+def base_artifacts(node: Facts, given: Facts, versions: Facts | None = None) -> list[dict[str, Any]]:
+    return artifacts.artifacts(node, given)
+
+
+@_told
+def base_settings(node: Facts, given: Facts, step: str | list[str] | None = None) -> list[dict[str, Any]]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [dict(item) for item in settings.settings(node, {**given, "at": now}, step)]
+
+
+@_told
+def base_secrets(node: Facts, given: Facts) -> dict[str, str]:
+    return settings.secrets(node, given)
+
+
+@_told
+def base_queries(given: Facts) -> dict[str, Any]:
+    return queries.queries(given)
+
+
+@_told
+def base_images(node: Facts, given: Facts) -> dict[str, list]:
+    return images.images(node, given)
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self):
+        return {
+            "base_inputs": base_inputs,
+            "base_refusals": base_refusals,
+            "base_warnings": base_warnings,
+            "base_packages": base_packages,
+            "base_repositories": base_repositories,
+            "base_artifacts": base_artifacts,
+            "base_settings": base_settings,
+            "base_secrets": base_secrets,
+            "base_queries": base_queries,
+            "base_images": base_images,
+        }

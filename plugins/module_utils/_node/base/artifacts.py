@@ -1,0 +1,72 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that come as files from their projects, each with its pinned sha256."""
+
+from __future__ import annotations
+
+from . import checks, containerd, mirrors
+from .systems import bin_dir, known
+
+_GITHUB = "https://github.com/"
+#: component of the data file → URL
+URLS = {
+    "kubelet": "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet",
+    "kubeadm": "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubeadm",
+    "crictl": _GITHUB + "kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{arch}.tar.gz",
+    "cni-plugins": _GITHUB
+    + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
+    "containerd": _GITHUB
+    + "containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz",
+    "containerd-static": _GITHUB
+    + "containerd/containerd/releases/download/v{version}/containerd-static-{version}-linux-{arch}.tar.gz",
+    "runc": _GITHUB + "opencontainers/runc/releases/download/v{version}/runc.{arch}",
+    "cri-dockerd": _GITHUB + "Mirantis/cri-dockerd/releases/download/v{version}/cri-dockerd-{version}.{arch}.tgz",
+}
+_CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
+
+
+def needed(node, inputs):
+    """(name, component of the data file, version) of each artifact this machine gets."""
+    result = []
+    for component, version, _variable in checks.needed_sums(inputs):
+        name = component
+        if component == "containerd" and known(node).static_containerd and version[:2] != "1.":
+            component = "containerd-static"
+        result.append((name, component, version))
+    return result
+
+
+def artifacts(node, inputs):
+    """The list node_artifacts takes."""
+    return [_artifact(node, inputs, *item) for item in needed(node, inputs)]
+
+
+def pinned(node, inputs, component, version):
+    """The sha256 for this machine's architecture, None when none is pinned."""
+    return inputs["checksums"].get(component, {}).get(version, {}).get(node["arch"])
+
+
+def _artifact(node, inputs, name, component, version):
+    url = URLS[component].format(version=version, arch=node["arch"])
+    folder = bin_dir(node, inputs)
+    result = {
+        "name": name,
+        "version": version,
+        "url": mirrors.mirrored(url, inputs),
+        "sha256": pinned(node, inputs, component, version),
+        "kind": "tar" if url.endswith((".tar.gz", ".tgz")) else "binary",
+    }
+    if name in ("kubelet", "kubeadm", "runc"):
+        install = [{"path": "%s/%s" % (folder, name), "mode": "0755"}]
+    elif name == "containerd":
+        install = [
+            {"member": "bin/" + program, "path": "%s/%s" % (folder, program), "mode": "0755"} for program in _CONTAINERD
+        ]
+    elif name == "cni-plugins":
+        install = [{"member": "*", "directory": containerd.CNI_BIN, "mode": "0755"}]
+    elif name == "cri-dockerd":
+        install = [{"member": "cri-dockerd/cri-dockerd", "path": folder + "/cri-dockerd", "mode": "0755"}]
+    else:
+        install = [{"member": name, "path": "%s/%s" % (folder, name), "mode": "0755"}]
+    result["install"] = install
+    return result

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""containerd's configuration in the schema of the version that will read it."""
+
+from __future__ import annotations
+
+from . import toml, versions
+from .systems import AMAZON, DEBIAN, RHEL, bin_dir, known
+
+CONFIG = "/etc/containerd/config.toml"
+CERTS_DIR = "/etc/containerd/certs.d"
+SOCKET = "/run/containerd/containerd.sock"
+CNI_BIN = "/opt/cni/bin"
+CNI_CONF = "/etc/cni/net.d"
+#: where Debian's own package of CNI plugins puts them; containerd ≥ 2.1 takes several folders
+_DEBIAN_CNI = "/usr/lib/cni"
+
+
+def version(node, inputs):
+    """Version of the containerd that runs after base: tarball, installed, candidate, or the release's own."""
+    if inputs["containerd_source"] == "tarball":
+        return inputs["containerd_version"]
+    package = package_name(node, inputs)
+    for table in (node.get("packages") or {}, node.get("candidates") or {}):
+        found = versions.plain(table.get(package) or "") if package else ""
+        if found:
+            return found
+    if not package:
+        binary = (node.get("binaries") or {}).get("containerd") or {}
+        found = versions.plain(binary.get("version") or "")
+        if found:
+            return found
+    if inputs["containerd_source"] == "repository":
+        return inputs["containerd_wanted"] or "2.2.0"
+    return known(node).containerd
+
+
+def package_name(node, inputs):
+    """Package that brings containerd, "" when none does (tarball, Flatcar's own, no such package)."""
+    family = known(node).family
+    if inputs["containerd_source"] == "repository":
+        return "containerd.io" if family in (DEBIAN, RHEL) else ""
+    if inputs["containerd_source"] == "distribution":
+        return "containerd" if family in (DEBIAN, AMAZON) else ""
+    return ""
+
+
+def schema(text):
+    """Schema of the configuration file: 2 for containerd 1.x, 3 for 2.x (which later 2.x read as well)."""
+    return 2 if versions.numbers(text)[0] < 2 else 3
+
+
+def config(node, inputs):
+    """The document of config.toml, the user's tables merged over ours."""
+    running = version(node, inputs)
+    selinux = inputs["selinux"] == "enforcing" or (
+        inputs["selinux"] == "unmanaged" and node.get("selinux") == "enforcing"
+    )
+    # a system without SELinux has no labels to give
+    selinux = selinux and node.get("selinux") in ("enforcing", "permissive")
+    runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
+    # Docker's package ships a file that turns the CRI plugin off
+    document = {"version": schema(running), "disabled_plugins": []}
+    if document["version"] == 2:
+        plugins = {"io.containerd.grpc.v1.cri": _cri_2(inputs, selinux, runtimes)}
+    else:
+        plugins = _cri_3(node, inputs, selinux, runtimes, running)
+    document["plugins"] = plugins
+    return toml.merged(document, inputs["containerd_config"])
+
+
+def _cri_2(inputs, selinux, runtimes):
+    return {
+        "sandbox_image": inputs["sandbox_image"],
+        "enable_selinux": selinux,
+        "containerd": {"snapshotter": inputs["snapshotter"], "default_runtime_name": "runc", "runtimes": runtimes},
+        "cni": {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF},
+        "registry": {"config_path": CERTS_DIR},
+    }
+
+
+def _cri_3(node, inputs, selinux, runtimes, running):
+    if versions.numbers(running) >= (2, 1, 0):
+        folders = [CNI_BIN, _DEBIAN_CNI] if known(node).family == DEBIAN else [CNI_BIN]
+        cni = {"bin_dirs": folders, "conf_dir": CNI_CONF}
+    else:
+        cni = {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF}
+    return {
+        "io.containerd.cri.v1.images": {
+            "snapshotter": inputs["snapshotter"],
+            "pinned_images": {"sandbox": inputs["sandbox_image"]},
+            "registry": {"config_path": CERTS_DIR},
+        },
+        "io.containerd.cri.v1.runtime": {
+            "enable_selinux": selinux,
+            "cni": cni,
+            "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
+        },
+    }
+
+
+def unit(node, inputs):
+    """containerd.service for the tarball's programs."""
+    return _UNIT % {"bin": bin_dir(node, inputs)}
+
+
+def drop_in(node, inputs):
+    """What every containerd.service gets, wherever it comes from."""
+    text = _DROP_IN
+    if known(node).family not in (DEBIAN, RHEL, AMAZON) and inputs["containerd_source"] == "distribution":
+        text += "# the system's own unit reads the file this names\nEnvironment=CONTAINERD_CONFIG=%s\n" % CONFIG
+    return text
+
+
+_UNIT = """\
+[Unit]
+Description=containerd container runtime
+Documentation=https://containerd.io
+After=network.target dbus.service local-fs.target
+
+[Service]
+Type=notify
+Environment="PATH=%(bin)s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ExecStartPre=-/sbin/modprobe overlay
+ExecStart=%(bin)s/containerd
+# containers outlive a restart of the daemon
+KillMode=process
+Delegate=yes
+RestartSec=5
+LimitNPROC=infinity
+LimitCORE=infinity
+TasksMax=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+_DROP_IN = """\
+[Unit]
+StartLimitIntervalSec=0
+
+[Service]
+Restart=always
+OOMScoreAdjust=-999
+# "infinity" makes some programs in containers walk a billion file descriptors
+LimitNOFILE=1048576
+"""

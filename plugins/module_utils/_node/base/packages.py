@@ -1,0 +1,139 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Packages: which a machine needs, and which of them are missing. One transaction takes them all."""
+
+from __future__ import annotations
+
+from . import containerd, docker, hostcare, versions
+from .systems import AMAZON, DEBIAN, RHEL, known
+
+_BASE = {
+    DEBIAN: ("ca-certificates", "conntrack", "ethtool", "iptables", "kmod", "mount", "socat", "util-linux"),
+    RHEL: (
+        "ca-certificates",
+        "conntrack-tools",
+        "container-selinux",
+        "ethtool",
+        "iptables-nft",
+        "kmod",
+        "socat",
+        "util-linux",
+    ),
+    AMAZON: (
+        "ca-certificates",
+        "conntrack-tools",
+        "container-selinux",
+        "ethtool",
+        "iptables-nft",
+        "kmod",
+        "socat",
+        "util-linux",
+    ),
+}
+_IPVS = ("ipset", "ipvsadm")
+_STORAGE = {
+    "nfs": {DEBIAN: "nfs-common", RHEL: "nfs-utils", AMAZON: "nfs-utils"},
+    "cifs": {DEBIAN: "cifs-utils", RHEL: "cifs-utils", AMAZON: "cifs-utils"},
+    "iscsi": {DEBIAN: "open-iscsi", RHEL: "iscsi-initiator-utils", AMAZON: "iscsi-initiator-utils"},
+    # the RHEL family gets Ceph's client from Ceph's own repository, which is the user's to set up
+    "ceph": {DEBIAN: "ceph-common", RHEL: "ceph-common"},
+    "gluster": {DEBIAN: "glusterfs-client", RHEL: "glusterfs-fuse"},
+}
+_VERSIONLOCK = "python3-dnf-plugin-versionlock"
+
+
+def without_storage(node, inputs):
+    """Storage clients that this system has no package of."""
+    family = known(node).family
+    return [name for name in inputs["storage_clients"] if family not in _STORAGE[name]]
+
+
+def wanted(node, inputs):
+    """Package name → version it has to have, None for any; in the order in which the package manager gets them."""
+    system = known(node)
+    if system.package_manager == "none":
+        return {}
+    names = dict.fromkeys(_BASE[system.family])
+    if inputs["ipvs"]:
+        names.update(dict.fromkeys(_IPVS))
+    if inputs["manage_runtime"]:
+        names.update(_runtime(node, inputs))
+    if inputs["manage_kubelet"] and inputs["kubelet_source"] == "repository":
+        names["kubelet"] = inputs["kubernetes_version"]
+        if inputs["kubeadm"]:
+            names["kubeadm"] = inputs["kubernetes_version"]
+    if held(node, inputs) and system.package_manager == "dnf":
+        names[_VERSIONLOCK] = None
+    if (
+        inputs["manage_time"]
+        and inputs["time_sync"] == "ensure"
+        and hostcare.time_service(node) is None
+        and not node.get("container")
+    ):
+        names["systemd-timesyncd" if system.family == DEBIAN else "chrony"] = None
+    for client in inputs["storage_clients"]:
+        if system.family in _STORAGE[client]:
+            names[_STORAGE[client][system.family]] = None
+    for name in inputs["packages_extra"]:
+        bare, _sign, version = name.partition("=")
+        names[bare] = version or None
+    return names
+
+
+def _runtime(node, inputs):
+    if inputs["container_runtime"] == "docker":
+        return dict.fromkeys(docker.packages(node, inputs))
+    package = containerd.package_name(node, inputs)
+    if not package:
+        return {}
+    names = {package: inputs["containerd_wanted"] or None}
+    if package == "containerd":
+        names["runc"] = None
+    return names
+
+
+def packages(node, inputs):
+    """``{names, present, missing}``: what has to be there, what is, what to install (as the manager spells it)."""
+    needed, installed = wanted(node, inputs), node.get("packages") or {}
+    present = [name for name, version in needed.items() if _fits(installed.get(name), version)]
+    joined = "=%s" if known(node).package_manager == "apt" else "-%s"
+    missing = []
+    for name, version in needed.items():
+        if name not in present:
+            # a release number stands for every build of it
+            exact = version + "-*" if version and versions.is_release(version) else version
+            missing.append(name + joined % exact if exact else name)
+    return {"names": list(needed), "present": present, "missing": missing}
+
+
+def _fits(installed, version):
+    if not installed:
+        return False
+    if version is None or installed == version:
+        return True
+    return versions.is_release(version) and versions.plain(installed) == version
+
+
+def held(node, inputs):
+    """Packages that only this role may change: those that come from a repository of their project."""
+    if known(node).package_manager == "none":
+        return []
+    names = []
+    if inputs["manage_runtime"] and inputs["containerd_source"] == "repository":
+        if inputs["container_runtime"] == "docker":
+            names = docker.packages(node, inputs) if docker.from_repository(node, inputs) else []
+        else:
+            names = [containerd.package_name(node, inputs)]
+    if inputs["manage_kubelet"] and inputs["kubelet_source"] == "repository":
+        names = [*names, "kubelet", "kubeadm"] if inputs["kubeadm"] else [*names, "kubelet"]
+    return [name for name in names if name]
+
+
+def every_name(inputs):
+    """Every package name that any supported system may be asked about, for the first look at a machine."""
+    names = [name for family in _BASE.values() for name in family]
+    names += [*_IPVS, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
+    names += ["containerd", "runc", "containerd.io", "docker.io", "docker", "docker-ce", "docker-ce-cli"]
+    names += [name for client in inputs["storage_clients"] for name in _STORAGE[client].values()]
+    names += [name.partition("=")[0] for name in inputs["packages_extra"]]
+    return list(dict.fromkeys(names))
