@@ -15,7 +15,7 @@ KEPT = Path("/etc/kubernetes/cloud-config")
 
 
 def keep(source: Path, *, check: bool, target: Path = KEPT) -> bool:
-    """Make `target` what `source` is, readable by root only; whether anything differs. With `check` nothing is written."""
+    """Make `target` what `source` is, readable by root only; True when it differed. With `check` nothing is written."""
     try:
         content = source.read_bytes()
         same = target.is_file() and target.read_bytes() == content and target.stat().st_mode & 0o777 == 0o600

@@ -20,8 +20,8 @@ PLAYBOOKS = {
 }
 
 _EPILOG = """\
-Secrets: a token is best handed over by --token-file or in the environment variable PROVISION_TOKEN; --token shows it in the
-process list for a moment. Exit codes: 0 done, 1 failed (trying again may help), 2 wrong use (it will not).
+Secrets: a token is best handed over by --token-file or in the environment variable PROVISION_TOKEN; --token shows it
+in the process list for a moment. Exit codes: 0 done, 1 failed (trying again may help), 2 wrong use (it will not).
 """
 
 
@@ -55,7 +55,12 @@ def parser(version: str) -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="values", help="a variable of base or join"
     )
     made.add_argument(
-        "--vars", action="append", default=[], metavar="FILE", dest="files", help="variables of base and join, YAML"
+        "--vars",
+        action="append",
+        default=[],
+        metavar="FILE",
+        dest="files",
+        help="variables of base and join, YAML or JSON",
     )
     made.add_argument("--check", action="store_true", help="change nothing, tell what would change")
     made.add_argument("--diff", action="store_true", help="show what changes in files")

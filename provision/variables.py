@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
@@ -105,12 +106,13 @@ def _read(option: str, name: str) -> str:
 def _from_file(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
     option = f"--vars {name}"
     try:
-        loaded = yaml.safe_load(_read("--vars", name))
-    except (yaml.YAMLError, ValueError) as error:
+        # PyYAML reads JSON's surrogate pairs as two characters
+        loaded = (json.loads if name.endswith(".json") else yaml.safe_load)(_read("--vars", name))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         # the text around the error may be a secret, so only its place is told
-        raise UsageError(f"{option}{where}: this is no YAML") from None
+        raise UsageError(f"{option}{where}: this is no YAML or JSON") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

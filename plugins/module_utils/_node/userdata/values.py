@@ -56,7 +56,7 @@ def api_server(value: str) -> str:
         parts = urlsplit(value)
         port = parts.port or 443
     except ValueError:
-        raise ValueError("is %r; give it as https://host:6443" % value)
+        raise ValueError("is %r; give it as https://host:6443" % value) from None
     host = parts.hostname or ""
     extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme != "https" or not _HOST.fullmatch(host) or extra:
