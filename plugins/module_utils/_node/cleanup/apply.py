@@ -1,0 +1,78 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Does what plan.actions() found. A rerun goes on where an interruption ended."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+
+from ..machine import files
+from . import words
+
+_TRIM_SECONDS = 300
+_RUN_SECONDS = 60
+
+
+def apply(host, actions):
+    """Carry out the actions in their order; returns warnings. Raises OSError, with the path in it."""
+    warnings = []
+    if any(action.item == "journal" for action in actions) and host.systemd_runs:
+        warnings += _release_journal(host)
+    for action in actions:
+        _ONE[action.verb](host, action)
+        if action.path == words.HOST_KEYS_UNIT:
+            files.write_link(host, words.HOST_KEYS_WANTED, words.HOST_KEYS_UNIT)
+    if any(action.verb == words.WRITE for action in actions) and host.systemd_runs:
+        warnings += _run(host, ["systemctl", "daemon-reload"])
+    os.sync()
+    return warnings
+
+
+def trim(host):
+    """Tell the disks what is free, so that an image of them is small; returns warnings."""
+    if host.container or not host.find("fstrim"):
+        return []
+    return _run(host, ["fstrim", "--all"], _TRIM_SECONDS)
+
+
+def _release_journal(host):
+    """From now on, until the next boot, the journal is kept in memory only."""
+    return _run(host, ["journalctl", "--rotate"]) + _run(host, ["journalctl", "--relinquish-var"])
+
+
+def _run(host, argv, seconds=_RUN_SECONDS):
+    done = host.run(argv, seconds)
+    return ["%s: %s" % (" ".join(argv), (done.err or done.out).strip()[-500:])] if done.code else []
+
+
+def _remove(host, action):
+    real = host.path(action.path)
+    try:
+        if stat.S_ISDIR(os.lstat(real).st_mode):
+            shutil.rmtree(real)
+        else:
+            os.unlink(real)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # a mount point: what is in it goes
+        for name in os.listdir(real):
+            _remove(host, action._replace(path=os.path.join(action.path, name)))
+
+
+def _empty(host, action):
+    with contextlib.suppress(FileNotFoundError):
+        os.close(os.open(host.path(action.path), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
+
+
+def _write(host, action):
+    files.write_file(host, action.path, action.text.encode("utf-8"), 0o644)
+
+
+_ONE = {words.REMOVE: _remove, words.EMPTY: _empty, words.WRITE: _write}

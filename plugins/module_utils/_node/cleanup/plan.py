@@ -1,0 +1,147 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What would be removed from a machine: reads, changes nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+import stat
+from collections import namedtuple
+
+from . import words
+
+#: One thing to do: ``verb`` of words, ``text`` only for words.WRITE.
+Action = namedtuple("Action", ("item", "verb", "path", "text"))
+
+_ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})$")
+_KEYGEN_UNITS = ("/usr/lib/systemd/system/", "/lib/systemd/system/", "/etc/systemd/system/")
+
+
+class Refused(Exception):
+    """The machine is not fit to become an image; the text says why and what to do."""
+
+
+def refuse_joined(host):
+    """Raise :class:`Refused` for a machine that belongs to a cluster."""
+    found = [path for path in words.JOINED if host.exists(path)]
+    if found:
+        raise Refused(
+            "the machine belongs to a cluster (%s): every machine made from it would claim to be this node."
+            " Let it leave the cluster first (the role join with join_state: absent)" % ", ".join(found)
+        )
+
+
+def actions(host, items, kept=()):
+    """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs."""
+    found = []
+    for item in words.ITEMS:
+        if item in items:
+            done = {action.path for action in found}
+            found += [action for action in _of_item(host, item, kept) if action.path not in done]
+    return found
+
+
+def _of_item(host, item, kept):
+    found = [Action(item, rule.verb, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
+    extra = _EXTRA.get(item)
+    return found + (extra(host, found) if extra else [])
+
+
+def _rules(host, item):
+    if item == "cloud-init":
+        return words.CLOUD_INIT_STATE + (words.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
+    return words.RULES.get(item, [])
+
+
+def _paths(host, rule, kept):
+    found = []
+    for pattern in rule.patterns:
+        folder, name = os.path.split(pattern)
+        # two patterns, since a shell pattern leaves dot files out
+        for wanted in [name, ".[!.]*"] if rule.hidden else [name]:
+            found += glob.glob(os.path.join(host.path(folder), wanted))
+    cut = len(host.path("/")) - 1
+    paths = sorted({path[cut:] if cut else path for path in found})
+    return [path for path in paths if not _stays(path, rule.keep) and not any(_holds(path, own) for own in kept)]
+
+
+def _stays(path, keep):
+    return any(fnmatch.fnmatch(os.path.basename(path), pattern) for pattern in keep)
+
+
+def _holds(path, inner):
+    return inner == path or inner.startswith(path + "/")
+
+
+def _logs(host, _found):
+    """Files below /var/log but the journal: old ones go, those that programs may have open are emptied."""
+    found = []
+    for folder, names, files in os.walk(host.path("/var/log")):
+        if folder == host.path("/var/log"):
+            names[:] = [name for name in names if name != "journal"]
+        names.sort()
+        for name in sorted(files):
+            path = _machine_path(host, os.path.join(folder, name))
+            status = host.status(path)
+            if status is None or not stat.S_ISREG(status.st_mode):
+                continue
+            if _ROTATED.search(name):
+                found.append(Action("logs", words.REMOVE, path, None))
+            elif status.st_size:
+                found.append(Action("logs", words.EMPTY, path, None))
+    return found
+
+
+def _machine_path(host, real):
+    return real if host.root == "/" else "/" + os.path.relpath(real, host.root)
+
+
+def _machine_id(host, _found):
+    found = []
+    content = host.text("/etc/machine-id")
+    if "ID=flatcar" in (host.text("/etc/os-release") or "").replace('"', "").split():
+        # Flatcar's first boot, and with it Ignition, is known by the file's absence
+        if content is not None:
+            found.append(Action("machine-id", words.REMOVE, "/etc/machine-id", None))
+    elif content not in (None, "", "uninitialized\n"):
+        # emptied, not removed: without the file, systemd takes the next boot for the very first one and presets units
+        found.append(Action("machine-id", words.EMPTY, "/etc/machine-id", None))
+    status = host.status("/var/lib/dbus/machine-id")
+    if status is not None and stat.S_ISREG(status.st_mode):
+        found.append(Action("machine-id", words.REMOVE, "/var/lib/dbus/machine-id", None))
+    return found
+
+
+def _host_keys(host, found):
+    keygen = any(name.startswith("sshd-keygen") for folder in _KEYGEN_UNITS for name in host.names(folder))
+    if not found or keygen or host.text(words.HOST_KEYS_UNIT) == words.HOST_KEYS_TEXT:
+        return []
+    return [Action("host-keys", words.WRITE, words.HOST_KEYS_UNIT, words.HOST_KEYS_TEXT)]
+
+
+def _random_seed(host, found):
+    if not found or host.text(words.SEED_DROP_IN) == words.SEED_TEXT:
+        return []
+    return [Action("random-seed", words.WRITE, words.SEED_DROP_IN, words.SEED_TEXT)]
+
+
+def _iscsi(host, _found):
+    content = host.text(words.ISCSI_NAME)
+    if content is None or "InitiatorName=" not in content:
+        return []
+    if any("iscsi-init.service" in host.names(folder) for folder in _KEYGEN_UNITS):
+        return [Action("iscsi", words.REMOVE, words.ISCSI_NAME, None)]
+    # Debian's open-iscsi makes a name at its next start when told so
+    return [Action("iscsi", words.WRITE, words.ISCSI_NAME, words.ISCSI_TEXT)]
+
+
+_EXTRA = {
+    "logs": _logs,
+    "machine-id": _machine_id,
+    "host-keys": _host_keys,
+    "random-seed": _random_seed,
+    "iscsi": _iscsi,
+}

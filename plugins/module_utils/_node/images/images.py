@@ -1,0 +1,122 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which images are missing, and bringing them."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+
+from ..machine import files
+from . import archive, fetch, references
+from .runtimes import RuntimeFailed
+
+#: Which archive brought which images, so that an archive is not needed again while they are there.
+RECORD = "/etc/kubenode/images.json"
+
+#: ``pulls``, ``pins`` and ``names`` (all that is wanted and known) are references, ``loads`` entries of ``archives``.
+Plan = namedtuple("Plan", ("pulls", "loads", "pins", "names"))
+
+
+class ImagesFailed(Exception):
+    """An image cannot be had; the text says which and why."""
+
+
+def make_plan(there, record, given, pinned):
+    """A :class:`Plan`; ``there`` is reference → labels, ``given`` the module's options, ``pinned`` judges labels."""
+    loads = [one for one in given["archives"] if not _brought(one, record, there)]
+    brought = [name for one in given["archives"] for name in record.get(one["sha256"].lower(), [])]
+    wanted = list(dict.fromkeys(references.canonical(image) for image in given["images"]))
+    pulls = [name for name in wanted if name not in there and name not in brought]
+    names = list(dict.fromkeys(wanted + brought))
+    pins = [name for name in names if name not in there or not pinned(there[name])] if given["pin"] else []
+    return Plan(pulls, loads, pins, names)
+
+
+def _brought(one, record, there):
+    names = record.get(one["sha256"].lower())
+    return bool(names) and all(name in there for name in names)
+
+
+class Work:
+    """One run: ``runtime`` of runtimes, ``given`` the module's options."""
+
+    def __init__(self, host, runtime, given):
+        self._host, self._runtime, self._given = host, runtime, given
+
+    def predict(self):
+        """The result of check mode; a runtime that is not there yet has no images. Raises BadReference."""
+        try:
+            there = self._runtime.list()
+        except RuntimeFailed:
+            there = {}
+        plan = self._plan(there)
+        return _result(plan.names, plan.pulls, plan.loads, plan.pins)
+
+    def bring(self):
+        """Pull, import, pin. Raises ImagesFailed, RuntimeFailed, BadReference, OSError."""
+        first = self._plan(self._runtime.list())
+        for one in first.loads:
+            self._load(one)
+        # an archive may have brought an image that was to be pulled
+        second = self._plan(self._runtime.list())
+        for name in second.pulls:
+            self._runtime.pull(name)
+        last = self._plan(self._runtime.list())
+        for name in last.pulls:
+            raise ImagesFailed("image %s was pulled, but the runtime does not list it" % name)
+        for name in last.pins:
+            self._runtime.pin(name)
+        return _result(last.names, second.pulls, first.loads, last.pins)
+
+    def _plan(self, there):
+        return make_plan(there, read_record(self._host), self._given, self._runtime.pinned)
+
+    def _load(self, one):
+        with fetch.archive_file(self._host, one, self._given) as path:
+            try:
+                names = archive.names(path)
+                self._runtime.load(path)
+            except (archive.ArchiveError, RuntimeFailed) as error:
+                raise ImagesFailed("archive %s: %s" % (_source(one), error)) from error
+        there = self._runtime.list()
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise ImagesFailed("archive %s was imported, but %s is not there" % (_source(one), missing[0]))
+        record = dict(read_record(self._host))
+        record[one["sha256"].lower()] = names
+        text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+        files.write_file(self._host, RECORD, text.encode("utf-8"), 0o644)
+
+
+def read_record(host):
+    """SHA-256 → references; empty when there is no usable record."""
+    try:
+        found = json.loads(host.text(RECORD) or "{}")
+    except ValueError:
+        return {}
+    usable = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
+    return found if usable else {}
+
+
+def _source(one):
+    return fetch.shown(one["url"]) if one.get("url") else one["path"]
+
+
+def _result(names, pulls, loads, pins):
+    imported = [_source(one) for one in loads]
+    return {
+        "changed": bool(pulls or loads or pins),
+        "images": names,
+        "pulled": pulls,
+        "imported": imported,
+        "pinned": pins,
+    }
+
+
+def difference(result):
+    """The result as Ansible's diff."""
+    lines = ["pull %s\n" % name for name in result["pulled"]]
+    lines += ["import %s\n" % name for name in result["imported"]]
+    lines += ["pin %s\n" % name for name in result["pinned"]]
+    return {"before_header": "images", "after_header": "images", "before": "", "after": "".join(lines)}
