@@ -30,16 +30,18 @@ def grow(source: Path, target: Path, disk_bytes: int, swap_bytes: int = 0) -> No
     end = (disk_bytes - swap_bytes - 2 * _ALIGNMENT) // _ALIGNMENT * _ALIGNMENT
     if end < source.stat().st_size:
         raise ImageError(f"{source.name} with {swap_bytes} bytes of swap needs a bigger disk than {disk_bytes} bytes")
-    os.truncate(target, disk_bytes)
     with target.open("rb") as disk:
-        root = max(partition_table.parse(disk.read(partition_table.HEAD)), key=lambda part: part.start)
+        partitions = partition_table.parse(disk.read(partition_table.HEAD))
+    root = max(partitions, key=lambda part: part.start)
+    # resize2fs works on a part of a file, but cannot tell how big that part is, and cuts the file behind it.
+    _run(["resize2fs", "-f", f"{target}?offset={root.start}", f"{(end - root.start) // 1024}K"])
+    os.truncate(target, disk_bytes)
     _run([*_SFDISK, "--relocate", "gpt-bak-std", str(target)])
     _run([*_SFDISK, "-N", str(root.number), str(target)], f", {(end - root.start) // SECTOR}\n")
-    # resize2fs works on a part of a file, but cannot tell how big that part is.
-    _run(["resize2fs", "-f", f"{target}?offset={root.start}", f"{(end - root.start) // 1024}K"])
     if swap_bytes:
-        _run([*_SFDISK, "--append", str(target)],
-             f"start={end // SECTOR}, size={swap_bytes // SECTOR}, type={_TYPE}, name=swap\n")  # fmt: skip
+        number = min(set(range(1, 17)) - {part.number for part in partitions})
+        line = f"start={end // SECTOR}, size={swap_bytes // SECTOR}, type={_TYPE}, name=swap\n"
+        _run([*_SFDISK, "-N", str(number), str(target)], line)
         _make_swap(target, end, swap_bytes)
 
 
