@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: python -m lab up | down | status | images | machines | env."""
+"""The command line: python -m lab up | down | status | images | machines | env | cluster."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from lab import daemon, delays
 from lab.client import LabClientError, call
+from lab.cluster import cli as cluster
 from lab.daemon import Options
 from lab.lab import KINDS
 from lab.machines.host import LabError
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "say whether a lab is up, and what it is", table=True)
     command("machines", _machines, "list the machines of a lab", table=True)
     command("env", _env, "print shell lines that aim clients at a lab")
+    cluster.add_arguments(command("cluster", cluster.run, "a Kubernetes control plane for a lab", table=True))
     images = command("images", _images, "list the built images, or build them", table=True)
     images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
     return parser

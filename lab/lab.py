@@ -27,6 +27,7 @@ from lab.api.bucket import Bucket
 from lab.api.cloud import Cloud, Settings
 from lab.api.control import Control
 from lab.api.gate import Gate
+from lab.cluster.routes import ClusterControl
 from lab.door import new_log
 from lab.faults import Faults
 from lab.files import Published
@@ -168,9 +169,9 @@ class Lab:
         await self._publish(state / "published", image)
         await self._answer_metadata()
         await self.account.add(list(self._dedicated))
-        await self._answer_apis(faults)
+        await self._answer_apis(faults, state / "site/cluster")
 
-    async def _answer_apis(self, faults: Faults) -> None:
+    async def _answer_apis(self, faults: Faults, cluster_folder: Path) -> None:
         requests = new_log()
         guards = Guards(self.robot_settings.clock)
         robot = robot_app.build(self.account, RobotGate(self.account, guards, requests))
@@ -186,7 +187,9 @@ class Lab:
         )
         listener = _listen(self._port)
         self.endpoint = f"{_url(listener)}/v1"
-        control = Control(self.cloud, gate, self.about(), RobotControl(self.account, guards))
+        cluster = ClusterControl(cluster_folder, self.site.controller, self.site.adopt, self._progress)
+        self._stack.push_async_callback(cluster.close)
+        control = Control(self.cloud, gate, self.about(), RobotControl(self.account, guards), cluster)
         await self._serve(app.build(self.cloud, gate, control), listener)
 
     async def _answer_robot(self, application: web.Application) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from lab import mirror
 from lab.client import call
+from lab.cluster.running import RunningCluster
 from lab.lab import Lab
 from lab.nodes import Node, Nodes
 
@@ -148,6 +149,10 @@ class RunningLab:
     def controller(self) -> str:
         """The address at which machines reach this host."""
         return self.lab.site.controller
+
+    def cluster(self) -> RunningCluster:
+        """The control plane of this lab, started at the first call; it ends with the lab (or with its `close`)."""
+        return RunningCluster.started(self.control)
 
     @functools.cached_property
     def nodes(self) -> Nodes:

@@ -16,17 +16,21 @@ from lab.api.cloud import Cloud
 from lab.api.errors import ApiError, not_found
 from lab.api.gate import Gate
 from lab.api.http import answer, identifier
+from lab.cluster.routes import ClusterControl
 from lab.robot.control import LimitBody, RobotControl
 
 
 class Control:
     """Handlers of the lab's own routes."""
 
-    def __init__(self, cloud: Cloud, gate: Gate, about: dict[str, Any], robot: RobotControl) -> None:
+    def __init__(
+        self, cloud: Cloud, gate: Gate, about: dict[str, Any], robot: RobotControl, cluster: ClusterControl
+    ) -> None:
         self.cloud = cloud
         self.gate = gate
         self.about = about
         self.robot = robot
+        self.cluster = cluster
 
     def routes(self) -> web.RouteTableDef:
         """All routes; they need the token, cost no rate limit and meet no faults."""
@@ -50,6 +54,7 @@ class Control:
         )
         for method, path, handler in table:
             routes.route(method, path)(handler)
+        self.cluster.add_to(routes)
         return routes
 
     def middleware(self) -> Any:

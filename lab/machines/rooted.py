@@ -123,6 +123,10 @@ class RootedSite(Site):
         self._machines.append(machine)
         return machine
 
+    def adopt(self, pid: int) -> None:
+        """Put a process among those that end with the lab's control group."""
+        self._cgroup.child("services").add(pid)
+
     async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
         """Filter what comes out of the machine's cable."""
         await self._network.isolate(f"m{machine.hardware.machine_id}", allow)

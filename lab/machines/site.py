@@ -52,6 +52,10 @@ class Site(abc.ABC):
         It stays so over reboots. Whoever wants to talk to the machine must be allowed, too.
         """
 
+    def adopt(self, pid: int) -> None:
+        """A process beside the machines: where these really boot, it ends with the lab however that ends."""
+        del pid
+
     @property
     @abc.abstractmethod
     def disks(self) -> Path:

@@ -1,0 +1,95 @@
+// Copyright (c) 2026 kubenode.provision authors
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/golang/protobuf/jsonpb"
+	"github.com/golang/protobuf/proto"
+	"sigs.k8s.io/yaml"
+)
+
+// output is how a command's result is printed: table, json or yaml, or only the names.
+type output struct {
+	form  string
+	quiet bool
+}
+
+func (output *output) register(set *flag.FlagSet, form string) {
+	output.form = form
+	for _, name := range []string{"output", "o"} {
+		set.StringVar(&output.form, name, form, "json, yaml or table")
+	}
+	for _, name := range []string{"quiet", "q"} {
+		set.BoolVar(&output.quiet, name, false, "print only IDs")
+	}
+}
+
+// message turns a message into what its JSON form says; fields without a value are there, too.
+func message(source proto.Message) (interface{}, error) {
+	var text bytes.Buffer
+	if err := (&jsonpb.Marshaler{EmitDefaults: true}).Marshal(&text, source); err != nil {
+		return nil, err
+	}
+	var result interface{}
+	return result, json.Unmarshal(text.Bytes(), &result)
+}
+
+func (output *output) print(value interface{}) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	switch output.form {
+	case "json":
+		fmt.Println(string(text))
+	case "yaml":
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+		fmt.Print(string(text))
+	default:
+		return fmt.Errorf("unsupported output format %q", output.form)
+	}
+	return nil
+}
+
+func table(header []string, rows [][]string) {
+	writer := tabwriter.NewWriter(os.Stdout, 20, 1, 3, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		fmt.Fprintln(writer, strings.Join(row, "\t"))
+	}
+	writer.Flush()
+}
+
+// withInfo adds the runtime's own words to a status; each value is JSON, or else plain text.
+func withInfo(result map[string]interface{}, info map[string]string) {
+	for key, text := range info {
+		var value interface{}
+		if json.Unmarshal([]byte(text), &value) != nil {
+			value = text
+		}
+		result[key] = value
+	}
+}
+
+func short(id string) string {
+	id = strings.TrimPrefix(id, "sha256:")
+	if len(id) > 13 {
+		return id[:13]
+	}
+	return id
+}
+
+func ago(nanoseconds int64) string {
+	return time.Since(time.Unix(0, nanoseconds)).Round(time.Second).String() + " ago"
+}

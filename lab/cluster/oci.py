@@ -1,0 +1,69 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A container image with one static program in it, as a file: pure, the same bytes for the same program."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from typing import Any
+
+_EPOCH = "1970-01-01T00:00:00Z"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def archive(program: bytes, path: str, reference: str, architecture: str = "amd64") -> bytes:
+    """An OCI archive (tar) whose image ``reference`` (name:tag) runs ``/path`` as user 65535."""
+    layer = _tar({path: (program, 0o755)})
+    packed = gzip.compress(layer, mtime=0)
+    config = _json(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "created": _EPOCH,
+            "config": {"Entrypoint": [f"/{path}"], "User": "65535:65535", "Env": ["PATH=/"]},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+            "history": [{"created": _EPOCH, "created_by": "kubenode.provision lab"}],
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": _descriptor(_CONFIG, config),
+            "layers": [_descriptor(_LAYER, packed)],
+        }
+    )
+    # containerd takes the first annotation for the image's name, others make it from the second one.
+    names = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
+    index = {"schemaVersion": 2, "manifests": [_descriptor(_MANIFEST, manifest) | {"annotations": names}]}
+    blobs = {f"blobs/sha256/{_digest(blob)[7:]}": (blob, 0o644) for blob in (config, packed, manifest)}
+    layout = {"oci-layout": (_json({"imageLayoutVersion": "1.0.0"}), 0o644), "index.json": (_json(index), 0o644)}
+    return _tar(layout | blobs)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(blob), "size": len(blob)}
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, (content, mode) in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -1,0 +1,170 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The control plane of one lab: etcd, kube-apiserver and kube-controller-manager, started, stopped, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from . import objects
+from .api import Api, ApiError, ApiUnreachable
+from .errors import ClusterError
+from .pki import Pki
+from .process import Adopt, Process
+from .programs import Programs
+
+PORT = 6443
+_LOOPBACK = "127.0.0.1"
+_READY_SECONDS = 240  # 5 s on an idle host
+_SIGNED_SECONDS = 86400
+_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
+_PEER = "unix://peer:1"
+_CONTROLLERS = (
+    "csrsigning", "csrapproving", "csrcleaner", "bootstrapsigner", "tokencleaner", "serviceaccount",
+    "serviceaccount-token", "root-ca-cert-publisher", "nodelifecycle",
+)  # fmt: skip
+
+
+class ControlPlane:
+    """Lives in the lab's event loop; its files are in ``folder``, which it makes and removes."""
+
+    def __init__(self, programs: Programs, folder: Path, host: str, adopt: Adopt) -> None:
+        """``host`` is the address of this host at which machines and the controller reach the API server."""
+        self._programs = programs
+        self._folder = folder
+        self._host = host
+        self._etcd = Process("etcd", folder, adopt)
+        self._server = Process("kube-apiserver", folder, adopt)
+        self._manager = Process("kube-controller-manager", folder, adopt)
+        self._lock = asyncio.Lock()
+        self._signed_seconds = _SIGNED_SECONDS
+        self.endpoint = ""
+
+    def about(self) -> dict[str, Any]:
+        """Where it answers, where its files are, and what of it runs."""
+        return {
+            "endpoint": self.endpoint,
+            "folder": str(self._folder),
+            "ca_file": str(self._folder / "ca.crt"),
+            "kubeconfig": str(self._folder / "admin.kubeconfig"),
+            "running": {process.name: process.running for process in (self._etcd, self._server, self._manager)},
+        }
+
+    async def start(self) -> None:
+        """Start everything and wait until nodes can join; nothing is left behind when that fails."""
+        async with self._lock:
+            try:
+                await self._start()
+            except BaseException:
+                await self._end()
+                raise
+
+    async def close(self) -> None:
+        """End everything and remove its files."""
+        async with self._lock:
+            await self._end()
+
+    async def serve(self, on: bool) -> None:
+        """Switch the API server on (and wait until it is ready) or off."""
+        async with self._lock:
+            if not on:
+                await self._server.kill()
+                return
+            await self._server.start(self._server_command())
+            await self._ready()
+
+    async def sign_for(self, seconds: int) -> None:
+        """Let certificates that are signed from now on be valid for so long."""
+        async with self._lock:
+            self._signed_seconds = seconds
+            await self._manager.kill()
+            await self._manager.start(self._manager_command())
+
+    async def _start(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        # The address of a lab is its own; on loopback all labs meet.
+        port = _free_port() if self._host == _LOOPBACK else PORT
+        self.endpoint = f"https://{self._host}:{port}"
+        pki = await asyncio.to_thread(Pki, self._folder, self._host)
+        pki.kubeconfig("admin", self.endpoint)
+        await self._etcd.start(self._etcd_command())
+        await self._server.start(self._server_command())
+        await self._ready()
+        await self._manager.start(self._manager_command())
+        ca_pem = pki.ca_file.read_bytes()
+        await asyncio.to_thread(self._fill, objects.initial(self.endpoint, ca_pem))
+        await self._until("the default service account", "/api/v1/namespaces/default/serviceaccounts/default")
+
+    def _fill(self, wanted: list[tuple[str, dict[str, Any]]]) -> None:
+        api = self._api()
+        for path, body in wanted:
+            api.create(path, body)
+
+    async def _end(self) -> None:
+        for process in (self._manager, self._server, self._etcd):
+            await process.kill()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        self.endpoint = ""
+
+    async def _ready(self) -> None:
+        await self._until("the API server", "/readyz")
+
+    async def _until(self, what: str, path: str) -> None:
+        api = self._api()
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            with contextlib.suppress(ApiError, ApiUnreachable):
+                await asyncio.to_thread(api.get, path)
+                return
+            for process in (self._etcd, self._server, self._manager):
+                process.check()
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{what} was not ready within {_READY_SECONDS} s; see the logs in {self._folder}")
+            await asyncio.sleep(0.1)
+
+    def _api(self) -> Api:
+        pair = self._folder / "admin.crt", self._folder / "admin.key"
+        return Api(self.endpoint, self._folder / "ca.crt", pair)
+
+    def _etcd_command(self) -> list[str]:
+        return [
+            str(self._programs.etcd), "--name=lab", "--data-dir=etcd", f"--listen-client-urls={_SOCKET}",
+            f"--advertise-client-urls={_SOCKET}", f"--listen-peer-urls={_PEER}",
+            f"--initial-advertise-peer-urls={_PEER}", f"--initial-cluster=lab={_PEER}", "--unsafe-no-fsync",
+            "--log-level=warn", "--logger=zap",
+        ]  # fmt: skip
+
+    def _server_command(self) -> list[str]:
+        return [
+            str(self._programs.apiserver), f"--etcd-servers={_SOCKET}", f"--bind-address={self._host}",
+            f"--advertise-address={self._host}", f"--secure-port={self.endpoint.rpartition(':')[2]}",
+            "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
+            "--kubelet-client-certificate=apiserver-kubelet-client.crt",
+            "--kubelet-client-key=apiserver-kubelet-client.key", "--service-cluster-ip-range=10.96.0.0/16",
+            "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+            "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
+            "--endpoint-reconciler-type=none",
+        ]  # fmt: skip
+
+    def _manager_command(self) -> list[str]:
+        return [
+            str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
+            f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
+            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds}s",
+            "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false", "--port=0",
+            "--secure-port=0",
+        ]  # fmt: skip
+
+
+def _free_port() -> int:
+    with socket.create_server((_LOOPBACK, 0)) as listener:
+        return listener.getsockname()[1]

@@ -1,0 +1,108 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The programs of the control plane, of a real old node and of test pods: where they are, built when missing."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.images import cache
+
+from . import go, kubernetes, oci, tools
+from .errors import ClusterError
+from .kubernetes import BUILT, KUBERNETES
+
+__all__ = ["KUBERNETES", "PAUSE_TAGS", "Programs", "ensure"]
+
+PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
+_PAUSE = "registry.k8s.io/pause"
+_VERSION = b"@KUBENODE-CRICTL-VERSION@--------"  # as in go/crictl/main.go
+_SOURCES = Path(__file__).parent / "go"
+_DONE = "complete"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Built programs; all but the tools are dynamic against libc at most."""
+
+    kubernetes: Path  # the folder of etcd, kubectl and what is built from the source package
+    tools: Path  # the folder of our own programs
+
+    @property
+    def etcd(self) -> Path:
+        """etcd 3.4 of Debian."""
+        return self.kubernetes / "etcd"
+
+    @property
+    def kubectl(self) -> Path:
+        """kubectl 1.20.2 of Debian."""
+        return self.kubernetes / "kubectl"
+
+    @property
+    def apiserver(self) -> Path:
+        """kube-apiserver 1.20.2 (static)."""
+        return self.kubernetes / BUILT[0]
+
+    @property
+    def controller_manager(self) -> Path:
+        """kube-controller-manager 1.20.2 (static)."""
+        return self.kubernetes / BUILT[1]
+
+    @property
+    def kubelet(self) -> Path:
+        """kubelet 1.20.2 (static)."""
+        return self.kubernetes / BUILT[2]
+
+    def crictl(self, version: str) -> bytes:
+        """Our crictl (static), which calls itself ``version`` (such as 1.36.0, without v)."""
+        text = f"v{version}".encode()
+        if len(text) > len(_VERSION):
+            raise ValueError(f"version {version!r} is longer than {len(_VERSION) - 1} bytes")
+        program = (self.tools / "crictl").read_bytes()
+        if program.count(_VERSION) != 1:
+            raise ClusterError("the built crictl does not have its version mark exactly once; see go/crictl/main.go")
+        return program.replace(_VERSION, text.ljust(len(_VERSION), b"\0"))
+
+    def pause(self, tag: str = PAUSE_TAGS[-1], name: str = _PAUSE) -> bytes:
+        """An OCI archive of the image ``name:tag``: it waits; as a pod's image it takes "say TEXT…" and "exit CODE"."""
+        return oci.archive((self.tools / "pause").read_bytes(), "pause", f"{name}:{tag}")
+
+
+def _quiet(_text: str) -> None:
+    return None
+
+
+def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
+    """The programs, built when they are missing: seven minutes on two cores, once, one builder at a time."""
+    here = Path(__file__).parent
+    tree = cache.root() / f"kubernetes-{_digest(here / 'kubernetes.py')}"
+    own = cache.root() / f"kubernetes-tools-{_digest(here / 'kubernetes.py', *sorted(_SOURCES.rglob('*.go')))}"
+    _once(tree, lambda folder: kubernetes.build(folder, progress), progress)
+    _once(own, lambda folder: tools.build(tree, _SOURCES, folder, progress), progress)
+    return Programs(tree, own)
+
+
+def _once(folder: Path, build: Callable[[Path], None], progress: Callable[[str], None]) -> None:
+    if (folder / _DONE).exists():
+        return
+    with cache.locked("kubernetes"):
+        if (folder / _DONE).exists():
+            return
+        go.require_programs()
+        started = time.monotonic()
+        with cache.new_folder(folder) as partial:
+            build(partial)
+            (partial / _DONE).touch()
+        progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
+
+
+def _digest(*files: Path) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        total.update(f"{file.parent.name}/{file.name}\0".encode())
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
