@@ -166,7 +166,7 @@ def module_names(text):
 
 
 def sysctl_path(key):
-    """The file below /proc/sys of a sysctl key, in either spelling: net.ipv4.conf.eth0/1.x or net/ipv4/conf/eth0.1/x."""
+    """The file below /proc/sys of a key, in either spelling: net.ipv4.conf.eth0/1.x or net/ipv4/conf/eth0.1/x."""
     dot, slash = key.find("."), key.find("/")
     if slash == -1 or -1 < dot < slash:
         key = key.translate({ord("."): "/", ord("/"): "."})

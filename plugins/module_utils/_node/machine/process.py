@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -51,11 +52,9 @@ def _one(results, index, argv, seconds, given):
 
     def end():
         late.set()
-        try:
-            # the whole session, so that no child keeps the pipes open
+        # the whole session, so that no child keeps the pipes open
+        with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass
 
     guard = threading.Timer(seconds, end)
     guard.start()

@@ -73,7 +73,8 @@ def plan(context, settings, only=()):
 
 def apply(context, planned, settings, clock=time.monotonic):
     """Do what was planned; returns the results; raises ApplyError."""
-    pending, results = context.pending, []
+    pending = context.pending
+    results: list[dict] = []
     waited = {key for setting in settings for key in spec.listens(setting)}
     context.reload_owed = RELOAD in pending.ids()
     if context.reload_comes:

@@ -125,7 +125,9 @@ _COMMON = {"id": _must(_line), "step": _must(_line), "kind": _must(_line)}
 
 def errors(settings):
     """One line for everything that is wrong; each names the setting, the field and what it must be."""
-    found, seen, paths = [], {}, {}
+    found: list[str] = []
+    seen: dict[str, int] = {}
+    paths: dict[str, str] = {}
     for index, setting in enumerate(settings):
         name = "settings[%d]" % index
         if not isinstance(setting, dict):

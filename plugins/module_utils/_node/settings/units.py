@@ -120,11 +120,16 @@ def _wait(context, name, setting):
             settled = settled or time.monotonic() + _SETTLE
             if time.monotonic() >= settled:
                 return
-        elif (active == "inactive" and properties.get("ConditionResult") == "no") or (active == "inactive" and properties.get("Type") == "oneshot"):
+        elif active == "inactive" and _may_end(properties):
             return
         elif active in ("inactive", "failed") or settled or time.monotonic() > deadline:
             raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
         time.sleep(0.2)
+
+
+def _may_end(properties):
+    """Whether being inactive is no failure: its conditions are not met yet, or it has done its work."""
+    return properties.get("ConditionResult") == "no" or properties.get("Type") == "oneshot"
 
 
 def _detail(properties):

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Looks which artifacts are there, fetches the others side by side, and installs them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from . import fetch, install, record
+
+#: Parts of files lie here until they are whole; nobody but root may look or write.
+CACHE = "/var/cache/kubenode/artifacts"
+
+
+def plan(host, artifacts, parallel):
+    """Why each artifact must be installed, or None, in order."""
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        return list(pool.map(lambda artifact: record.missing(host, artifact), artifacts))
+
+
+def change_id(artifact):
+    """How node_settings calls a change of this artifact."""
+    return "artifact:" + artifact["name"]
+
+
+@contextlib.contextmanager
+def locked(host, seconds):
+    """Only one run at a time; raises FetchError when another one takes too long."""
+    folder = host.path(CACHE)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    text = "another run has been fetching artifacts for %d s; wait for it, or end it" % seconds
+                    raise fetch.FetchError(text) from None
+                time.sleep(0.2)
+        yield
+    finally:
+        os.close(fd)
+
+
+def apply(host, artifacts, fetcher, pending, parallel):
+    """Fetch and install; a list of (bytes, seconds, error or None) in order. One that fails stops no other."""
+    lock = threading.Lock()
+
+    def one(artifact):
+        begin = time.monotonic()
+        try:
+            came = _bring(host, artifact, fetcher, pending, lock)
+        except (fetch.FetchError, OSError) as error:
+            return 0, time.monotonic() - begin, "%s %s: %s" % (artifact["name"], artifact["version"], error)
+        return came, time.monotonic() - begin, None
+
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        return list(pool.map(one, artifacts))
+
+
+def _bring(host, artifact, fetcher, pending, lock):
+    if artifact["kind"] == "binary" and record.proves_itself(host, artifact):
+        for link in artifact.get("links") or []:
+            install.files.write_link(host, link["path"], link["target"])
+        record.write(host, artifact, {artifact["install"][0]["path"]: artifact["sha256"]})
+        return 0
+    part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], artifact["sha256"]))
+    came = fetcher.fetch(artifact["url"], part, artifact["sha256"])
+    with lock:
+        # before the files change: whoever must be restarted is not forgotten when this run is cut off
+        pending.add([change_id(artifact)])
+    try:
+        digests = install.install(host, artifact, part)
+    except fetch.FetchError as error:
+        raise fetch.FetchError("%s: %s" % (fetch.public(artifact["url"]), error)) from error
+    record.write(host, artifact, digests)
+    os.unlink(part)
+    return came

@@ -1,0 +1,98 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is installed: a record for each artifact, and the proof that its files are still the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+
+from ..machine import files
+
+FOLDER = "/etc/kubenode/artifacts/"
+#: The reason why a binary that is there already is only recorded.
+ADOPTED = "has no record"
+
+
+def path(name):
+    """Where the record of an artifact lies."""
+    return "%s%s.json" % (FOLDER, name)
+
+
+def read(host, name):
+    """The record; None when there is none that can be understood."""
+    try:
+        record = json.loads(host.text(path(name)) or "null")
+    except ValueError:
+        return None
+    good = isinstance(record, dict) and isinstance(record.get("files"), dict) and record["files"]
+    return record if good else None
+
+
+def write(host, artifact, digests):
+    """Record what was installed."""
+    record = {
+        "name": artifact["name"],
+        "version": str(artifact["version"]),
+        "sha256": artifact["sha256"],
+        "install": install_id(artifact),
+        "files": digests,
+    }
+    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    files.write_file(host, path(artifact["name"]), text.encode("utf-8"), 0o644)
+
+
+def install_id(artifact):
+    """A digest of what goes where, so that another choice of members is noticed. Pure."""
+    text = json.dumps([artifact["kind"], artifact["install"]], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def missing(host, artifact):
+    """Why the artifact is not there as it should be; None when it is. Files are hashed, nothing is fetched."""
+    record = read(host, artifact["name"])
+    if record is None:
+        return _unrecorded(host, artifact)
+    if record.get("sha256") != artifact["sha256"]:
+        return "version %s is installed" % record.get("version")
+    if record.get("install") != install_id(artifact):
+        return "other files of it are wanted"
+    modes = {entry.get("path"): entry.get("mode", "0755") for entry in artifact["install"]}
+    folders = {entry.get("directory"): entry.get("mode", "0755") for entry in artifact["install"]}
+    for name, digest in sorted(record["files"].items()):
+        status = host.status(name)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return "%s is not there" % name
+        mode = modes.get(name) or folders.get(os.path.dirname(name))
+        if mode is not None and stat.S_IMODE(status.st_mode) != int(mode, 8):
+            return "%s has another mode" % name
+        if host.sha256(name) != digest:
+            return "%s has another content" % name
+    return _links(host, artifact)
+
+
+def _unrecorded(host, artifact):
+    """A binary proves itself, its digest is the artifact's; of anything else nothing is known."""
+    return "is not installed" if artifact["kind"] != "binary" or not proves_itself(host, artifact) else ADOPTED
+
+
+def proves_itself(host, artifact):
+    """Whether a binary is there as it should be, with or without a record."""
+    (entry,) = artifact["install"]
+    status = host.status(entry["path"])
+    if artifact["kind"] != "binary" or status is None or not stat.S_ISREG(status.st_mode):
+        return False
+    same_mode = stat.S_IMODE(status.st_mode) == int(entry.get("mode", "0755"), 8)
+    return same_mode and host.sha256(entry["path"]) == artifact["sha256"]
+
+
+def _links(host, artifact):
+    for link in artifact.get("links") or []:
+        status = host.status(link["path"])
+        if status is None or not stat.S_ISLNK(status.st_mode):
+            return "the link %s is not there" % link["path"]
+        if os.readlink(host.path(link["path"])) != link["target"]:
+            return "the link %s leads elsewhere" % link["path"]
+    return None
