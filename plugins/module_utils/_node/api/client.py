@@ -94,7 +94,8 @@ class Api:
             try:
                 context.load_cert_chain(client_pem)
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                raise ApiError("token_refused", "the client certificate %s cannot be used: %s" % (client_pem, error))
+                text = "the client certificate %s cannot be used: %s" % (client_pem, error)
+                raise ApiError("token_refused", text) from error
         return context
 
     def _request(self, method, path, body):

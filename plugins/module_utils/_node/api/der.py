@@ -113,8 +113,8 @@ def _children(data):
 
 def _name(content):
     result = {"CN": "", "O": []}
-    for dummy, names, dummy_whole in _children(content):
-        for dummy_tag, pair, dummy_pair in _children(names):
+    for dummy, names, _dummy_whole in _children(content):
+        for _dummy_tag, pair, _dummy_pair in _children(names):
             parts = _children(pair)
             if len(parts) != 2 or parts[0][0] != _OID:
                 raise BadCertificate("a name without type or value")

@@ -122,16 +122,22 @@ def _typed(given):
     inputs = {}
     for name, (kinds, default) in _VARIABLES.items():
         value = given.get(name)
-        if value is None:
-            value = default
+        value = default if value is None else _converted(value, kinds)
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
             raise InvalidInput("join_%s: %r must be %s" % (name, value, _kinds(kinds)))
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise InvalidInput(
-                "join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, _CHOICES[name])))
-            )
+            raise InvalidInput("join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, _CHOICES[name]))))
         inputs[name] = value
     return inputs
+
+
+def _converted(value, kinds):
+    """Numbers and truth as they come from the command line."""
+    if kinds is int and isinstance(value, str) and re.match(r"[0-9]+\Z", value):
+        return int(value)
+    if kinds is bool and isinstance(value, str) and value.lower() in ("true", "yes", "false", "no"):
+        return value.lower() in ("true", "yes")
+    return value
 
 
 def _kinds(kinds):
@@ -192,14 +198,18 @@ def _reserved(value):
         return value
     for name, part in value.items():
         if name not in ("kube", "system") or not isinstance(part, dict):
-            raise ValueError("%r must be kube or system, each a dictionary such as {cpu: 100m, memory: 200Mi}" % (name,))
+            raise ValueError(
+                "%r must be kube or system, each a dictionary such as {cpu: 100m, memory: 200Mi}" % (name,)
+            )
     return value
 
 
 def _drop_ins(value):
     for name, content in value.items():
         if not _DROP_IN.match(str(name)):
-            raise ValueError("%r is no name of a drop-in; use letters, digits, '-', '_', '.', ending with .conf" % (name,))
+            raise ValueError(
+                "%r is no name of a drop-in; use letters, digits, '-', '_', '.', ending with .conf" % (name,)
+            )
         if not isinstance(content, dict):
             raise ValueError("%s: it must be a dictionary of fields of KubeletConfiguration" % name)
         config.check_head(content, name)
@@ -223,5 +233,3 @@ def _known(value, options):
     for name in value:
         if name not in options:
             raise ValueError("%r is no option; there are %s" % (name, ", ".join(options)))
-
-

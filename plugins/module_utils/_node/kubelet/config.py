@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 
@@ -19,8 +20,16 @@ _EVICTION_HARD = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-# 1.20 has the fields, but refuses them unless a feature gate is set
-_GRACEFUL_SHUTDOWN_SINCE = (1, 21)
+#: Fields below the oldest minor with a table: the first minor that takes each.
+_SINCE = {
+    "shutdownGracePeriod": (1, 21),
+    "shutdownGracePeriodCriticalPods": (1, 21),
+    "memorySwap": (1, 22),
+    "providerID": (1, 22),
+    "registerWithTaints": (1, 23),
+    "containerRuntimeEndpoint": (1, 27),
+    "maxParallelImagePulls": (1, 27),
+}
 
 
 class InvalidConfig(ValueError):
@@ -30,7 +39,7 @@ class InvalidConfig(ValueError):
 def defaults(facts):
     """Defaults for a machine.
 
-    ``facts``: minor ("1.36"), runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
+    ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
     read_only_usr, cluster_dns, cluster_domain, max_pods, serving_certs, provider_id, taints (parsed),
     kube_reserved and system_reserved (None: none).
     """
@@ -51,12 +60,11 @@ def defaults(facts):
         "resolvConf": resolv_conf(facts["resolv"]),
         "rotateCertificates": True,
         "serializeImagePulls": False,
+        "shutdownGracePeriod": "60s",
+        "shutdownGracePeriodCriticalPods": "20s",
     }
     if facts["swap"] == "limited":
         config["memorySwap"] = {"swapBehavior": "LimitedSwap"}
-    if minor_number(facts["minor"]) >= _GRACEFUL_SHUTDOWN_SINCE:
-        config["shutdownGracePeriod"] = "60s"
-        config["shutdownGracePeriodCriticalPods"] = "20s"
     if facts["read_only_usr"]:
         config["volumePluginDir"] = "/var/lib/kubelet/volumeplugins"
     if facts["serving_certs"] == "bootstrap":
@@ -82,9 +90,14 @@ def resolv_conf(resolv):
     return "/etc/resolv.conf"
 
 
-def known(config, fields):
-    """``config`` without top-level fields that the minor's table does not hold."""
-    return {name: value for name, value in config.items() if name in fields}
+def takes(name, minor, fields):
+    """Whether a kubelet of this minor has a top-level field; ``fields`` is None for a minor without a table."""
+    return name in fields if fields is not None else minor_number(minor) >= _SINCE.get(name, (0, 0))
+
+
+def known(config, minor, fields):
+    """``config`` without top-level fields that a kubelet of this minor does not have."""
+    return {name: value for name, value in config.items() if takes(name, minor, fields)}
 
 
 def merge(base, over):
@@ -101,9 +114,9 @@ def merge(base, over):
     return result
 
 
-def finished(config, user, fields):
+def finished(config, user):
     """Defaults and the user's fields as the file is to be, with apiVersion and kind."""
-    result = merge(known(config, fields), user)
+    result = merge(config, user)
     given = user.get("evictionHard")
     if isinstance(given, dict) and given and not result.get("mergeDefaultEvictionSettings"):
         # a null in the user's dictionary still takes a signal away
@@ -124,23 +137,7 @@ def check_fields(config, fields, where=""):
             continue
         if name not in fields:
             raise InvalidConfig("%s%s: this kubelet knows no such field%s" % (where, name, nearest(name, fields)))
-        below = fields[name]
-        if isinstance(below, (list, tuple)) and len(below) == 1:
-            below = below[0]
-            items = value if isinstance(value, list) else []
-        else:
-            items = [value]
-        if isinstance(below, dict):
-            for item in items:
-                if isinstance(item, dict):
-                    check_fields(item, below, "%s%s." % (where, name))
-                elif item is not None:
-                    raise InvalidConfig(
-                        "%s%s: it is %r, but holds the fields %s" % (where, name, item, ", ".join(sorted(below)))
-                    )
-        else:
-            for item in items:
-                _check_type("%s%s" % (where, name), item, below)
+        _check_value("%s%s" % (where, name), value, fields[name])
 
 
 def check_head(config, name):
@@ -159,29 +156,58 @@ def nearest(name, names):
 
 def minor_number(minor):
     """(1, 36) of "1.36" or "1.36.4"."""
-    major, dot, rest = minor.partition(".")
+    major, _dot, rest = minor.partition(".")
     return int(major), int(rest.split(".")[0])
 
 
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_int(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_duration(value):
+    return isinstance(value, str) and bool(_DURATION.match(value))
+
+
+def _is_quantity(value):
+    return _is_number(value) or (isinstance(value, str) and bool(_QUANTITY.match(value)))
+
+
+_DURATION = re.compile(r"-?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+\Z|0\Z")
+_QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z")
+#: what tables.py calls the kinds of values: (test, what to write)
 _TYPES = {
     "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    "string": (lambda value: isinstance(value, str), "a text; quote it"),
-    "list": (lambda value: isinstance(value, list), "a list"),
-    "map": (lambda value: isinstance(value, dict), "a dictionary"),
+    "int": (_is_int, "a whole number"),
+    "float": (_is_number, "a number"),
+    "string": (lambda value: isinstance(value, str), "a text (in quotes)"),
+    "time": (lambda value: isinstance(value, str), "a time as text"),
+    "duration": (_is_duration, "a duration such as 30s or 1h30m"),
+    "quantity": (_is_quantity, "a quantity such as 100m or 200Mi"),
+    "duration|int": (lambda value: _is_int(value) or _is_duration(value), "a duration such as 30s, or a number"),
 }
 
 
-def _check_type(where, value, kind):
-    simple = str(kind).lstrip("*")
-    if simple.startswith("[]"):
-        simple = "list"
-    elif simple.startswith("map"):
-        simple = "map"
-    elif simple.startswith(("int", "uint")) and "or" not in simple.lower():
-        simple = "int"
-    if value is None or simple not in _TYPES:
+def _check_value(where, value, kind):
+    if value is None:
         return
-    fits, wanted = _TYPES[simple]
-    if not fits(value):
-        raise InvalidConfig("%s: it is %r, but must be %s" % (where, value, wanted))
+    if isinstance(kind, dict):
+        if not isinstance(value, dict):
+            raise InvalidConfig("%s: it is %r, but must be a dictionary" % (where, value))
+        if list(kind) == ["*"]:
+            for name, item in sorted(value.items(), key=lambda pair: str(pair[0])):
+                _check_value("%s.%s" % (where, name), item, kind["*"])
+        else:
+            check_fields(value, kind, where + ".")
+    elif isinstance(kind, (list, tuple)):
+        if not isinstance(value, list):
+            raise InvalidConfig("%s: it is %r, but must be a list" % (where, value))
+        for number, item in enumerate(value):
+            _check_value("%s[%d]" % (where, number), item, kind[0])
+    else:
+        fits, wanted = _TYPES[kind]
+        if not fits(value):
+            raise InvalidConfig("%s: it is %r, but must be %s" % (where, value, wanted))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from .config import nearest
+from .config import minor_number, nearest
 
 #: flag → the role variable that sets it
 OWNED = {
@@ -21,6 +21,8 @@ OWNED = {
     "provider-id": "join_provider_id",
     "register-with-taints": "join_taints",
 }
+#: Flags of ours below the oldest minor with a table: the first minor that takes each without an environment variable.
+_SINCE = {"config-dir": (1, 30)}
 # systemd splits $KUBELET_ARGS at white space and reads quotes, backslashes and % on its way
 _UNSAFE = re.compile(r"[\s\"'\\$`\x00-\x1f\x7f]")
 _NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
@@ -30,9 +32,18 @@ class InvalidFlag(ValueError):
     """The flag is refused; the text names it and the fix."""
 
 
-def flag_lines(wanted, table):
-    """``--name=value`` for each of ``wanted`` ({flag: value or None}) that the minor's table holds."""
-    return ["--%s=%s" % (name, check_value(name, value)) for name, value in wanted.items() if value and name in table]
+def takes(name, minor, table):
+    """Whether a kubelet of this minor has a flag of ours; ``table`` is None for a minor without one."""
+    return name in table if table is not None else minor_number(minor) >= _SINCE.get(name, (0, 0))
+
+
+def flag_lines(wanted, minor, table):
+    """``--name=value`` for each of ``wanted`` ({flag: value, empty when unset}) that the minor has."""
+    return [
+        "--%s=%s" % (name, check_value(name, value))
+        for name, value in wanted.items()
+        if value and takes(name, minor, table)
+    ]
 
 
 def check_extra(extra, table, minor):

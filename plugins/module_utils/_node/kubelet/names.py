@@ -109,8 +109,8 @@ def parse_taint(text):
     """``key=value:Effect`` or ``key:Effect`` as {key, value, effect}; raise :class:`InvalidName` for anything else."""
     if not isinstance(text, str) or ":" not in text:
         raise InvalidName("%r is no taint; write key=value:Effect or key:Effect" % (text,))
-    head, colon, effect = text.rpartition(":")
-    key, equals, value = head.partition("=")
+    head, _colon, effect = text.rpartition(":")
+    key, _equals, value = head.partition("=")
     if effect not in EFFECTS:
         raise InvalidName("%r: the effect %r must be one of %s" % (text, effect, ", ".join(EFFECTS)))
     check_label_key(key)
@@ -135,7 +135,7 @@ def check_provider_id(text):
     """Return ``text`` when it is a provider ID such as ``hcloud://123``, else raise :class:`InvalidName`."""
     if not _PROVIDER_ID.match(text):
         raise InvalidName("%r is no provider ID; write PROVIDER://ID, such as hcloud://123456" % (text,))
-    scheme, mark, rest = text.partition("://")
+    scheme, _mark, rest = text.partition("://")
     if scheme in _NUMBERED and not re.match(r"[1-9][0-9]*\Z", rest):
         raise InvalidName("%r: after %s:// stands the number of the server" % (text, scheme))
     return text

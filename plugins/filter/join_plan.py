@@ -1,0 +1,185 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: join_plan
+short_description: Plans how a machine joins a Kubernetes cluster
+version_added: 0.1.0
+positional: purpose
+description:
+  - Checks the variables of the role C(join) and turns them, with what was seen on the machine, into options and
+    settings for the modules of this collection. Nothing is read or written.
+options:
+  _input:
+    description:
+      - The variables of the role without C(join_), and without the token.
+    type: dictionary
+    required: true
+  purpose:
+    description:
+      - What to return.
+    type: string
+    choices:
+      inputs: The variables, checked, with their defaults.
+      queries: Options for M(kubenode.provision.node_info).
+      check: C(options) for M(kubenode.provision.node_join_check), and C(warnings). Needs O(node).
+      settings: Settings for M(kubenode.provision.node_settings) that make the machine join. Needs O(node), O(seen), and
+        O(token) for a machine that is no node yet.
+      secrets: Secrets that belong to these settings. Needs O(node), O(seen) and O(token).
+      finished: Settings once the machine has joined. Needs O(node) and O(seen).
+      undone: Settings after a join that failed. Needs O(seen).
+      absent: Settings of a machine that leaves its cluster. Needs O(seen), of which C(record) is enough.
+    required: true
+  node:
+    description:
+      - RV(kubenode.provision.node_info#module:node).
+    type: dictionary
+  seen:
+    description:
+      - The result of M(kubenode.provision.node_join_check).
+    type: dictionary
+  token:
+    description:
+      - The bootstrap token.
+    type: string
+    default: ''
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: What a machine is told
+  ansible.builtin.debug:
+    msg: "{{ inputs | kubenode.provision.join_plan('settings', node=looked.node, seen=checked) }}"
+  vars:
+    inputs:
+      api_server: https://192.0.2.1:6443
+      ca_cert: "{{ lookup('ansible.builtin.file', 'ca.crt') }}"
+      labels:
+        example.com/rack: r1
+"""
+
+RETURN = r"""
+_value:
+  description: What O(purpose) says.
+  type: raw
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import inputs as inputs_
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine, plan
+
+
+def join_plan(
+    given: Mapping[str, Any],
+    purpose: str,
+    node: Mapping[str, Any] | None = None,
+    seen: Mapping[str, Any] | None = None,
+    token: str = "",
+) -> Any:
+    """What ``purpose`` says; every error names the variable, its value and the fix."""
+    if purpose not in _PURPOSES:
+        raise AnsibleFilterError(f"join_plan: {purpose!r} must be one of {', '.join(_PURPOSES)}")
+    needs, function = _PURPOSES[purpose]
+    for name, value in (("node", node), ("seen", seen)):
+        if name in needs and not isinstance(value, Mapping):
+            raise AnsibleFilterError(f"join_plan: {purpose} needs {name}")
+    try:
+        checked = inputs_.checked(_read(_plain(given)), str(token or ""))
+        return function(checked, _plain(node), _plain(seen), str(token or ""))
+    except inputs_.InvalidInput as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def _check(inputs: dict, node: dict, _seen: dict, token: str) -> dict:
+    kubelet = machine.Kubelet(node, inputs)
+    # everything that can be refused is refused before the cluster is asked
+    kubelet.config()
+    kubelet.args()
+    return {
+        "options": {
+            "api_server": inputs["api_server"],
+            "ca_cert": inputs["ca_cert"],
+            "ca_hashes": inputs["discovery"]["ca_hashes"],
+            "jws": inputs["discovery"]["jws"] and bool(token),
+            "node_name": kubelet.name,
+            "machine_id": node.get("machine_id") or "",
+            "kubelet_version": kubelet.version,
+            "version_check": inputs["version_check"],
+            "max_clock_skew": inputs["max_clock_skew"],
+            "check_name": inputs["check_name"],
+            "timeout": min(30, inputs["timeout"]),
+        },
+        "warnings": kubelet.warnings(),
+    }
+
+
+def _settings(inputs: dict, node: dict, seen: dict, token: str) -> list[dict]:
+    if seen["need_bootstrap"] and not token:
+        why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
+        state = why.get(seen["client"]["state"], "it is no node yet")
+        raise inputs_.InvalidInput(f"join_token: the machine needs one, since {state}; or set join_token_create")
+    return plan.present(node, inputs, seen, _dump)
+
+
+_PURPOSES: dict[str, tuple[tuple[str, ...], Callable[[Any, Any, Any, str], Any]]] = {
+    "inputs": ((), lambda inputs, node, seen, token: inputs),
+    "queries": ((), lambda inputs, node, seen, token: machine.queries()),
+    "check": (("node",), _check),
+    "settings": (("node", "seen"), _settings),
+    "secrets": (("node", "seen"), lambda inputs, node, seen, token: plan.secrets(node, inputs, seen, token, _dump)),
+    "finished": (("node", "seen"), lambda inputs, node, seen, token: plan.finished(node, inputs, seen)),
+    "undone": (("seen",), lambda inputs, node, seen, token: plan.undone(seen)),
+    "absent": (("seen",), lambda inputs, node, seen, token: plan.absent(seen)),
+}
+
+
+def _read(given: dict) -> dict:
+    """The variables, with drop-ins that were given as YAML text read."""
+    drop_ins = given.get("kubelet_drop_ins")
+    if isinstance(drop_ins, dict):
+        given = {**given, "kubelet_drop_ins": {name: _parse(name, text) for name, text in drop_ins.items()}}
+    return given
+
+
+def _parse(name: str, content: Any) -> Any:
+    if not isinstance(content, str):
+        return content
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise inputs_.InvalidInput(f"join_kubelet_drop_ins: {name}: not YAML: {error}") from error
+
+
+def _dump(value: dict) -> str:
+    return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)
+
+
+def _plain(value: Any) -> Any:
+    """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value) if type(value) is not kind else value
+    return value
+
+
+class FilterModule:
+    """The filter."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Filters by name."""
+        return {"join_plan": join_plan}

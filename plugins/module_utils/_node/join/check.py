@@ -1,0 +1,265 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a machine can tell of a cluster before anything is written: CA, versions, clocks, token, name, certificate."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from urllib.parse import quote
+
+from ..api import der, discovery
+from ..api.client import Api, ApiError
+from . import kubeconfig, paths, versions
+from .codes import JoinFailure
+
+_CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {
+        "resourceAttributes": {
+            "group": "certificates.k8s.io",
+            "resource": "certificatesigningrequests",
+            "verb": "create",
+        }
+    },
+}
+#: An answer that tells nothing yet is asked for again after this time, in seconds.
+_AGAIN = 1.0
+
+
+class Check:
+    """One look. ``options`` are those of the module node_join_check; ``root`` differs from / only in tests."""
+
+    def __init__(self, options, root="/"):
+        self._options, self._root = options, root
+        self._deadline = time.monotonic() + options["timeout"]
+        self._token = options["token"]
+        self.warnings = []
+        self.result = {
+            "ca_cert": "",
+            "ca_hashes": [],
+            "server_version": "",
+            "clock_skew": None,
+            "token": "unknown" if self._token else "none",
+            "name": "unknown",
+            "client": {"state": "none", "not_after": None, "node": "", "server": None},
+            "node": {"exists": None, "ready": None, "machine_id": None},
+            "need_bootstrap": True,
+            "need_registration": False,
+            "record": None,
+            "present": [],
+        }
+
+    def run(self):
+        """Look at everything; raise :class:`JoinFailure` at the first that makes a join impossible."""
+        result = self.result
+        result["present"] = [
+            path for path in paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,) if os.path.lexists(self._path(path))
+        ]
+        result["record"] = self._record()
+        try:
+            result["ca_cert"] = self._trusted_ca()
+            result["ca_hashes"] = [der.public_key_pin(one) for one in der.certificates(result["ca_cert"])]
+            api = self._api()
+            self._compare(self._answer(api, "/version"))
+            self._own_certificate()
+            if result["need_bootstrap"] and self._token:
+                self._try_token()
+        except ApiError as error:
+            raise JoinFailure(error.code, str(error)) from error
+        except discovery.DiscoveryError as error:
+            raise JoinFailure(error.code, str(error)) from error
+        return result
+
+    def _trusted_ca(self):
+        options = self._options
+        if options["ca_cert"]:
+            if options["ca_hashes"]:
+                discovery.matching_certificates(options["ca_cert"], set(options["ca_hashes"]))
+            if not (options["jws"] and self._token):
+                return options["ca_cert"]
+        insecure = None if not options["ca_cert"] else options["ca_cert"]
+        token = self._token if options["jws"] else None
+        answer = self._answer(Api(options["api_server"], insecure, timeout=self._seconds()), _CLUSTER_INFO)
+        if answer.status != 200:
+            raise JoinFailure(
+                "discovery_signature",
+                "%s answers %d for kube-public/cluster-info: %s"
+                % (options["api_server"], answer.status, answer.message),
+            )
+        found = discovery.discovered_ca(answer.body, set(options["ca_hashes"]), token)
+        return options["ca_cert"] or found
+
+    def _compare(self, answer):
+        """Version and clock, by an answer of the proven server."""
+        options, result = self._options, self.result
+        version = answer.body.get("gitVersion") if isinstance(answer.body, dict) else None
+        if answer.status == 200 and version:
+            result["server_version"] = str(version)
+        else:
+            # clusters may keep /version from strangers; the kubelet will find out
+            self.warnings.append("%s does not tell its version (%d)" % (options["api_server"], answer.status))
+        result["clock_skew"] = answer.skew
+        if answer.skew is not None and abs(answer.skew) > options["max_clock_skew"]:
+            raise JoinFailure(
+                "clock_skew",
+                "the clock of this machine is %.0f s %s that of the API server, %d s are allowed"
+                % (abs(answer.skew), "behind" if answer.skew > 0 else "ahead of", options["max_clock_skew"]),
+            )
+        if result["server_version"] and options["kubelet_version"]:
+            problem = versions.skew_problem(options["kubelet_version"], result["server_version"])
+            if problem and options["version_check"] == "refuse":
+                raise JoinFailure("version_skew", problem)
+            if problem:
+                self.warnings.append(problem)
+
+    def _own_certificate(self):
+        """What the kubelet's certificate is worth, and whether its Node is there."""
+        client = self.result["client"]
+        text = self._text(paths.KUBECONFIG)
+        client["server"] = kubeconfig.server_of(text) if text else None
+        pem = self._text(paths.CLIENT_PEM)
+        if pem is None or text is None:
+            return
+        try:
+            certificate = der.certificates(pem)[0]
+            client["not_after"] = der.validity(certificate)[1]
+            name = der.subject(certificate)["CN"]
+        except der.BadCertificate as error:
+            client["state"] = "refused"
+            self.warnings.append("%s cannot be read: %s" % (paths.CLIENT_PEM, error))
+            return
+        client["node"] = name[len("system:node:") :] if name.startswith("system:node:") else name
+        if client["not_after"] <= time.time():
+            client["state"] = "lapsed"
+            return
+        try:
+            api = self._api(client_pem=self._path(paths.CLIENT_PEM))
+        except ApiError as error:
+            client["state"] = "refused"
+            self.warnings.append(str(error))
+            return
+        answer = self._answer(api, "/api/v1/nodes/" + quote(client["node"], safe=""))
+        if answer.status == 401:
+            client["state"] = "refused"
+            self._refuse_foreign()
+            return
+        client["state"] = "valid"
+        if client["node"] != self._options["node_name"]:
+            raise JoinFailure(
+                "joined_elsewhere",
+                "this machine is the node %s of this cluster, and is to be %s"
+                % (client["node"], self._options["node_name"]),
+            )
+        self.result["need_bootstrap"] = False
+        self.result["name"] = "own"
+        if answer.status == 404:
+            # a kubelet that runs does not register again by itself
+            self.result["need_registration"] = True
+            self.result["node"]["exists"] = False
+        elif answer.status == 200:
+            self._note(answer.body)
+        else:
+            self.warnings.append("the API server answers %d for the Node: %s" % (answer.status, answer.message))
+
+    def _refuse_foreign(self):
+        """A certificate that is good by its dates, but not here: was it given by another cluster?"""
+        mine = self._text(paths.CA)
+        try:
+            pins = {der.public_key_pin(one) for one in der.certificates(mine or "")}
+        except der.BadCertificate:
+            return
+        if not pins & set(self.result["ca_hashes"]):
+            raise JoinFailure(
+                "joined_elsewhere",
+                "this machine has a valid certificate of the node %s of the cluster at %s"
+                % (self.result["client"]["node"], self.result["client"]["server"]),
+            )
+
+    def _try_token(self):
+        options, result = self._options, self.result
+        api = self._api(token=self._token)
+        answer = api.post(_REVIEWS, _REVIEW)
+        while answer.status in (429, 500, 503, 504) and self._wait():
+            answer = api.post(_REVIEWS, _REVIEW)
+        if answer.status == 401:
+            result["token"] = "refused"
+            name = discovery.split_token(self._token)[0]
+            raise JoinFailure("token_refused", "%s does not accept the token %s" % (options["api_server"], name))
+        result["token"] = "accepted"
+        status = answer.body.get("status") if isinstance(answer.body, dict) else None
+        if answer.status in (200, 201) and isinstance(status, dict) and not status.get("allowed"):
+            raise JoinFailure(
+                "csr_forbidden", "the token %s may not create a certificate request" % self._token.split(".")[0]
+            )
+        self._look_for_name(api)
+
+    def _look_for_name(self, api):
+        name = self._options["node_name"]
+        answer = self._answer(api, "/api/v1/nodes/" + quote(name, safe=""))
+        if answer.status == 404:
+            self.result["name"] = "free"
+            self.result["node"]["exists"] = False
+        elif answer.status == 200:
+            self._note(answer.body)
+            self.result["name"] = "own" if is_own(self.result["node"], self._options["machine_id"]) else "taken"
+            if self.result["name"] == "taken" and self._options["check_name"]:
+                raise JoinFailure("name_taken", "there is a Node %s, which another machine registered" % name)
+
+    def _note(self, node):
+        status = node.get("status") or {}
+        ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
+        self.result["node"] = {
+            "exists": True,
+            "ready": bool(ready) and ready[0].get("status") == "True",
+            "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
+        }
+
+    def _api(self, **credentials):
+        return Api(self._options["api_server"], self.result["ca_cert"], timeout=self._seconds(), **credentials)
+
+    def _answer(self, api, path):
+        """GET until an answer comes that is no passing trouble, within the time of the module."""
+        while True:
+            try:
+                answer = api.get(path)
+                if answer.status not in (429, 500, 502, 503, 504) or not self._wait():
+                    return answer
+            except ApiError as error:
+                if error.code != "api_unreachable" or not self._wait():
+                    raise
+
+    def _wait(self):
+        if time.monotonic() + _AGAIN >= self._deadline:
+            return False
+        time.sleep(_AGAIN)
+        return True
+
+    def _seconds(self):
+        return max(1.0, min(10.0, self._deadline - time.monotonic()))
+
+    def _record(self):
+        try:
+            record = json.loads(self._text(paths.RECORD) or "null")
+        except ValueError:
+            return None
+        return record if isinstance(record, dict) else None
+
+    def _text(self, path):
+        try:
+            with open(self._path(path), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def _path(self, path):
+        return path if self._root == "/" else os.path.join(self._root, path.lstrip("/"))
+
+
+def is_own(node, machine_id):
+    """Whether the Node (exists, machine_id) was registered by this machine."""
+    return bool(machine_id) and node["machine_id"] == machine_id

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a machine's kubelet is to be told: from the inputs and what node_info saw (pure)."""
+
+from __future__ import annotations
+
+from ..kubelet import config, flags, names, reservations, tables
+from . import paths
+from .addresses import node_addresses
+from .inputs import InvalidInput
+
+_SOCKET = "unix:///run/containerd/containerd.sock"
+
+
+class Kubelet:
+    """The kubelet of one machine: ``name``, ``version``, ``minor``, ``path``, and what will be written for it."""
+
+    def __init__(self, node, inputs):
+        self._node, self._inputs = node, inputs
+        self._base = node.get("base") or {}
+        self.path, self.version = _installed(node, self._base)
+        self.minor = "%d.%d" % config.minor_number(self.version)
+        self.fields, self.flag_table = tables.FIELDS.get(self.minor), tables.FLAGS.get(self.minor)
+        self.name = _say("node_name", names.node_name, inputs["node_name"], node["hostname"])
+        self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
+        self.taints = names.parse_taints(inputs["taints"])
+
+    @property
+    def reads_drop_ins(self):
+        """Whether this kubelet is given a folder of drop-ins."""
+        can = flags.takes("config-dir", self.minor, self.flag_table)
+        if not can and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
+            raise InvalidInput("join_kubelet_drop_ins: kubelet %s reads no folder of drop-ins" % self.version)
+        return can and self._inputs["config_dir"] != "false"
+
+    def config(self):
+        """KubeletConfiguration as a dictionary."""
+        inputs = self._inputs
+        user = inputs["kubelet_config"]
+        self._check(user, "join_kubelet_config")
+        for name, content in sorted(inputs["kubelet_drop_ins"].items()):
+            self._check(content, "join_kubelet_drop_ins: %s" % name)
+        made = config.known(config.defaults(self._facts()), self.minor, self.fields)
+        return _say("kubelet_config", config.finished, made, user)
+
+    def args(self):
+        """The arguments of the kubelet."""
+        inputs = self._inputs
+        wanted = {
+            "bootstrap-kubeconfig": paths.BOOTSTRAP_KUBECONFIG,
+            "kubeconfig": paths.KUBECONFIG,
+            "config": paths.CONFIG,
+            "config-dir": paths.DROP_INS if self.reads_drop_ins else "",
+            "cert-dir": paths.PKI,
+            "hostname-override": self.name,
+            "node-ip": ",".join(self.addresses),
+            "node-labels": ",".join("%s=%s" % item for item in sorted(inputs["labels"].items())),
+            "cloud-provider": inputs["cloud_provider"],
+        }
+        if not self._takes("providerID"):
+            wanted["provider-id"] = inputs["provider_id"]
+        if not self._takes("registerWithTaints"):
+            wanted["register-with-taints"] = ",".join(map(_taint_text, self.taints))
+        extra = self.extra_args()
+        lines = flags.flag_lines(wanted, self.minor, self.flag_table)
+        return lines + ["--%s=%s" % item for item in sorted(extra.items()) if item[0] not in wanted]
+
+    def extra_args(self):
+        """The user's own flags, {name: value}."""
+        table = None if self._inputs["unknown_fields"] == "allow" else self.flag_table
+        return _say("kubelet_extra_args", flags.check_extra, self._inputs["kubelet_extra_args"], table, self.minor)
+
+    def warnings(self):
+        """What the user should know, but what stops nothing."""
+        said = []
+        if self.fields is None:
+            said.append(
+                "there is no table of fields and flags for kubelet %s (there are %s): join_kubelet_config and "
+                "join_kubelet_extra_args go to it unchecked" % (self.version, ", ".join(sorted(tables.FIELDS)))
+            )
+        servers = self._node.get("resolv", {}).get(self.config().get("resolvConf", ""), [])
+        if len(servers) > 3:
+            said.append("%s names %d name servers; pods get the first 3" % (self.config()["resolvConf"], len(servers)))
+        return said
+
+    def _takes(self, field):
+        return config.takes(field, self.minor, self.fields)
+
+    def _facts(self):
+        inputs, node = self._inputs, self._node
+        kube, system = inputs["reserved"], None
+        if kube == "auto":
+            disk = node.get("disk_free", {})
+            kube = reservations.auto_reserved(node["cpus"], node["memory_bytes"], disk.get("/var") or disk.get("/"))
+        else:
+            kube, system = kube.get("kube"), kube.get("system")
+        return {
+            "cluster_dns": inputs["cluster_dns"],
+            "cluster_domain": inputs["cluster_domain"],
+            "kube_reserved": kube,
+            "max_pods": inputs["max_pods"],
+            "provider_id": inputs["provider_id"],
+            "read_only_usr": node["read_only_usr"],
+            "resolv": node.get("resolv", {}),
+            "runtime_socket": _socket((self._base.get("runtime") or {}).get("socket")),
+            "serving_certs": inputs["serving_certs"],
+            "swap": self._base.get("swap") or "off",
+            "system_reserved": system,
+            "taints": self.taints,
+        }
+
+    def _check(self, given, where):
+        if self.fields is None or self._inputs["unknown_fields"] == "allow":
+            return
+        try:
+            config.check_fields(given, self.fields)
+        except config.InvalidConfig as error:
+            raise InvalidInput("%s: %s (kubelet %s)" % (where, error, self.version)) from error
+
+
+def queries():
+    """What node_info is to look at for a join."""
+    return {
+        "binaries": ["kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet", "/usr/bin/kubelet"],
+        "units": ["kubelet.service"],
+        "files": list(paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,)),
+    }
+
+
+def _installed(node, base):
+    found = node.get("binaries") or {}
+    preferred = "%s/kubelet" % base["bin_dir"] if base.get("bin_dir") else "kubelet"
+    for name in [preferred] + sorted(found):
+        binary = found.get(name)
+        if binary and binary.get("version"):
+            return binary["path"], binary["version"].lstrip("v")
+    raise InvalidInput("there is no kubelet on this machine; run the role base first")
+
+
+def _socket(path):
+    if not path:
+        return _SOCKET
+    return path if "://" in path else "unix://" + path
+
+
+def _taint_text(taint):
+    value = "=" + taint["value"] if taint["value"] else ""
+    return "%s%s:%s" % (taint["key"], value, taint["effect"])
+
+
+def _say(variable, function, *values):
+    try:
+        return function(*values)
+    except ValueError as error:
+        raise InvalidInput("join_%s: %s" % (variable, error)) from error

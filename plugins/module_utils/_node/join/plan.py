@@ -1,0 +1,166 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The settings of a join, of its undoing and of leaving, for node_settings (pure).
+
+``dump`` turns a dictionary into YAML; it is handed in, since machines may have no YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+
+from . import kubeadm, kubeconfig, paths
+from .machine import Kubelet
+
+#: What the unit is restarted for although no file changed: its Node was deleted while it ran.
+REGISTER = "join:register"
+UNIT = "kubelet.service"
+
+
+def present(node, inputs, seen, dump):
+    """The settings that make this machine join, or keep it joined.
+
+    ``node`` is node_info's, ``inputs`` what inputs.checked() returned, ``seen`` the result of node_join_check.
+    """
+    kubelet = Kubelet(node, inputs)
+    listed = [_directory("etc", paths.ETC), _directory("pki", paths.ETC + "/pki")]
+    listed += _credentials(inputs, seen)
+    if inputs["method"] == "kubeadm":
+        files = kubeadm.files(kubelet, inputs, dump) if seen["need_bootstrap"] else []
+    else:
+        files = _files(kubelet, inputs, seen, dump)
+    listed += files
+    if inputs["cni_config"]:
+        text = inputs["cni_config"]
+        text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
+        listed.append(_file("cni", paths.CNI, text))
+    elif paths.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(_absent("cni", paths.CNI))
+    if inputs["method"] == "bootstrap":
+        ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
+        restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
+        listed.append(_unit(state="started", enabled=True, restart_on=restart, wait=0))
+    if not seen["need_bootstrap"]:
+        listed.append(recorded(node, inputs, seen))
+    return listed
+
+
+def finished(node, inputs, seen):
+    """The settings once the Node is there: no secret is left, and what was joined is written down."""
+    return [
+        _absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        _absent("kubeadm-join", paths.KUBEADM_JOIN),
+        recorded(node, inputs, seen),
+    ]
+
+
+def undone(seen):
+    """The settings after a join that failed while it asked for a certificate: nothing runs, nothing new is left."""
+    before = set(seen["present"])
+    listed = [
+        _unit(state="stopped"),
+        _absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        _absent("kubeadm-join", paths.KUBEADM_JOIN),
+        _absent("key-unused", paths.PKI + "/kubelet-client.key.tmp"),
+    ]
+    listed += [_absent("undo" + path, path) for path in paths.MADE if path not in before]
+    listed += [_absent("undo" + path, path, recursive=True) for path in paths.MADE_FOLDERS if path not in before]
+    unique = {one.get("path", one["id"]): one for one in listed}
+    return list(unique.values())
+
+
+def absent(seen):
+    """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
+    listed = [_unit(state="stopped")]
+    listed += [_absent("leave" + path, path) for path in paths.MADE if path != paths.CNI]
+    if paths.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(_absent("leave" + paths.CNI, paths.CNI))
+    listed += [_absent("leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
+    for name in ("cpu_manager_state", "memory_manager_state", "instance-config.yaml"):
+        path = posixpath.join(paths.KUBELET_DIR, name)
+        listed.append(_absent("leave" + path, path))
+    return listed
+
+
+def changed_before(seen):
+    """Ids for node_settings' ``changed_before``."""
+    return [REGISTER] if seen.get("need_registration") else []
+
+
+def recorded(node, inputs, seen):
+    """The facts file of a join."""
+    kubelet = Kubelet(node, inputs)
+    record = {
+        "node_name": kubelet.name,
+        "api_server": inputs["api_server"],
+        "ca_hashes": seen["ca_hashes"],
+        "method": inputs["method"],
+        "kubelet": kubelet.version,
+        "node_ips": kubelet.addresses,
+        "drop_ins": sorted(inputs["kubelet_drop_ins"]),
+        "files": [paths.CNI] if inputs["cni_config"] else [],
+    }
+    return _file("record", paths.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+def secrets(node, inputs, seen, token, dump):
+    """Contents for node_settings' ``secrets``: what holds the token."""
+    if not token or not seen["need_bootstrap"]:
+        return {}
+    if inputs["method"] == "kubeadm":
+        whole = kubeadm.join_configuration(Kubelet(node, inputs), inputs, token, seen["ca_hashes"])
+        return {"kubeadm-join": dump(whole)}
+    return {"bootstrap-kubeconfig": kubeconfig.bootstrap(inputs["api_server"], token)}
+
+
+def _credentials(inputs, seen):
+    listed = [_file("ca", paths.CA, seen["ca_cert"])]
+    if inputs["method"] == "kubeadm":
+        return listed if not seen["need_bootstrap"] else []
+    client = seen["client"]
+    if seen["need_bootstrap"]:
+        if client["state"] == "refused":
+            # still valid by its dates, so the kubelet would go on using it
+            listed.append(_absent("client-refused", paths.CLIENT_PEM))
+            listed.append(_absent("kubeconfig-refused", paths.KUBECONFIG))
+        listed.append(
+            dict(_file("bootstrap", paths.BOOTSTRAP_KUBECONFIG, None, "0600"), content_secret="bootstrap-kubeconfig")
+        )
+        return listed
+    listed.append(_absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG))
+    if client["server"] != inputs["api_server"]:
+        listed.append(_file("kubeconfig", paths.KUBECONFIG, kubeconfig.final(inputs["api_server"]), "0600"))
+    return listed
+
+
+def _files(kubelet, inputs, seen, dump):
+    listed = [_directory("kubelet", paths.KUBELET_DIR), _file("config", paths.CONFIG, dump(kubelet.config()))]
+    if kubelet.reads_drop_ins:
+        listed.append(_directory("drop-ins", paths.DROP_INS))
+    for name, content in sorted(inputs["kubelet_drop_ins"].items()):
+        text = dump(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
+        listed.append(_file("drop-in/" + name, posixpath.join(paths.DROP_INS, name), text))
+    for name in (seen.get("record") or {}).get("drop_ins", []):
+        if name not in inputs["kubelet_drop_ins"] and "/" not in name:
+            listed.append(_absent("drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
+    listed.append(_file("args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % " ".join(kubelet.args())))
+    return listed
+
+
+def _file(name, path, content, mode="0644"):
+    setting = {"id": "join/" + name, "step": "join", "kind": "file", "path": path, "mode": mode}
+    return setting if content is None else dict(setting, content=content)
+
+
+def _absent(name, path, recursive=False):
+    setting = {"id": "join/" + name, "step": "join", "kind": "absent", "path": path}
+    return dict(setting, recursive=True) if recursive else setting
+
+
+def _directory(name, path):
+    return {"id": "join/dir/" + name, "step": "join", "kind": "directory", "path": path, "mode": "0755"}
+
+
+def _unit(**fields):
+    return dict({"id": "join/kubelet", "step": "join", "kind": "unit", "name": UNIT}, **fields)

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bootstrap tokens and Nodes, seen with an administrator's kubeconfig on the controller.
+
+https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#bootstrap-token-secret-format
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+import time
+
+NAMESPACE = "kube-system"
+_TYPE = "bootstrap.kubernetes.io/token"
+_ALPHABET = string.ascii_lowercase + string.digits
+_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\Z")
+_TTL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?\Z")
+_USAGES = ("authentication", "signing")
+_LONGEST_TTL = 24 * 3600
+
+
+class InvalidToken(ValueError):
+    """What was asked for is no token; the text names the field and the fix."""
+
+
+def new_token():
+    """A new (id, secret)."""
+    chance = random.SystemRandom()
+    return tuple("".join(chance.choice(_ALPHABET) for dummy in range(length)) for length in (6, 16))
+
+
+def ttl_seconds(text):
+    """Seconds of 15m, 1h30m, 900 and the like, up to a day."""
+    found = _TTL.match(str(text).strip())
+    if not found or not any(found.groups()):
+        raise InvalidToken("ttl: %r is no duration; write 15m, 1h30m or seconds" % (text,))
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    if not 60 <= total <= _LONGEST_TTL:
+        raise InvalidToken("ttl: %r must be from 1m to 24h" % (text,))
+    return total
+
+
+def secret(token_id, token_secret, now, ttl, groups, usages, description):
+    """The Secret of a token, as a dictionary; ``now`` and ``ttl`` in seconds."""
+    for group in groups:
+        if not _GROUP.match(group):
+            raise InvalidToken(
+                "groups: %r must be system:bootstrappers:NAME in lower-case letters and digits" % (group,)
+            )
+    for usage in usages:
+        if usage not in _USAGES:
+            raise InvalidToken("usages: %r must be one of %s" % (usage, ", ".join(_USAGES)))
+    data = {
+        "token-id": token_id,
+        "token-secret": token_secret,
+        "expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + ttl)),
+        "description": description,
+    }
+    data.update(("usage-bootstrap-" + usage, "true") for usage in usages)
+    if groups:
+        data["auth-extra-groups"] = ",".join(groups)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": _TYPE,
+        "metadata": {"name": secret_name(token_id), "namespace": NAMESPACE},
+        "stringData": data,
+    }
+
+
+def secret_name(token_id):
+    """Name of the Secret of a token."""
+    if not re.match(r"[a-z0-9]{6}\Z", token_id):
+        raise InvalidToken("token_id: %r must be six lower-case letters and digits" % (token_id,))
+    return "bootstrap-token-" + token_id

@@ -1,0 +1,239 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Waits until a machine is a node: certificate, Node, Ready. Says why when it does not become one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import calendar
+import time
+from urllib.parse import quote
+
+from ..api import der
+from ..api.client import Api, ApiError
+from ..machine.host import Host
+from . import journal, kubeconfig, paths
+from .codes import JoinFailure
+
+_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+_UNIT = "kubelet.service"
+#: Seconds between two looks; the first ones are quicker.
+_POLL, _FIRST_POLL = 1.0, 0.25
+#: A fresh token is not known to every API server at once: so long, in seconds, a refusal may be passing.
+_PATIENCE = 10
+#: A kubelet that ended so often will not come up.
+_EXITS = 3
+
+
+class Wait:
+    """One wait. ``options`` are those of the module node_join_wait; ``host`` is the machine."""
+
+    def __init__(self, options, host=None):
+        self._options, self._host = options, host or Host()
+        self._began, self._since = time.monotonic(), options["since"] or time.time()
+        self._seen = {}
+        self._ca = self._host.text(paths.CA) or ""
+        self.seconds = {}
+        self.node = None
+        self.request = None
+
+    def run(self):
+        """Wait for each step; raise :class:`JoinFailure` as soon as it is certain, or when the time is over."""
+        self._until("certificate", self._has_certificate, self._why_no_certificate)
+        self._until("node", self._has_node, self._why_no_node)
+        if self._options["ready"]:
+            self._until("ready", self._is_ready, self._why_not_ready)
+
+    def _until(self, step, done, why):
+        pause = _FIRST_POLL
+        while not done():
+            over = time.monotonic() - self._began >= self._options["timeout"]
+            failure = why(over)
+            if failure:
+                raise failure
+            time.sleep(min(pause, max(0.05, self._began + self._options["timeout"] - time.monotonic())))
+            pause = min(_POLL, pause * 1.5)
+        self.seconds[step] = round(time.monotonic() - self._began, 3)
+
+    def _has_certificate(self):
+        text = self._host.text(paths.CLIENT_PEM)
+        if text is None or not self._host.exists(paths.KUBECONFIG):
+            return False
+        try:
+            certificate = der.certificates(text)[0]
+            name, end = der.subject(certificate)["CN"], der.validity(certificate)[1]
+        except der.BadCertificate:
+            return False
+        return name == "system:node:" + self._options["node_name"] and end > time.time()
+
+    def _why_no_certificate(self, over):
+        lines = self._journal()
+        failure = self._exited(lines) or self._refused()
+        if failure or not over:
+            return failure
+        if self.request and self.request["approved"]:
+            detail = "the request %s is approved, but not signed; does kube-controller-manager sign for %s?"
+            return JoinFailure("csr_pending", detail % (self.request["name"], _SIGNER))
+        if self.request:
+            detail = "the request %s waits since %s" % (self.request["name"], self.request["created"])
+            return JoinFailure("csr_pending", detail)
+        return self._by_journal(lines, "the kubelet got no certificate within %d s" % self._options["timeout"])
+
+    def _has_node(self):
+        answer = self._ask_as_node()
+        self.node = answer.body if answer and answer.status == 200 else None
+        return self.node is not None
+
+    def _why_no_node(self, over):
+        lines = self._journal()
+        failure = self._exited(lines)
+        if failure or not over:
+            return failure
+        seen = self._seen.get("node")
+        detail = "the kubelet has its certificate, but there is no Node %s after %d s" % (
+            self._options["node_name"],
+            self._options["timeout"],
+        )
+        if isinstance(seen, ApiError):
+            return JoinFailure(seen.code, "%s: %s" % (detail, seen))
+        return self._by_journal(lines, detail)
+
+    def _is_ready(self):
+        answer = self._ask_as_node()
+        if answer and answer.status == 200:
+            self.node = answer.body
+        return node_ready(self.node)[0]
+
+    def _why_not_ready(self, over):
+        failure = self._exited(self._journal())
+        if failure or not over:
+            return failure
+        return JoinFailure("not_ready", node_ready(self.node)[1])
+
+    def _ask_as_node(self):
+        try:
+            api = Api(self._options["api_server"], self._ca, client_pem=self._host.path(paths.CLIENT_PEM), timeout=5)
+            answer = api.get("/api/v1/nodes/" + quote(self._options["node_name"], safe=""))
+        except ApiError as error:
+            self._seen["node"] = error
+            return None
+        self._seen["node"] = answer
+        return answer
+
+    def _exited(self, lines):
+        """A failure when the kubelet cannot come up."""
+        line = journal.hopeless(lines)
+        count = journal.exits(lines)
+        if (line and count) or count >= _EXITS:
+            return JoinFailure(
+                "kubelet_exited", "it ended %d times; its last lines:\n%s" % (count, journal.tail(lines))
+            )
+        state = self._unit()
+        if state.get("ActiveState") == "failed":
+            return JoinFailure("kubelet_exited", "the unit has failed; its last lines:\n%s" % journal.tail(lines))
+        if state.get("LoadState") == "not-found":
+            return JoinFailure("kubelet_exited", "there is no unit %s; run the role base first" % _UNIT)
+        return None
+
+    def _refused(self):
+        """A failure when the API server says that the token or the request will not do."""
+        text = self._host.text(paths.BOOTSTRAP_KUBECONFIG)
+        try:
+            server, token = kubeconfig.token_of(text or "")
+        except ValueError:
+            return None
+        try:
+            answer = Api(server, self._ca, token=token, timeout=5).get(_REQUESTS)
+        except ApiError as error:
+            # the clocks and the CA were right a moment ago; a server that is away may come back
+            return JoinFailure(error.code, str(error)) if error.code in ("ca_mismatch", "clock_skew") else None
+        if answer.status == 401:
+            first = self._seen.setdefault("refused", time.monotonic())
+            if time.monotonic() - first >= min(_PATIENCE, self._options["timeout"] / 2):
+                return JoinFailure(
+                    "token_refused", "the API server no longer accepts the token %s" % token.split(".")[0]
+                )
+            return None
+        self._seen.pop("refused", None)
+        if answer.status == 200:
+            # the API server's clock wrote the times; a request of an earlier try is not ours
+            since = self._since + (answer.skew or 0) - 2
+            self.request = newest_request(answer.body, self._options["node_name"], since)
+        if self.request and self.request["denied"] is not None:
+            return JoinFailure(
+                "csr_denied", "the request %s was denied: %s" % (self.request["name"], self.request["denied"])
+            )
+        return None
+
+    def _by_journal(self, lines, detail):
+        code, line = journal.told(lines)
+        if code:
+            return JoinFailure(code, "%s; the kubelet says: %s" % (detail, line[:400]))
+        state = self._unit()
+        if state.get("ActiveState") == "active":
+            # a request that waits leaves no line at all, and not every token may list requests
+            return JoinFailure(
+                "csr_pending", "%s, and says no reason; its last lines:\n%s" % (detail, journal.tail(lines))
+            )
+        detail += "; the unit is %s (%s)" % (state.get("ActiveState"), state.get("SubState"))
+        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, journal.tail(lines) or "(none)"))
+
+    def _journal(self):
+        argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", "500"]
+        done = self._host.run(argv + ["--no-pager", "--quiet"], 10)
+        return done.out.splitlines() if done.code == 0 else []
+
+    def _unit(self):
+        done = self._host.run(["systemctl", "show", _UNIT, "--property", "ActiveState,SubState,LoadState,Result"], 10)
+        return dict(line.split("=", 1) for line in done.out.splitlines() if "=" in line)
+
+
+def newest_request(listed, node_name, since):
+    """{name, created, approved, denied} of this node's last request since then; None when there is none.
+
+    ``denied`` is the reason, None when it was not denied.
+    """
+    found = []
+    for item in (listed or {}).get("items") or []:
+        spec, metadata = item.get("spec") or {}, item.get("metadata") or {}
+        created = metadata.get("creationTimestamp") or ""
+        if spec.get("signerName") != _SIGNER or _seconds(created) < since:
+            continue
+        if _common_name(spec.get("request")) == "system:node:" + node_name:
+            found.append((created, metadata.get("name"), item.get("status") or {}))
+    if not found:
+        return None
+    created, name, status = max(found, key=lambda one: one[0])
+    said = {one.get("type"): one for one in status.get("conditions") or []}
+    denied = said.get("Denied") or said.get("Failed")
+    reason = None
+    if denied is not None:
+        reason = " ".join(part for part in (denied.get("reason"), denied.get("message")) if part) or "without a reason"
+    return {"name": name, "created": created, "approved": "Approved" in said, "denied": reason}
+
+
+def node_ready(node):
+    """(whether the Node is Ready, why not)."""
+    for condition in ((node or {}).get("status") or {}).get("conditions") or []:
+        if condition.get("type") == "Ready":
+            why = "%s: %s" % (condition.get("reason"), condition.get("message"))
+            return condition.get("status") == "True", why
+    return False, "the Node has no condition Ready yet"
+
+
+def _common_name(request):
+    try:
+        text = base64.b64decode(request or "").decode("ascii", "replace")
+        blocks = der.pem_blocks(text, "CERTIFICATE REQUEST")
+        return der.request_subject(blocks[0])["CN"] if blocks else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _seconds(created):
+    try:
+        return calendar.timegm(time.strptime(created, "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        return 0
