@@ -160,6 +160,9 @@ node:
     hostname:
       description: Hostname of the running system.
       type: str
+    uid:
+      description: The user that this module ran as; V(0) is root.
+      type: int
     network:
       description: RV(ignore:addresses) of all interfaces but the loopback, and for either family the
         RV(ignore:default) address, interface and gateway.

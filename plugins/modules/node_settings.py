@@ -22,9 +22,10 @@ options:
     description:
       - The settings. Each is a dictionary with C(id) (unique), C(step) (any word, see O(only)), C(kind), and the fields
         of its kind.
-      - C(file) has C(path), C(content) or C(content_b64), C(mode) (V("0644")), C(owner), C(group) (C(root)), C(secret)
-        (its content is shown nowhere), C(validate) (a command with V(%s) for the new content's path) and C(create_only)
-        (an existing file is left). Missing directories above it are made.
+      - C(file) has C(path), one of C(content), C(content_b64) and C(content_secret) (a name in O(secrets)), C(mode)
+        (V("0644")), C(owner), C(group) (C(root)), C(secret) (its content is shown nowhere; C(content_secret) implies
+        it), C(validate) (a command with V(%s) for the new content's path) and C(create_only) (an existing file is
+        left). Missing directories above it are made.
       - C(directory) has C(path), C(mode), C(owner) and C(group). C(link) has C(path) and C(target).
       - C(absent) has C(path), of a file, a link or an empty directory. With C(recursive) it may be a tree, but only at
         or below C(/etc/kubernetes), C(/var/lib/kubelet), C(/etc/cni), C(/var/lib/cni), C(/etc/containerd), and below
@@ -36,8 +37,8 @@ options:
         C(swap.target) and the C(.swap) units are masked, zram is disabled. With V(limited) and V(keep) it stays.
       - C(unit) has C(name), C(enabled), C(masked), C(state) (C(started), C(stopped), or C(restarted_on), which is like
         no state and means that a running unit is restarted when it must), C(restart_on) and C(reload_on) (ids of
-        earlier settings or of O(changed_before)), C(wait) (seconds until it is active, V(30)) and C(optional) (it may
-        not exist).
+        earlier settings or of O(changed_before)), C(wait) (seconds until it is active, V(30); with V(0)
+        nobody waits) and C(optional) (it may not exist).
       - C(handler) has C(argv), a command that is run when one of the settings in C(on) changed.
       - C(hold) has C(packages) and C(held). C(selinux) has C(mode) (C(enforcing) or C(permissive)). C(firewall) has
         C(ports), such as V(10250/tcp) or V(30000-32767/udp), to open in an active firewalld or ufw. C(hostname) has
@@ -45,6 +46,11 @@ options:
     type: list
     elements: dict
     required: true
+  secrets:
+    description:
+      - Contents of files that are shown nowhere, by names for C(content_secret).
+    type: dict
+    default: {}
   only:
     description:
       - Apply only settings whose C(step) is one of these. Empty means all. All of them are checked.
@@ -172,15 +178,17 @@ def main():
     module = QuietModule(
         {
             "settings": {"type": "list", "elements": "dict", "required": True},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
             "only": {"type": "list", "elements": "str", "default": []},
             "changed_before": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    settings = module.params["settings"]
+    settings, errors = secrets.resolved(module.params["settings"], module.params["secrets"])
     module.no_log_values.update(secrets.values(settings))
-    hidden = {"invocation": {"module_args": dict(module.params, settings=secrets.masked(settings))}}
-    errors = spec.errors(settings)
+    arguments = dict(module.params, settings=secrets.masked(settings), secrets=secrets.MASK)
+    hidden = {"invocation": {"module_args": arguments}}
+    errors += spec.errors(module.params["settings"])
     if errors:
         module.fail_json(msg="wrong settings: " + "; ".join(errors), errors=errors, steps=[], changed_ids=[], **hidden)
     host = Host()

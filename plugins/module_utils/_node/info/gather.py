@@ -65,6 +65,7 @@ def read(host, queries):
         "machine_id": (host.text("/etc/machine-id") or "").strip(),
         "boot_id": (host.text("/proc/sys/kernel/random/boot_id") or "").strip(),
         "hostname": name.nodename,
+        "uid": os.geteuid(),
         "network": {
             "addresses": parse.addresses(found.get("addresses")),
             "default": {family: parse.route(found.get("route" + family)) for family in _ROUTES},

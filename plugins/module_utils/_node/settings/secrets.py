@@ -31,6 +31,20 @@ def values(settings):
     return {value for value in found if len(value) >= _SHORTEST}
 
 
+def resolved(settings, secrets):
+    """The settings with the content that ``content_secret`` names, and errors for names that are not there."""
+    found, errors = [], []
+    for setting in settings:
+        name = setting.get("content_secret")
+        if name is not None and isinstance(secrets.get(name), str):
+            setting = dict(setting, content=secrets[name], secret=True)
+            del setting["content_secret"]
+        elif name is not None:
+            errors.append("%s: content_secret names %r, which is no text in secrets" % (setting.get("id"), name))
+        found.append(setting)
+    return found, errors
+
+
 def masked(settings):
     """The settings as an invocation may show them."""
     return [

@@ -73,7 +73,7 @@ def _port(value):
 
 
 def _seconds(value):
-    return None if type(value) is int and 1 <= value <= 3600 else "must be a number of seconds from 1 to 3600"
+    return None if type(value) is int and 0 <= value <= 3600 else "must be a number of seconds from 0 to 3600"
 
 
 _text = _is(str, "text")
@@ -94,6 +94,7 @@ KINDS = {
         _owned,
         content=_may(_text),
         content_b64=_may(_base64),
+        content_secret=_may(_line),
         secret=_may(_flag),
         validate=_may(_each(_line, 1)),
         create_only=_may(_flag),
@@ -120,6 +121,7 @@ KINDS = {
     "firewall": {"ports": _must(_each(_port))},
     "hostname": {"name": _must(_matches(_HOSTNAME, "a host name in lower case"))},
 }
+_CONTENTS = ("content", "content_b64", "content_secret")
 _COMMON = {"id": _must(_line), "step": _must(_line), "kind": _must(_line)}
 
 
@@ -166,8 +168,8 @@ def _setting_errors(setting):
 
 def _together(setting):
     kind, found = setting["kind"], []
-    if kind == "file" and (setting.get("content") is None) == (setting.get("content_b64") is None):
-        found.append("exactly one of content and content_b64 must be given")
+    if kind == "file" and sum(setting.get(field) is not None for field in _CONTENTS) != 1:
+        found.append("exactly one of %s must be given" % ", ".join(_CONTENTS))
     if kind == "file" and setting.get("validate") and not any("%s" in word for word in setting["validate"]):
         found.append('validate must have "%s" where the path of the new content belongs')
     if kind == "absent" and setting.get("recursive") and not absent.tree_allowed(setting["path"]):

@@ -40,7 +40,7 @@ def plan_unit(context, setting):
     if actions:
         after = " ".join([before] + ["→"] + actions)
         return Step(True, before, after, "; ".join(reasons), lambda: _apply(context, name, setting, actions))
-    check = (lambda: _wait(context, name, setting)) if run == "wait" else None
+    check = (lambda: _wait(context, name, setting)) if run == "wait" and patience(setting) else None
     return Step(False, before, before, reason, check=check)
 
 
@@ -98,18 +98,25 @@ def _apply(context, name, setting, actions):
     if context.unit(name).get("NeedDaemonReload") == "yes":
         context.reload_owed = True
     context.reload()
+    wait = patience(setting)
     for verb in actions:
-        seconds = int(setting.get("wait") or WAIT) if verb in ("start", "restart", "reload") else 120
-        done = context.host.run(["systemctl", verb, "--", name], seconds)
+        runs = verb in ("start", "restart", "reload")
+        argv = ["systemctl"] + (["--no-block"] if runs and not wait else []) + [verb, "--", name]
+        done = context.host.run(argv, wait if runs and wait else 120)
         if done.code:
             raise SettingError("unit %s: %s failed: %s" % (name, verb, _explained(context, name, done)))
-        if verb in ("start", "restart", "reload"):
+        if runs and wait:
             _wait(context, name, setting)
+
+
+def patience(setting):
+    """Seconds until the unit must be active; 0 means that somebody else looks after that."""
+    return WAIT if setting.get("wait") is None else setting["wait"]
 
 
 def _wait(context, name, setting):
     """Wait until the unit is active and stays so; raises SettingError with its last lines."""
-    deadline = time.monotonic() + int(setting.get("wait") or WAIT)
+    deadline = time.monotonic() + patience(setting)
     settled = None
     while True:
         properties = context.unit(name, fresh=True)
