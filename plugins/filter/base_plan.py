@@ -19,13 +19,13 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
     artifacts,
     images,
-    inputs,
     packages,
     queries,
     refusals,
     repositories,
     settings,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs as variables_of_base
 
 Facts = Mapping[str, Any]
 _ROOT = Path(__file__).parents[2]
@@ -37,7 +37,9 @@ def _collection() -> str:
     manifest = _ROOT / "MANIFEST.json"
     if manifest.exists():
         return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
-    found = re.search(r"^version: *(\S+)", (_ROOT / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    source = _ROOT / "galaxy.yml"
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -59,54 +61,54 @@ def _told(function: Callable) -> Callable:
 
 @_told
 def base_inputs(variables: Facts, versions: Facts) -> dict[str, Any]:
-    return {**inputs.normalised(variables, versions), "collection": _collection()}
+    return {**variables_of_base.normalised(variables, versions), "collection": _collection()}
 
 
 @_told
-def base_refusals(node: Facts, given: Facts, before: float | None = None) -> list[str]:
+def base_refusals(node: Facts, inputs: Facts, before: float | None = None) -> list[str]:
     after = time.time()
-    return refusals.refusals(node, given, after if before is None else float(before), after)
+    return refusals.refusals(node, inputs, after if before is None else float(before), after)
 
 
 @_told
-def base_warnings(node: Facts, given: Facts, before: float | None = None) -> list[str]:
-    return refusals.warnings(node, given)
+def base_warnings(node: Facts, inputs: Facts, before: float | None = None) -> list[str]:
+    return refusals.warnings(node, inputs)
 
 
 @_told
-def base_packages(node: Facts, given: Facts) -> dict[str, list[str]]:
-    return packages.packages(node, given)
+def base_packages(node: Facts, inputs: Facts) -> dict[str, list[str]]:
+    return packages.packages(node, inputs)
 
 
 @_told
-def base_repositories(node: Facts, given: Facts) -> list[dict[str, Any]]:
-    return [dict(item) for item in repositories.repositories(node, given)]
+def base_repositories(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
+    return [dict(item) for item in repositories.repositories(node, inputs)]
 
 
 @_told
-def base_artifacts(node: Facts, given: Facts, versions: Facts | None = None) -> list[dict[str, Any]]:
-    return artifacts.artifacts(node, given)
+def base_artifacts(node: Facts, inputs: Facts, versions: Facts | None = None) -> list[dict[str, Any]]:
+    return artifacts.artifacts(node, inputs)
 
 
 @_told
-def base_settings(node: Facts, given: Facts, step: str | list[str] | None = None) -> list[dict[str, Any]]:
+def base_settings(node: Facts, inputs: Facts, step: str | list[str] | None = None) -> list[dict[str, Any]]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return [dict(item) for item in settings.settings(node, {**given, "at": now}, step)]
+    return [dict(item) for item in settings.settings(node, {**inputs, "at": now}, step)]
 
 
 @_told
-def base_secrets(node: Facts, given: Facts) -> dict[str, str]:
-    return settings.secrets(node, given)
+def base_secrets(node: Facts, inputs: Facts) -> dict[str, str]:
+    return settings.secrets(node, inputs)
 
 
 @_told
-def base_queries(given: Facts) -> dict[str, Any]:
-    return queries.queries(given)
+def base_queries(inputs: Facts) -> dict[str, Any]:
+    return queries.queries(inputs)
 
 
 @_told
-def base_images(node: Facts, given: Facts) -> dict[str, list]:
-    return images.images(node, given)
+def base_images(node: Facts, inputs: Facts) -> dict[str, list]:
+    return images.images(node, inputs)
 
 
 class FilterModule:

@@ -20,7 +20,12 @@ def record(node, inputs):
         "collection": inputs.get("collection", ""),
         "prebaked": inputs["prebake"],
         "kubernetes": {"version": inputs["kubernetes_version"], "minor": inputs["kubernetes_minor"]},
-        "runtime": {"name": name, "version": version, "socket": runtime.socket(inputs)},
+        "runtime": {
+            "name": name,
+            "version": version,
+            "source": inputs["containerd_source"],
+            "socket": runtime.socket(inputs),
+        },
         "cni_plugins": inputs["cni_plugins_version"],
         "crictl": inputs["crictl_version"],
         "images": images.pinned(inputs),

@@ -132,6 +132,8 @@ def _taken(given):
         inputs["runtime_probe"] = dict(PROBE, **inputs["runtime_probe"])
         inputs["runtime_probe"]["threshold"] = _number(inputs["runtime_probe"]["threshold"])
     inputs["max_clock_skew"] = _number(inputs["max_clock_skew"])
+    # YAML reads a bare off as false
+    inputs["swap"] = "off" if inputs["swap"] is False else inputs["swap"]
     for name in inputs:
         if isinstance(DEFAULTS.get(name, True), bool):
             inputs[name] = _WORDS.get(str(inputs[name]).lower(), inputs[name])

@@ -46,6 +46,9 @@ def _containerd(node, inputs):
     if inputs["containerd_source"] == "tarball":
         path = parts.UNIT_DIR + "/containerd.service"
         result.append(parts.file("runtime/unit", path, parts.HEADER + containerd.unit(node, inputs)))
+    elif ((node.get("base") or {}).get("runtime") or {}).get("source") == "tarball":
+        # what an earlier run wrote would hide the unit of the package
+        result.append(parts.absent("runtime/unit", parts.UNIT_DIR + "/containerd.service"))
     result.append(
         parts.drop_in("runtime/drop-in", "containerd.service", "10-kubenode.conf", containerd.drop_in(node, inputs))
     )

@@ -1,0 +1,218 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Facts of fresh machines as node_info returns them, one for each supported operating system."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+#: when the facts were read, seconds since 1970
+READ_AT = 1795000000.0
+
+#: name → id, version_id, id_like, pretty_name, codename, kernel, systemd, SELinux, running time service
+_SYSTEMS: dict[str, tuple[str, str, list[str], str, str, str, int, str, str]] = {
+    "debian-12": (
+        "debian",
+        "12",
+        [],
+        "Debian GNU/Linux 12 (bookworm)",
+        "bookworm",
+        "6.1.0-38-cloud-amd64",
+        252,
+        "absent",
+        "",
+    ),
+    "debian-13": (
+        "debian",
+        "13",
+        [],
+        "Debian GNU/Linux 13 (trixie)",
+        "trixie",
+        "6.12.48+deb13-cloud-amd64",
+        257,
+        "absent",
+        "systemd-timesyncd",
+    ),
+    "ubuntu-22.04": (
+        "ubuntu",
+        "22.04",
+        ["debian"],
+        "Ubuntu 22.04.5 LTS",
+        "jammy",
+        "5.15.0-151-generic",
+        249,
+        "absent",
+        "systemd-timesyncd",
+    ),
+    "ubuntu-24.04": (
+        "ubuntu",
+        "24.04",
+        ["debian"],
+        "Ubuntu 24.04.3 LTS",
+        "noble",
+        "6.8.0-79-generic",
+        255,
+        "absent",
+        "chrony",
+    ),
+    "ubuntu-26.04": (
+        "ubuntu",
+        "26.04",
+        ["debian"],
+        "Ubuntu 26.04 LTS",
+        "resolute",
+        "7.0.0-10-generic",
+        259,
+        "absent",
+        "chrony",
+    ),
+    "rocky-9": (
+        "rocky",
+        "9.6",
+        ["rhel", "centos", "fedora"],
+        "Rocky Linux 9.6 (Blue Onyx)",
+        "",
+        "5.14.0-570.el9.x86_64",
+        252,
+        "enforcing",
+        "chronyd",
+    ),
+    "rocky-10": (
+        "rocky",
+        "10.0",
+        ["rhel", "centos", "fedora"],
+        "Rocky Linux 10.0 (Red Quartz)",
+        "",
+        "6.12.0-55.el10.x86_64",
+        257,
+        "enforcing",
+        "chronyd",
+    ),
+    "almalinux-9": (
+        "almalinux",
+        "9.6",
+        ["rhel", "centos", "fedora"],
+        "AlmaLinux 9.6 (Sage Margay)",
+        "",
+        "5.14.0-570.el9.x86_64",
+        252,
+        "enforcing",
+        "chronyd",
+    ),
+    "almalinux-10": (
+        "almalinux",
+        "10.0",
+        ["rhel", "centos", "fedora"],
+        "AlmaLinux 10.0 (Purple Lion)",
+        "",
+        "6.12.0-55.el10.x86_64",
+        257,
+        "enforcing",
+        "chronyd",
+    ),
+    "rhel-9": (
+        "rhel",
+        "9.6",
+        ["fedora"],
+        "Red Hat Enterprise Linux 9.6 (Plow)",
+        "",
+        "5.14.0-570.el9",
+        252,
+        "enforcing",
+        "chronyd",
+    ),
+    "rhel-10": (
+        "rhel",
+        "10.0",
+        ["centos", "fedora"],
+        "Red Hat Enterprise Linux 10.0 (Coughlan)",
+        "",
+        "6.12.0-55.el10",
+        257,
+        "enforcing",
+        "chronyd",
+    ),
+    "amzn-2023": (
+        "amzn",
+        "2023",
+        ["fedora"],
+        "Amazon Linux 2023.8.20250721",
+        "",
+        "6.1.144-170.amzn2023",
+        252,
+        "permissive",
+        "chronyd",
+    ),
+    "flatcar": (
+        "flatcar",
+        "4230.2.2",
+        ["coreos"],
+        "Flatcar Container Linux by Kinvolk 4230.2.2 (Oklo)",
+        "",
+        "6.6.100-flatcar",
+        255,
+        "permissive",
+        "systemd-timesyncd",
+    ),
+}
+NAMES = tuple(_SYSTEMS)
+_MANAGERS = {"debian": "apt", "ubuntu": "apt", "flatcar": "none"}
+
+
+def data() -> dict[str, Any]:
+    """The role's data file."""
+    text = (CHECKOUT / "roles/base/vars/versions.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)["base_versions"]
+
+
+def given(**variables: Any) -> dict[str, Any]:
+    """Inputs of the plan from variables without their prefix."""
+    return inputs.normalised(variables, data())
+
+
+def node(name: str, **over: Any) -> dict[str, Any]:
+    """A machine right after its first boot."""
+    identity, version, like, pretty, codename, kernel, systemd, selinux, service = _SYSTEMS[name]
+    facts: dict[str, Any] = {
+        "os": {"id": identity, "version_id": version, "id_like": like, "pretty_name": pretty, "codename": codename},
+        "arch": "amd64",
+        "kernel": kernel,
+        "systemd": systemd,
+        "cgroup": 2,
+        "container": False,
+        "virtualization": "kvm",
+        "python": "3.11.2",
+        "package_manager": _MANAGERS.get(identity, "dnf"),
+        "read_only_usr": identity == "flatcar",
+        "selinux": selinux,
+        "firewall": {"firewalld": "absent", "ufw": "absent", "nftables": "inactive"},
+        "cpus": 4,
+        "memory_bytes": 8 << 30,
+        "disk_free": {"/": 70 << 30},
+        "time": {
+            "unix": READ_AT,
+            "ntp_synchronized": bool(service),
+            "services": {service: "active"} if service else {"systemd-timesyncd": "absent"},
+        },
+        "swaps": [],
+        "hostname": "node-1",
+        "network": {
+            "addresses": [],
+            "default": {"4": {"address": "192.0.2.10", "interface": "eth0", "gateway": "192.0.2.1"}, "6": None},
+        },
+        "packages": {},
+        "candidates": {},
+        "held": [],
+        "binaries": {},
+        "units": {},
+        "base": None,
+    }
+    facts.update(copy.deepcopy(over))
+    return facts
