@@ -23,9 +23,9 @@ options:
       - The settings. Each is a dictionary with C(id) (unique), C(step) (any word, see O(only)), C(kind), and the fields
         of its kind.
       - C(file) has C(path), one of C(content), C(content_b64) and C(content_secret) (a name in O(secrets)), C(mode)
-        (V("0644")), C(owner), C(group) (C(root)), C(secret) (its content is shown nowhere; C(content_secret) implies
-        it), C(validate) (a command with V(%s) for the new content's path) and C(create_only) (an existing file is
-        left). Missing directories above it are made.
+        (V("0644"), with a secret V("0600")), C(owner), C(group) (C(root)), C(secret) (its content is shown nowhere;
+        C(content_secret) implies it), C(validate) (a command with V(%s) for the new content's path) and C(create_only)
+        (an existing file is left). Missing directories above it are made.
       - C(directory) has C(path), C(mode), C(owner) and C(group). C(link) has C(path) and C(target).
       - C(absent) has C(path), of a file, a link or an empty directory. With C(recursive) it may be a tree, but only at
         or below C(/etc/kubernetes), C(/var/lib/kubelet), C(/etc/cni), C(/var/lib/cni), C(/etc/containerd), and below

@@ -32,7 +32,7 @@ def plan_file(context, setting):
         raise SettingError("%s is a directory" % path)
     if status is not None and setting.get("create_only"):
         return same(describe(status), "exists, and is only created")
-    wanted, mode = content(setting), int(setting.get("mode", "0644"), 8)
+    wanted, mode = content(setting), int(setting.get("mode") or ("0600" if setting.get("secret") else "0644"), 8)
     uid, gid = owner(context, setting)
     old = host.data(path) if status is not None and stat.S_ISREG(status.st_mode) else None
     reasons = _reasons(status, stat.S_ISREG, mode, uid, gid)

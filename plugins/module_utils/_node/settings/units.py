@@ -117,19 +117,23 @@ def patience(setting):
 def _wait(context, name, setting):
     """Wait until the unit is active and stays so; raises SettingError with its last lines."""
     deadline = time.monotonic() + patience(setting)
-    settled = None
+    settled, invocation = None, None
     while True:
         properties = context.unit(name, fresh=True)
         active = properties.get("ActiveState")
         if active == "active":
-            if properties.get("Type") not in ("simple", "exec"):
+            if properties.get("Type") not in ("simple", "exec", "idle"):
                 return
-            settled = settled or time.monotonic() + _SETTLE
+            if settled is None or properties.get("InvocationID") != invocation:
+                # the first look, or it has ended and was started again in between
+                settled, invocation = time.monotonic() + _SETTLE, properties.get("InvocationID")
             if time.monotonic() >= settled:
                 return
         elif active == "inactive" and _may_end(properties):
             return
-        elif active in ("inactive", "failed") or settled or time.monotonic() > deadline:
+        elif active in ("inactive", "failed"):
+            raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
+        if time.monotonic() > deadline + _SETTLE:
             raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
         time.sleep(0.2)
 
