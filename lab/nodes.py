@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import yaml
 from lab import images, mirror
 from lab.api import catalog
 from lab.api.cloud import Cloud
-from lab.api.model import Image, Server, now
+from lab.api.model import Action, Image, Server, now
 from lab.api.power import Power
 from lab.api.schemas import ServerCreate
 from lab.api.servers import Servers
@@ -136,6 +136,18 @@ class Nodes:
             node.wait()
         return node
 
+    def power_off(self, name: str, limit: float) -> None:
+        """See `RunningLab.power_off`."""
+        self._running.in_loop(self._switch_off, name, limit)
+
+    def power_on(self, name: str) -> None:
+        """See `RunningLab.power_on`."""
+        self._running.in_loop(self._act, name, Power.power_on)
+
+    def remove(self, name: str) -> None:
+        """See `RunningLab.remove`."""
+        self._running.in_loop(self._act, name, lambda power, server: Servers(power.cloud, power).delete(server))
+
     def disk_image(self, name: str, target: Path | None = None) -> Path:
         """See `RunningLab.disk_image`."""
         path = target or self._running.lab.site.disks / f"image-{name}-{time.monotonic_ns()}.raw"
@@ -188,10 +200,22 @@ class Nodes:
         created.server.authorized_keys = (self.key.with_suffix(".pub").read_text().strip(),)
         created.server.user_data = user_data
         for action in (created.action, *created.next_actions):
-            await action.ended.wait()
-            if action.error:
-                raise LabError(f"machine {name}: {action.command} failed: {action.error['message']}")
+            await _ended(name, action)
         return created.server
+
+    async def _act(self, name: str, start: Callable[[Power, Server], Action]) -> None:
+        cloud = self._running.lab.cloud
+        await _ended(name, start(Power(cloud), _server(cloud, name)))
+
+    async def _switch_off(self, name: str, limit: float) -> None:
+        cloud = self._running.lab.cloud
+        chassis = cloud.chassis[_server(cloud, name).id]
+        await chassis.press_power_button()
+        deadline = time.monotonic() + limit
+        while chassis.powered:
+            if time.monotonic() > deadline:
+                raise LabError(f"machine {name} is still on {limit:.0f} s after its power button was pressed")
+            await asyncio.sleep(0.05)
 
     async def _copy(self, name: str, target: Path) -> None:
         cloud = self._running.lab.cloud
@@ -211,6 +235,12 @@ class Nodes:
             disks.grow(source, target, disk_bytes, swap_bytes)
             self._images[key] = target
         return self._images[key]
+
+
+async def _ended(name: str, action: Action) -> None:
+    await action.ended.wait()
+    if action.error:
+        raise LabError(f"machine {name}: {action.command} failed: {action.error['message']}")
 
 
 def _server(cloud: Cloud, name: str) -> Server:

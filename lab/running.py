@@ -134,6 +134,18 @@ class RunningLab:
         """
         return self.nodes.create(name, image, memory_mib, disk, swap=swap, user_data=user_data, wait=wait)
 
+    def power_off(self, name: str, limit: float = 300) -> None:
+        """Press the power button of a server and wait until it is off, for ``limit`` seconds at most."""
+        self.nodes.power_off(name, limit)
+
+    def power_on(self, name: str) -> None:
+        """Switch a server on; `Node.wait` waits for its system."""
+        self.nodes.power_on(name)
+
+    def remove(self, name: str) -> None:
+        """Delete a server and its disk."""
+        self.nodes.remove(name)
+
     def disk_image(self, name: str, target: Path | None = None) -> Path:
         """The disk of a server that is off, copied into a raw file; it ends with the lab unless ``target`` is given."""
         return self.nodes.disk_image(name, target)

@@ -84,9 +84,9 @@ def field(package: Path, name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def upstream_version(package: Path) -> str:
-    """The version as its makers call it: 1.7.24 of 1.7.24~ds1-6+deb13u1."""
-    version = field(package, "Version").rpartition(":")[2]
+def upstream_version(version: str) -> str:
+    """A package's version as its makers call it: 1.7.24 of 1.7.24~ds1-6+deb13u1."""
+    plain = version.rpartition(":")[2]
     for mark in ("~", "+", "-"):
-        version = version.partition(mark)[0]
-    return version
+        plain = plain.partition(mark)[0]
+    return plain

@@ -1,19 +1,85 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mirror's parts that other parts of the lab build: kubelets, crictl and the images of pods."""
+"""The mirror's parts that other parts of the lab build: kubelets, crictl, kubectl and the images of pods.
+
+The old real kubelet, kubectl and crictl come from `lab.cluster` (its first build takes minutes), the kubelets of
+current minors are stand-ins from `lab.kubelet`. Nothing is built before somebody asks for it.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from .upstream import Part
+from lab import cluster, kubelet
+from lab.cluster import KUBERNETES, PAUSE_TAGS
+
+from .stored import store
+from .upstream import ARCH, Part, tarball
+
+CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
 
 
-def parts(*_names: str) -> list[Part]:
-    """These parts, all when none is named."""
-    return []
+@dataclass(frozen=True)
+class _Buildable:
+    """A part that exists when it is asked for."""
+
+    name: str
+    version: str
+    path: str
+    build: Callable[[], Path]
 
 
-def find(_path: str) -> Path | None:
-    """The file at this path below the mirror's root."""
+def parts(*names: str) -> list[Part]:
+    """These parts, all when none is named; what is missing is built."""
+    wanted = [part for part in _programs() if not names or part.name in names]
+    return [Part(part.name, part.version, part.path, part.build()) for part in wanted]
+
+
+def find(path: str) -> Path | None:
+    """The file at this path below the mirror's root, built if need be; None when there is no such file."""
+    for part in (*_programs(), *_images()):
+        if part.path == path:
+            return part.build()
     return None
+
+
+def _programs() -> Iterator[_Buildable]:
+    for version in kubelet.VERSIONS:
+        yield _Buildable("kubelet", version, _release(version, "kubelet"), functools.partial(_standin, version))
+    for name in ("kubelet", "kubectl"):
+        yield _Buildable(name, KUBERNETES, _release(KUBERNETES, name), functools.partial(_program, name))
+    for version in CRICTL:
+        path = (
+            f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
+        )
+        yield _Buildable("crictl", version, path, functools.partial(_crictl, version))
+
+
+def _images() -> Iterator[_Buildable]:
+    for tag in PAUSE_TAGS:
+        yield _Buildable("pause", tag, f"images/pause-{tag}.tar", functools.partial(_pause, tag))
+
+
+def _release(version: str, name: str) -> str:
+    return f"dl.k8s.io/release/v{version}/bin/linux/{ARCH}/{name}"
+
+
+@functools.cache
+def _standin(version: str) -> Path:
+    return store("kubelet", kubelet.build(version))
+
+
+def _program(name: str) -> Path:
+    return cluster.ensure().kubelet if name == "kubelet" else cluster.ensure().kubectl
+
+
+def _crictl(version: str) -> Path:
+    program = cluster.ensure().crictl(version)
+    return store(f"crictl-v{version}-linux-{ARCH}.tar.gz", tarball({"crictl": program}))
+
+
+def _pause(tag: str) -> Path:
+    return store(f"pause-{tag}.tar", cluster.ensure().pause(tag))

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from lab.images import cache
 
 from . import built, repository, upstream
+from .stored import store
 from .upstream import ARCH, Part
 
 _INDEX = "index.json"
@@ -76,13 +76,13 @@ def find(path: str) -> Path | None:
     """The file at this path below the mirror's root, built first if need be; None when there is no such file."""
     first, _slash, rest = path.partition("/")
     if path == "checksums.yml":
-        return _written("checksums.yml", yaml.safe_dump(checksums()).encode())
+        return store("checksums.yml", yaml.safe_dump(checksums()).encode())
     if first == "apt":
         return _in_apt(rest)
-    built_file = built.find(path)
-    if built_file is not None or first not in ("github.com",):
-        return built_file
-    return next((part.file for part in packaged() if part.path == path), None)
+    found = built.find(path)
+    if found is None and first == "github.com":
+        found = next((part.file for part in packaged() if part.path == path), None)
+    return found
 
 
 def _in_apt(path: str) -> Path | None:
@@ -95,19 +95,6 @@ def _in_apt(path: str) -> Path | None:
     folder = apt(suite)
     file = folder / name.removeprefix("./")
     return file if file.parent == folder and file.is_file() else None
-
-
-def _written(name: str, content: bytes) -> Path:
-    """A small file whose content is known only now."""
-    folder = cache.root() / "mirror" / "written"
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{name}"
-    if not target.exists():
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(content)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
-    return target
 
 
 def _ensure(name: str, digest: str, build: Callable[[Path], None]) -> Path:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import subprocess
 import tarfile
@@ -12,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .archive import Archive, upstream_version
+from .archive import Archive, field, upstream_version
 
 ARCH = "amd64"
 #: What each suite gives; a version that two suites have comes from the first, so that it runs on both.
@@ -47,7 +48,7 @@ def build(folder: Path) -> list[Part]:
 def _add(package: Path, folder: Path, parts: dict[str, Part]) -> None:
     name = package.name.partition("_")[0]
     first: Path | None = None
-    for part in _parts(name, upstream_version(package), folder):
+    for part in _parts(name, upstream_version(field(package, "Version")), folder):
         if part.path in parts:
             continue
         part.file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,21 +84,21 @@ def _repack(package: str, deb: Path, target: Path) -> None:
             shutil.copy(tree / "usr/sbin/runc", target)
         elif package == "containerd":
             found = [tree / "usr/bin" / name for name in ("containerd", "containerd-shim-runc-v2", "ctr")]
-            pack(target, {f"bin/{file.name}": file for file in found})
+            target.write_bytes(tarball({f"bin/{file.name}": file.read_bytes() for file in found}))
         else:
             found = sorted(path for path in (tree / "usr/lib/cni").iterdir() if not path.name.endswith("-fp"))
-            pack(target, {f"./{file.name}": file for file in found})
+            target.write_bytes(tarball({f"./{file.name}": file.read_bytes() for file in found}))
 
 
-def pack(target: Path, members: dict[str, Path]) -> None:
-    """A tarball of programs whose bytes depend on theirs alone."""
+def tarball(members: dict[str, bytes]) -> bytes:
+    """A compressed tarball of programs whose bytes depend on theirs alone."""
+    packed = io.BytesIO()
     with (
-        target.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=raw, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=packed, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
-        for name, file in members.items():
+        for name, content in members.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = file.stat().st_size, 0o755, _MTIME
-            with file.open("rb") as content:
-                tar.addfile(entry, content)
+            entry.size, entry.mode, entry.mtime = len(content), 0o755, _MTIME
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
