@@ -1,0 +1,152 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Listens, keeps the limits on connections, and ends those that do not move."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from .answers import Answer, Answers
+from .connection import Connection
+from .metrics import Metrics
+from .progress import Progress
+from .tls import TlsConnection
+
+_MOST_PARTING = 64
+_SWEEP = 1.0  # seconds between looks for connections that do not move
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many connections at once, in all and from one address."""
+
+    connections: int = 1024
+    per_address: int = 64
+
+
+class Listener:
+    """One listening socket and its connections; lives in one event loop."""
+
+    def __init__(
+        self, answers: Answers, metrics: Metrics, progress: Progress, limits: Limits = Limits(),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        """With ``tls``, bytes go through this process; without, base ranges do not."""
+        self._answers, self._metrics, self._progress, self._limits, self._tls = answers, metrics, progress, limits, tls
+        answers.sent = self._sent
+        self._connections: set[Connection | TlsConnection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._parting: deque[socket.socket] = deque()
+        self._socket: socket.socket | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    def start(self, host: str, port: int) -> int:
+        """Listen (``host`` empty: on every address, IPv6 too where there is any); returns the port."""
+        self._loop = asyncio.get_running_loop()
+        self._socket = _listen(host, port)
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+        self._sweeper = self._loop.create_task(self._sweep())
+        return int(self._socket.getsockname()[1])
+
+    async def stop(self) -> None:
+        """End everything."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+        for connection in [*self._connections, *self._parting]:
+            connection.close()
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _turn in range(64):
+            try:
+                client, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # out of descriptors, or gone already
+                return
+            self._take(client, str(peer[0]))
+
+    def _take(self, client: socket.socket, address: str) -> None:
+        full = len(self._connections) >= self._limits.connections
+        if full or self._by_address[address] >= self._limits.per_address:
+            self._metrics.connections_refused += 1
+            answer = self._answers.refusal(503, "too many connections", b"Retry-After: 5\r\n", close=True)
+            client.setblocking(False)
+            with contextlib.suppress(OSError):
+                if self._tls is None:
+                    client.send(answer.head + b"too many connections\n")
+                    client.shutdown(socket.SHUT_WR)
+            # Closed at once, with its request unread, it would be reset before the answer is read.
+            self._parting.append(client)
+            if len(self._parting) > _MOST_PARTING:
+                self._parting.popleft().close()
+            return
+        client.setblocking(False)
+        with contextlib.suppress(OSError):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._by_address[address] += 1
+        self._metrics.connections += 1
+        if self._tls is None:
+            self._connections.add(Connection(self._loop, client, address, self._answers, self._over))
+        else:
+            self._connections.add(TlsConnection(self._loop, client, address, self._answers, self._over, self._tls))
+
+    def _over(self, connection: Connection | TlsConnection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._metrics.connections -= 1
+            self._by_address[connection.address] -= 1
+            if not self._by_address[connection.address]:
+                del self._by_address[connection.address]
+
+    def _sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
+        self._metrics.answered(answer.status, length, whole)
+        if answer.image is not None and answer.spans:
+            self._progress.sent(answer.image, address, answer.spans, length, self._loop.time())
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP)
+            now = self._loop.time()
+            for client in list(self._parting):
+                if not _unread(client):
+                    self._parting.remove(client)
+                    client.close()
+            for connection in [one for one in self._connections if one.deadline < now]:
+                connection.close()
+
+
+def _unread(client: socket.socket) -> bool:
+    """Throw away what a client that was turned away still sends; False when it is gone or silent."""
+    try:
+        return bool(client.recv(64 * 1024))
+    except OSError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if not host:
+        try:
+            return _prepared(
+                socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
+            )
+        except (OSError, ValueError):
+            host = "0.0.0.0"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return _prepared(socket.create_server((host, port), family=family, backlog=512))
+
+
+def _prepared(listener: socket.socket) -> socket.socket:
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,82 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Range and conditional headers (RFC 9110), as far as a server of images needs them (pure)."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections.abc import Mapping
+
+MOST = 32  # ranges in one request; whoever wants more gets the whole image
+_ONE = re.compile(r"(\d{1,19})?-(\d{1,19})?\Z", re.ASCII)
+_TAG = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
+
+
+def parse(header: str, size: int) -> list[tuple[int, int]] | None:
+    """The wanted ranges as (start, stop), stop not included; ``[]``: none of them is in the image (416).
+
+    None: a header to be ignored, as the standard asks for units, forms and numbers of ranges a server does not take.
+    """
+    unit, equals, rest = header.partition("=")
+    if not equals or unit.strip().lower() != "bytes":
+        return None
+    found = []
+    parts = [part.strip(" \t") for part in rest.split(",")]
+    parts = [part for part in parts if part]
+    if not parts or len(parts) > MOST:
+        return None
+    for part in parts:
+        match = _ONE.match(part)
+        if not match or match.group() == "-":
+            return None
+        first, last = match.groups()
+        if first is None:
+            start, stop = max(0, size - int(last)), size
+        else:
+            start = int(first)
+            stop = size if last is None else min(size, int(last) + 1)
+            if last is not None and int(last) < start:
+                return None
+        if start < stop:
+            found.append((start, stop))
+    if len(found) > 1 and sum(stop - start for start, stop in found) > size:
+        return None  # overlapping ranges that add up to more than the image serve nobody but an attacker
+    return found
+
+
+def if_range(header: str, etag: str) -> bool:
+    """Whether ranges may be sent. Only a strong tag can say so: a date stands for whole seconds."""
+    match = _TAG.match(header.strip())
+    return match is not None and not match.group(1) and match.group(2) == etag
+
+
+def not_modified(headers: Mapping[str, str], etag: str, modified: int) -> bool:
+    """Whether the client has this image already (304)."""
+    tags = headers.get("if-none-match")
+    if tags is not None:
+        return tags.strip() == "*" or any(tag == etag for _weak, tag in _TAG.findall(tags))
+    since = headers.get("if-modified-since")
+    moment = None if since is None else from_http_date(since)
+    return moment is not None and modified <= moment
+
+
+def precondition_failed(headers: Mapping[str, str], etag: str) -> bool:
+    """Whether the client asked for another state of the image (412)."""
+    tags = headers.get("if-match")
+    if tags is None or tags.strip() == "*":
+        return False
+    return all(weak or tag != etag for weak, tag in _TAG.findall(tags))
+
+
+def http_date(seconds: float) -> str:
+    """A moment as HTTP writes it."""
+    return email.utils.formatdate(seconds, usegmt=True)
+
+
+def from_http_date(text: str) -> float | None:
+    """The moment of an HTTP date; None when it is none."""
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

@@ -1,0 +1,126 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bytes of a connection become requests; httptools parses, this keeps the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+try:
+    import httptools
+
+    HAS_HTTPTOOLS = True
+except ImportError:
+    HAS_HTTPTOOLS = False
+
+_MOST_HEAD = 16 * 1024  # bytes of a request line and its header
+_MOST_PATH = 2048
+_MOST_BODY = 64 * 1024  # nobody needs one; as much is thrown away
+_KEPT = frozenset((b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since"))
+
+
+@dataclass
+class Request:
+    """One request; ``problem``: the status it is refused with, after which the connection ends."""
+
+    __slots__ = ("headers", "keep_alive", "method", "old", "path", "problem")
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    keep_alive: bool
+    old: bool  # HTTP/1.0, which has to be told that a connection stays
+    problem: int
+
+
+class RequestReader:
+    """Collects the requests of one connection."""
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self._parser = httptools.HttpRequestParser(self)
+        self._ready: list[Request] = []
+        self._ended = False
+        self._begin()
+
+    def feed(self, data: bytes) -> list[Request]:
+        """The requests that these bytes complete, in their order."""
+        if self._ended:
+            return []
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400)
+        except httptools.HttpParserError:
+            if not self._ended:
+                self._refuse(400)
+        ready, self._ready = self._ready, []
+        return ready
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request has begun."""
+        return not self._size
+
+    def _begin(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._size = 0
+        self._body = 0
+
+    def _refuse(self, status: int) -> None:
+        self._ended = True
+        self._ready.append(Request("", "", {}, False, False, status))
+
+    # what httptools calls
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._begin()
+        self._size = 1
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+        self._count(len(url), 414)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field; several of one name become a list, as the standard says."""
+        self._count(len(name) + len(value) + 4, 431)
+        name = name.lower()
+        if name in _KEPT:
+            key, text = name.decode("ascii"), value.decode("latin-1")
+            self._headers[key] = "%s, %s" % (self._headers[key], text) if key in self._headers else text
+
+    def on_body(self, body: bytes) -> None:
+        """A body, thrown away."""
+        self._body += len(body)
+        if self._body > _MOST_BODY:
+            self._stop(400)
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        if self._ended:
+            return
+        version = self._parser.get_http_version()
+        path = self._url.partition(b"?")[0].partition(b"#")[0]
+        text = path.decode("latin-1")
+        if not text.startswith("/") and "://" in text:  # the absolute form that proxies send
+            text = "/" + text.partition("://")[2].partition("/")[2]
+        method = self._parser.get_method().decode("ascii", "replace")
+        self._ready.append(
+            Request(method, text, self._headers, self._parser.should_keep_alive(), version == "1.0", 0)
+        )  # fmt: skip
+        self._begin()
+
+    def _count(self, size: int, status: int) -> None:
+        self._size += size
+        if len(self._url) > _MOST_PATH:
+            self._stop(414)
+        if self._size > _MOST_HEAD:
+            self._stop(status)
+
+    def _stop(self, status: int) -> None:
+        if not self._ended:
+            self._refuse(status)
+        raise ValueError("refused")  # ends httptools' reading; what came before stays ready

@@ -1,0 +1,45 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server of images in a thread of its own, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from typing import Self
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.answers import Answers
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.listener import Limits, Listener
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.metrics import Metrics
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.progress import Progress
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
+
+
+class Served:
+    """``with Served(registry) as server``: ``server.url(path)``."""
+
+    def __init__(self, registry: Registry, *, limits: Limits | None = None, tls: ssl.SSLContext | None = None,
+                 path_of=None, port: int = 0) -> None:  # fmt: skip
+        self.metrics, self.progress = Metrics(), Progress()
+        self._tls, self.port = tls, port
+        self._listener = Listener(Answers(registry, path_of), self.metrics, self.progress, limits or Limits(), tls)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    async def _start(self) -> int:
+        return self._listener.start("127.0.0.1", self.port)
+
+    def __exit__(self, *_error: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._listener.stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def url(self, path: str) -> str:
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}{path}"

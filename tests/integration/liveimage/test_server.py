@@ -1,0 +1,338 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The server over real sockets: bytes, headers, limits, and what happens when the world changes under it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, whole
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import connection, names
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.listener import Limits
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
+from tests.integration.liveimage.serving import Served
+
+SIZE = 24 * 1024 * 1024
+SECRET = b"s" * 32
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("base") / "base.iso"
+    path.write_bytes(random.Random(1).randbytes(SIZE))
+    return path
+
+
+def image(base: Path, text: bytes = b"ignition") -> Overlay:
+    patches = [(5_000_000, text * 2000), (5_000_000 + len(text) * 2000, Zeros(300_000)), (9_000_000, b"#" * 1139)]
+    return whole(identify(str(base))).patched(patches, [text])
+
+
+@pytest.fixture(scope="module")
+def content(base: Path) -> bytes:
+    overlay = image(base)
+    return read(overlay, 0, overlay.size)
+
+
+@pytest.fixture(scope="module")
+def registry(base: Path) -> Registry:
+    found = Registry()
+    found.put("/host.iso", "host", image(base), base.stat().st_mtime)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(registry):
+    with Served(registry) as served:
+        yield served
+
+
+def test_whole_image(server, content):
+    reply = requests.get(server.url("/host.iso"), timeout=60)
+    assert reply.status_code == 200
+    assert reply.content == content
+    assert reply.headers["Content-Type"] == "application/x-iso9660-image"
+    assert reply.headers["Accept-Ranges"] == "bytes"
+
+
+def test_head_tells_the_same_without_a_body(server, content):
+    reply = requests.head(server.url("/host.iso"), timeout=60)
+    assert (reply.status_code, int(reply.headers["Content-Length"]), reply.content) == (200, len(content), b"")
+    part = requests.head(server.url("/host.iso"), headers={"Range": "bytes=5-9"}, timeout=60)
+    assert (part.status_code, part.headers["Content-Range"]) == (206, f"bytes 5-9/{len(content)}")
+
+
+@pytest.mark.parametrize("first", [0, 1, 4_999_999, 5_000_001, 5_016_000 - 1, 5_315_999, 8_999_998, SIZE - 1, SIZE])
+@pytest.mark.parametrize("length", [1, 7, 4096, 400_000])
+def test_ranges_over_every_kind_of_border(server, content, first, length):
+    reply = requests.get(server.url("/host.iso"), headers={"Range": f"bytes={first}-{first + length - 1}"}, timeout=60)
+    assert reply.status_code == 206
+    assert reply.content == content[first : first + length]
+
+
+def test_several_ranges_are_parts(server, content):
+    wanted = [(0, 10), (4_999_995, 5_000_005), (len(content) - 3, len(content))]
+    header = "bytes=" + ",".join(f"{start}-{stop - 1}" for start, stop in wanted)
+    reply = requests.get(server.url("/host.iso"), headers={"Range": header}, timeout=60)
+    boundary = reply.headers["Content-Type"].partition("boundary=")[2].encode()
+    parts = reply.content.split(b"\r\n--" + boundary)[1:-1]
+    assert reply.content.endswith(b"\r\n--" + boundary + b"--\r\n")
+    for (start, stop), part in zip(wanted, parts, strict=True):
+        head, _blank, body = part.partition(b"\r\n\r\n")
+        assert f"Content-Range: bytes {start}-{stop - 1}/{len(content)}".encode() in head
+        assert body == content[start:stop]
+
+
+def test_a_range_outside_is_416(server, content):
+    reply = requests.get(server.url("/host.iso"), headers={"Range": f"bytes={len(content)}-"}, timeout=60)
+    assert (reply.status_code, reply.headers["Content-Range"]) == (416, f"bytes */{len(content)}")
+
+
+def test_tags_save_a_download(server):
+    url = server.url("/host.iso")
+    tag = requests.head(url, timeout=60).headers["ETag"]
+    assert requests.get(url, headers={"If-None-Match": tag}, timeout=60).status_code == 304
+    assert requests.get(url, headers={"If-Range": tag, "Range": "bytes=0-0"}, timeout=60).status_code == 206
+    assert requests.get(url, headers={"If-Range": '"other"', "Range": "bytes=0-0"}, timeout=60).status_code == 200
+    assert requests.get(url, headers={"If-Match": '"other"'}, timeout=60).status_code == 412
+
+
+def test_icc_15_2_nothing_is_listed(server):
+    for path in ("/", "/host", "/host.iso/", "//host.iso", "/a/host.iso", "/../host.iso", "/%2e%2e/host.iso"):
+        assert raw(server, b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode(), half_close=True).startswith(
+            b"HTTP/1.1 404"
+        )
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_icc_15_12_only_get_and_head(server, method):
+    reply = requests.request(method, server.url("/host.iso"), timeout=60)
+    assert (reply.status_code, reply.headers["Allow"]) == (405, "GET, HEAD")
+    assert len(reply.content) < 100
+
+
+def test_icc_15_6_validators_survive_a_restart(base, content):
+    found = []
+    for _start in range(2):
+        registry = Registry()
+        registry.put("/host.iso", "host", image(base), base.stat().st_mtime)
+        with Served(registry) as served:
+            headers = requests.head(served.url("/host.iso"), timeout=60).headers
+            found.append((headers["ETag"], headers["Last-Modified"]))
+            time.sleep(1.1 if not found[1:] else 0)
+    assert found[0] == found[1]
+
+
+def test_an_interrupted_download_goes_on_after_a_restart(base, content, tmp_path):
+    registry = Registry()
+    registry.put("/host.iso", "host", image(base), base.stat().st_mtime)
+    with Served(registry) as served:
+        port = served.port
+        with requests.get(served.url("/host.iso"), stream=True, timeout=60) as reply:
+            begun, tag = reply.raw.read(7_654_321), reply.headers["ETag"]
+    again = Registry()
+    again.put("/host.iso", "host", image(base), base.stat().st_mtime)
+    with Served(again, port=port) as served:
+        headers = {"Range": f"bytes={len(begun)}-", "If-Range": tag}
+        rest = requests.get(served.url("/host.iso"), headers=headers, timeout=60)
+    assert rest.status_code == 206
+    assert begun + rest.content == content
+
+
+def raw(server: Served, data: bytes, *, half_close: bool = False) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(data)
+        if half_close:
+            client.shutdown(socket.SHUT_WR)
+        client.settimeout(3 if not half_close else 30)
+        found = b""
+        with contextlib.suppress(TimeoutError):
+            while part := client.recv(65536):
+                found += part
+        return found
+
+
+def test_requests_sent_ahead_are_answered_in_order(server, content):
+    pieces = [(n * 1000, n * 1000 + 9) for n in range(40)]
+    sent = b"".join(b"GET /host.iso HTTP/1.1\r\nHost: x\r\nRange: bytes=%d-%d\r\n\r\n" % piece for piece in pieces)
+    answer = raw(server, sent, half_close=True)
+    bodies = [part.partition(b"\r\n\r\n")[2] for part in answer.split(b"HTTP/1.1 206")[1:]]
+    assert bodies == [content[first : last + 1] for first, last in pieces]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /host.iso HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+        (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET /host.iso HTTP/1.1\r\nHost: x\r\n" + b"X-Much: %s\r\n" % (b"a" * 1000) * 40 + b"\r\n", 431),
+        (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"POST /host.iso HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + b"a" * 200_000, 400),
+    ],
+)
+def test_hostile_requests_end_the_connection(server, request_, status):
+    answers = raw(server, request_, half_close=True)
+    assert answers.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Connection: close" in answers
+
+
+def test_http_1_0(server, content):
+    closed = raw(server, b"GET /host.iso HTTP/1.0\r\nRange: bytes=0-9\r\n\r\n")
+    assert b"Connection: close" in closed
+    assert closed.endswith(content[:10])
+    kept = raw(server, b"GET /host.iso HTTP/1.0\r\nConnection: keep-alive\r\nRange: bytes=0-9\r\n\r\n")
+    assert b"Connection: keep-alive" in kept
+
+
+def test_too_many_connections_are_turned_away(registry):
+    with Served(registry, limits=Limits(connections=10, per_address=3)) as served:
+        first = [socket.create_connection(("127.0.0.1", served.port), 30) for _n in range(3)]
+        for client in first:
+            client.sendall(b"HEAD /host.iso HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert raw(served, b"HEAD /host.iso HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(b"HTTP/1.1 503")
+        first.pop().close()
+        deadline = time.monotonic() + 30
+        while not raw(served, b"HEAD /host.iso HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(
+            b"HTTP/1.1 200"
+        ):
+            assert time.monotonic() < deadline
+        for client in first:
+            client.close()
+        assert served.metrics.connections_refused >= 1
+
+
+def test_a_request_that_never_ends_is_cut(registry, monkeypatch):
+    monkeypatch.setattr(connection, "HEAD", 1.0)
+    with Served(registry) as served, socket.create_connection(("127.0.0.1", served.port), 30) as client:
+        client.sendall(b"GET /host.iso HTTP/1.1\r\n")
+        assert client.recv(1) == b""
+
+
+def test_a_reader_that_does_not_read_is_cut(registry, monkeypatch):
+    monkeypatch.setattr(connection, "STALL", 1.0)
+    with Served(registry) as served, socket.create_connection(("127.0.0.1", served.port), 30) as client:
+        client.sendall(b"GET /host.iso HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + 60
+        while not served.metrics.cut:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert served.metrics.connections == 0
+
+
+def test_icc_15_14_a_base_written_into_is_never_mixed(base, tmp_path):
+    own = tmp_path / "own.iso"
+    own.write_bytes(base.read_bytes())
+    registry = Registry()
+    registry.put("/host.iso", "host", image(own), 0)
+    with Served(registry) as served:
+        assert requests.head(served.url("/host.iso"), timeout=60).status_code == 200
+        with own.open("r+b") as file:
+            file.write(b"changed")
+        os.utime(own, ns=(1, 1))
+        deadline = time.monotonic() + 30
+        while (reply := requests.head(served.url("/host.iso"), timeout=60)).status_code != 503:
+            assert time.monotonic() < deadline
+        assert "Retry-After" in reply.headers
+        registry.put("/host.iso", "host", image(own), 0)
+        fresh = image(own)
+        assert requests.get(served.url("/host.iso"), timeout=60).content == read(fresh, 0, fresh.size)
+
+
+def test_a_base_replaced_by_another_file_is_read_to_the_end(base, tmp_path):
+    own = tmp_path / "own.iso"
+    own.write_bytes(base.read_bytes())
+    registry = Registry()
+    old = image(own)
+    expected = read(old, 0, old.size)
+    registry.put("/host.iso", "host", old, 0)
+    with Served(registry) as served:
+        with requests.get(served.url("/host.iso"), stream=True, timeout=60) as reply:
+            begun = reply.raw.read(1_000_000)
+            new = tmp_path / "new.iso"
+            new.write_bytes(random.Random(2).randbytes(SIZE))
+            new.rename(own)
+            registry.put("/host.iso", "host", image(own), 0)
+            assert begun + reply.raw.read() == expected
+        fresh = image(own)
+        assert requests.get(served.url("/host.iso"), timeout=60).content == read(fresh, 0, fresh.size)
+
+
+def test_signed_names(base):
+    registry = Registry()
+    path = names.public(SECRET, "host", ".iso")
+    registry.put(path, "host", image(base), 0)
+    with Served(registry, path_of=lambda asked: names.unsign(SECRET, asked, time.time())) as served:
+        good, old = (names.sign(SECRET, path, int(time.time()) + seconds) for seconds in (600, -1))
+        assert requests.head(served.url(good), timeout=60).status_code == 200
+        assert requests.head(served.url(old), timeout=60).status_code == 403
+        assert requests.head(served.url(path), timeout=60).status_code == 403
+
+
+def test_tls(registry, content, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+                    "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Served(registry, tls=context) as served:
+        assert requests.get(served.url("/host.iso"), verify=str(certificate), timeout=60).content == content
+        header = {"Range": "bytes=4999990-5000009"}
+        part = requests.get(served.url("/host.iso"), headers=header, verify=str(certificate), timeout=60)
+        assert part.content == content[4_999_990:5_000_010]
+
+
+def test_icc_15_1_parallel_readers_get_their_own_bytes(base):
+    """Sixteen readers with random ranges over eight images while hosts come, change and go."""
+    registry = Registry()
+    overlays = {f"/host-{n}.iso": image(base, b"ignition of host %d" % n) for n in range(8)}
+    contents = {path: read(overlay, 0, overlay.size) for path, overlay in overlays.items()}
+    for path, overlay in overlays.items():
+        registry.put(path, path, overlay, 0)
+    over = threading.Event()
+
+    def churn() -> None:
+        n = 0
+        while not over.is_set():
+            n += 1
+            registry.put("/other.iso", "other", image(base, b"other %d" % n), 0)
+            registry.put("/gone.iso", "gone", image(base, b"gone"), 0)
+            registry.remove("/gone.iso")
+
+    def reader(seed: int) -> int:
+        chance = random.Random(seed)
+        wrong = 0
+        with requests.Session() as session:
+            for _turn in range(60):
+                path = chance.choice(sorted(contents))
+                start = chance.randrange(len(contents[path]))
+                stop = min(len(contents[path]), start + chance.choice([1, 100, 4096, 300_000, 3_000_000]))
+                reply = session.get(served.url(path), headers={"Range": f"bytes={start}-{stop - 1}"}, timeout=120)
+                wrong += reply.status_code != 206 or reply.content != contents[path][start:stop]
+        return wrong
+
+    with Served(registry) as served:
+        churner = threading.Thread(target=churn)
+        churner.start()
+        try:
+            with ThreadPoolExecutor(16) as pool:
+                assert sum(pool.map(reader, range(16))) == 0
+        finally:
+            over.set()
+            churner.join()

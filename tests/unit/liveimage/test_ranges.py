@@ -1,0 +1,142 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Range and conditional headers as RFC 9110 has them; names that cannot be guessed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import names, ranges
+
+SECRET = b"s" * 32
+DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
+MOMENT = 1795262400
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("bytes=0-0", [(0, 1)]),
+        ("bytes=0-", [(0, 1000)]),
+        ("bytes=-1", [(999, 1000)]),
+        ("bytes=-5000", [(0, 1000)]),
+        ("bytes=990-2000", [(990, 1000)]),
+        ("bytes = 1-2", [(1, 3)]),
+        ("BYTES=1-2", [(1, 3)]),
+        ("bytes=0-1, 5-6 ,,", [(0, 2), (5, 7)]),
+        ("bytes=0-1,2000-", [(0, 2)]),
+        ("bytes=1000-", []),
+        ("bytes=-0", []),
+        ("bytes=1000-,2000-3000", []),
+        ("bytes=5-4", None),
+        ("bytes=", None),
+        ("bytes=-", None),
+        ("bytes=a-b", None),
+        ("bytes=1-2-3", None),
+        ("bytes=+1-2", None),
+        ("bytes=１-２", None),
+        ("lines=1-2", None),
+        ("bytes", None),
+        ("bytes=" + ",".join("0-1" for _n in range(ranges.MOST + 1)), None),
+        ("bytes=0-999,0-999", None),
+        ("bytes=99999999999999999999-", None),
+    ],
+)
+def test_ranges(header, wanted):
+    assert ranges.parse(header, 1000) == wanted
+
+
+@given(st.text(max_size=60), st.integers(0, 2**50))
+def test_no_text_breaks_the_parser(text, size):
+    for header in (text, "bytes=" + text):
+        for start, stop in ranges.parse(header, size) or ():
+            assert 0 <= start < stop <= size
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=1, max_size=5))
+def test_good_ranges_mean_what_they_say(pairs):
+    pairs = [(min(pair), max(pair)) for pair in pairs]
+    header = "bytes=" + ",".join(f"{first}-{last}" for first, last in pairs)
+    found = ranges.parse(header, 1000)
+    if len(pairs) > 1 and sum(last + 1 - first for first, last in pairs) > 1000:
+        assert found is None
+    else:
+        assert found == [(first, last + 1) for first, last in pairs]
+
+
+@pytest.mark.parametrize(
+    ("header", "same"),
+    [
+        ('"tag"', True),
+        (' "tag" ', True),
+        ('W/"tag"', False),
+        ('"other"', False),
+        ("tag", False),
+        (DATE, False),
+        ("", False),
+    ],
+)
+def test_only_a_strong_tag_lets_ranges_through(header, same):
+    assert ranges.if_range(header, "tag") is same
+
+
+@pytest.mark.parametrize(
+    ("headers", "same"),
+    [
+        ({}, False),
+        ({"if-none-match": '"tag"'}, True),
+        ({"if-none-match": 'W/"tag"'}, True),
+        ({"if-none-match": '"a", "tag"'}, True),
+        ({"if-none-match": "*"}, True),
+        ({"if-none-match": '"a"', "if-modified-since": DATE}, False),
+        ({"if-modified-since": DATE}, True),
+        ({"if-modified-since": "Sat, 21 Nov 2026 11:59:59 GMT"}, False),
+        ({"if-modified-since": "yesterday"}, False),
+    ],
+)
+def test_not_modified(headers, same):
+    assert ranges.not_modified(headers, "tag", MOMENT) is same
+
+
+@pytest.mark.parametrize(
+    ("headers", "failed"),
+    [({}, False), ({"if-match": "*"}, False), ({"if-match": '"tag"'}, False), ({"if-match": '"a"'}, True),
+     ({"if-match": 'W/"tag"'}, True)],
+)  # fmt: skip
+def test_preconditions(headers, failed):
+    assert ranges.precondition_failed(headers, "tag") is failed
+
+
+def test_dates_go_both_ways():
+    assert ranges.http_date(MOMENT) == DATE
+    assert ranges.from_http_date(DATE) == MOMENT
+
+
+def test_names_are_stable_short_and_all_different():
+    keys = [f"metal3/host-{number}/x86_64" for number in range(200)]
+    paths = [names.public(SECRET, key, ".iso") for key in keys]
+    assert paths == [names.public(SECRET, key, ".iso") for key in keys]
+    assert len(set(paths)) == 200
+    assert names.public(b"t" * 32, keys[0], ".iso") != paths[0]
+    assert all(len(names.sign(SECRET, path, 2**33)) <= names.LONGEST for path in paths)
+
+
+@given(st.text(max_size=40), st.integers(0, 2**33), st.integers(0, 2**33))
+def test_signed_names_open_until_they_expire(key, expires, now):
+    path = names.public(SECRET, key, ".iso")
+    signed = names.sign(SECRET, path, expires)
+    assert names.unsign(SECRET, signed, now) == (path if now < expires else None)
+    assert names.unsign(b"t" * 32, signed, now) is None
+    assert names.unsign(SECRET, path, now) is None
+
+
+@given(st.data())
+def test_a_changed_signature_opens_nothing(data):
+    signed = names.sign(SECRET, names.public(SECRET, "host", ".iso"), 2**32)
+    place = data.draw(st.integers(0, len(signed) - 1))
+    other = data.draw(st.characters(codec="ascii"))
+    changed = signed[:place] + other + signed[place + 1 :]
+    if changed != signed:
+        assert names.unsign(SECRET, changed, 0) is None
