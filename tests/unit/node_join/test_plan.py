@@ -1,0 +1,230 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role writes, from variables and facts, through the filter it uses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet import tables
+
+from ._machines import Authority, machine, seen
+
+CA = Authority().pem
+TOKEN = "abcdef.0123456789abcdef"
+GIVEN = {
+    "api_server": "https://192.0.2.1:6443/",
+    "ca_cert": CA,
+    "labels": {"example.com/rack": "r1", "a": "b"},
+    "taints": ["dedicated=gpu:NoSchedule"],
+    "provider_id": "hcloud://42",
+    "cloud_provider": "external",
+    "node_ip": "dual",
+    "cluster_dns": ["10.96.0.10"],
+}
+
+
+def settings(given=GIVEN, node=None, token=TOKEN, **changes) -> dict[str, dict]:
+    """The settings by path (the unit by its name)."""
+    listed = join_plan(given, "settings", node=node or machine(), seen=seen(**changes), token=token)
+    ids = [one["id"] for one in listed]
+    assert len(set(ids)) == len(ids)
+    return {one.get("path", one.get("name")): one for one in listed}
+
+
+def args(made: dict) -> list[str]:
+    text = made["/etc/kubernetes/kubelet.env"]["content"]
+    assert text.startswith('KUBELET_ARGS="')
+    assert text.endswith('"\n')
+    return text[len('KUBELET_ARGS="') : -2].split(" ")
+
+
+@pytest.mark.parametrize("version", ["1.34.11", "1.35.8", "1.36.4"])
+def test_only_flags_of_the_minor_that_are_no_fields(version):
+    made = settings(node=machine(version))
+    minor = version.rpartition(".")[0]
+    names = [arg.partition("=")[0][2:] for arg in args(made)]
+    assert all(tables.FLAGS[minor][name] == "current" for name in names)
+    assert "--hostname-override=node-1" in args(made)
+    assert "--node-ip=192.0.2.7,2001:db8::7" in args(made)
+    assert "--node-labels=a=b,example.com/rack=r1" in args(made)
+    assert "--cloud-provider=external" in args(made)
+    config = yaml.safe_load(made["/var/lib/kubelet/config.yaml"]["content"])
+    assert config["kind"] == "KubeletConfiguration"
+    assert config["providerID"] == "hcloud://42"
+    assert config["registerWithTaints"] == [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+    assert config["clusterDNS"] == ["10.96.0.10"]
+    assert config["resolvConf"] == "/run/systemd/resolve/resolv.conf"
+    assert config["kubeReserved"]["memory"] == "1843Mi"
+
+
+def test_a_minor_without_tables_gets_flags_for_what_it_has_no_field_for():
+    extra = {"container-runtime": "remote", "container-runtime-endpoint": "unix:///run/containerd/containerd.sock"}
+    made = settings({**GIVEN, "kubelet_extra_args": extra}, node=machine("1.20.2"))
+    assert "--provider-id=hcloud://42" in args(made)
+    assert "--register-with-taints=dedicated=gpu:NoSchedule" in args(made)
+    assert "--container-runtime=remote" in args(made)
+    assert not any(arg.startswith("--config-dir") for arg in args(made))
+    assert "providerID" not in yaml.safe_load(made["/var/lib/kubelet/config.yaml"]["content"])
+    (warning,) = join_plan(GIVEN, "check", node=machine("1.20.2"))["warnings"]
+    assert "no table of fields and flags for kubelet 1.20.2" in warning
+
+
+def test_the_token_is_in_the_secrets_only():
+    listed = join_plan(GIVEN, "settings", node=machine(), seen=seen(), token=TOKEN)
+    assert TOKEN.partition(".")[2] not in json.dumps(listed)
+    (file,) = [one for one in listed if one.get("content_secret")]
+    assert (file["path"], file["mode"]) == ("/etc/kubernetes/bootstrap-kubelet.conf", "0600")
+    secrets = join_plan(GIVEN, "secrets", node=machine(), seen=seen(), token=TOKEN)
+    written = json.loads(secrets[file["content_secret"]])
+    assert written["users"][0]["user"] == {"token": TOKEN}
+    assert written["clusters"][0]["cluster"]["server"] == "https://192.0.2.1:6443"
+
+
+def test_a_node_needs_no_token_and_gets_no_bootstrap_file():
+    client = {"state": "valid", "server": "https://192.0.2.1:6443"}
+    made = settings(token="", need_bootstrap=False, client=client)
+    assert made["/etc/kubernetes/bootstrap-kubelet.conf"]["kind"] == "absent"
+    assert "/etc/kubernetes/kubelet.conf" not in made
+    assert made["/etc/kubenode/join.json"]["kind"] == "file"
+    assert join_plan(GIVEN, "secrets", node=machine(), seen=seen(need_bootstrap=False), token=TOKEN) == {}
+
+
+def test_an_api_server_that_moved_is_written_without_a_token():
+    client = {"state": "valid", "server": "https://192.0.2.9:6443"}
+    made = settings(token="", need_bootstrap=False, client=client)
+    written = json.loads(made["/etc/kubernetes/kubelet.conf"]["content"])
+    assert written["clusters"][0]["cluster"]["server"] == "https://192.0.2.1:6443"
+    assert made["/etc/kubernetes/kubelet.conf"]["id"] in made["kubelet.service"]["restart_on"]
+
+
+def test_no_restart_for_what_the_kubelet_does_not_read_at_its_start():
+    client = {"state": "valid", "server": "https://192.0.2.1:6443"}
+    made = settings({**GIVEN, "cni_config": {"cniVersion": "1.0.0"}}, token="", need_bootstrap=False, client=client)
+    unread = {
+        "/etc/cni/net.d/10-kubenode.conflist",
+        "/etc/kubenode/join.json",
+        "/etc/kubernetes/bootstrap-kubelet.conf",
+    }
+    assert not {made[path]["id"] for path in unread} & set(made["kubelet.service"]["restart_on"])
+
+
+def test_a_certificate_that_is_refused_is_taken_away():
+    made = settings(client={"state": "refused", "server": "x"})
+    assert made["/var/lib/kubelet/pki/kubelet-client-current.pem"]["kind"] == "absent"
+    assert made["/etc/kubernetes/kubelet.conf"]["kind"] == "absent"
+
+
+@pytest.mark.parametrize(("state", "said"), [("none", "it is no node yet"), ("lapsed", "has lapsed")])
+def test_no_token(state, said):
+    with pytest.raises(AnsibleFilterError, match=r"join_token: the machine needs one, since .*" + said):
+        settings(token="", client={"state": state, "server": None})
+
+
+def test_undoing_takes_back_only_what_was_not_there():
+    before = ["/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"]
+    listed = join_plan(GIVEN, "undone", seen=seen(present=before))
+    paths = [one["path"] for one in listed if one["kind"] == "absent"]
+    assert "/etc/kubernetes/kubelet.env" in paths
+    assert "/var/lib/kubelet/pki" not in paths
+    assert "/etc/kubernetes/pki/ca.crt" not in paths
+    # whoever wrote it, it holds a token
+    assert "/etc/kubernetes/bootstrap-kubelet.conf" in paths
+    assert listed[0] == {
+        "id": "join/kubelet",
+        "step": "join",
+        "kind": "unit",
+        "name": "kubelet.service",
+        "state": "stopped",
+    }
+
+
+def test_drop_ins():
+    given = {**GIVEN, "kubelet_drop_ins": {"10-a.conf": {"maxPods": 7}, "20-b.conf": "maxPods: 9\n"}}
+    made = settings(given, record={"drop_ins": ["05-old.conf", "10-a.conf", "../../evil"], "files": []})
+    assert yaml.safe_load(made["/etc/kubernetes/kubelet.conf.d/10-a.conf"]["content"])["maxPods"] == 7
+    assert yaml.safe_load(made["/etc/kubernetes/kubelet.conf.d/20-b.conf"]["content"])["kind"] == "KubeletConfiguration"
+    assert made["/etc/kubernetes/kubelet.conf.d/05-old.conf"]["kind"] == "absent"
+    assert "--config-dir=/etc/kubernetes/kubelet.conf.d" in args(made)
+    assert not any("evil" in str(path) for path in made)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"api_server": ""}, "join_api_server: it is empty"),
+        ({"api_server": "192.0.2.1:6443"}, "join_api_server: .*https://HOST:6443"),
+        ({"api_server": "https://u:p@h/"}, "join_api_server"),
+        ({"ca_cert": ""}, "join_ca_cert: there is no CA to trust"),
+        ({"ca_cert": "x"}, "join_ca_cert: there is no certificate"),
+        ({"ca_cert": Authority().client("x")}, "join_ca_cert: it holds a private key"),
+        ({"labels": {"node-role.kubernetes.io/x": ""}}, "join_labels: a kubelet may not set"),
+        ({"taints": ["a"]}, "join_taints: 'a' is no taint"),
+        ({"node_name": "Node"}, "join_node_name: 'Node'"),
+        ({"node_ip": ["192.0.2.99"]}, "join_node_ip: 192.0.2.99 is no address of this machine"),
+        ({"provider_id": "42"}, "join_provider_id"),
+        ({"cloud_provider": "hcloud"}, "join_cloud_provider: 'hcloud' must be one of '', 'external'"),
+        ({"kubelet_config": {"maxPod": 1}}, "join_kubelet_config: maxPod: .*maxPods.* .kubelet 1.36.4"),
+        ({"kubelet_drop_ins": {"a": {}}}, "join_kubelet_drop_ins: 'a' is no name"),
+        ({"kubelet_drop_ins": {"a.conf": {"maxPod": 1}}}, "join_kubelet_drop_ins: a.conf: maxPod"),
+        ({"kubelet_drop_ins": {"a.conf": {"kind": "Pod"}}}, "join_kubelet_drop_ins: a.conf: kind is 'Pod'"),
+        ({"kubelet_drop_ins": {"a.conf": "a: ["}}, "join_kubelet_drop_ins: a.conf: not YAML"),
+        ({"kubelet_extra_args": {"pod-infra-container-image": "x"}}, "knows no flag --pod-infra-container-image"),
+        ({"kubelet_extra_args": {"node-ip": "x"}}, "set join_node_ip instead"),
+        ({"kubelet_extra_args": {"v": "4 --evil"}}, "--v: the value"),
+        ({"kubelet_extra_args": {"--hostname-overide": "x"}}, "did you mean hostname-override"),
+        ({"discovery": {"ca_hashes": ["x"]}}, "join_discovery: 'x' is no pin"),
+        ({"discovery": {"hashes": []}}, "join_discovery: 'hashes' is no option"),
+        ({"timeout": 1}, "join_timeout: 1 must be from 5"),
+        ({"timeout": "soon"}, "join_timeout: 'soon' must be a whole number"),
+        ({"token_create": {"kubeconfig": "x"}}, "join_token and join_token_create"),
+        ({"reserved": {"kubelet": {}}}, "join_reserved"),
+        ({"lables": {}}, "join_lables: no such variable; did you mean labels"),
+        ({"config_dir": "false", "kubelet_drop_ins": {"a.conf": {}}}, "they need join_config_dir"),
+    ],
+)
+def test_refused_before_the_cluster_is_asked(changes, said):
+    with pytest.raises(AnsibleFilterError, match=said) as caught:
+        join_plan({**GIVEN, **changes}, "check", node=machine(), token=TOKEN)
+    assert TOKEN.partition(".")[2] not in str(caught.value)
+
+
+def test_a_malformed_token_is_not_repeated():
+    with pytest.raises(AnsibleFilterError, match="join_token: a bootstrap token is") as caught:
+        join_plan(GIVEN, "check", node=machine(), token="abcdef.SECRETSECRET")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_what_the_tables_do_not_know_may_be_allowed():
+    given = {**GIVEN, "unknown_fields": "allow", "kubelet_config": {"new": 1}, "kubelet_extra_args": {"new-flag": True}}
+    made = settings(given)
+    assert yaml.safe_load(made["/var/lib/kubelet/config.yaml"]["content"])["new"] == 1
+    assert "--new-flag=true" in args(made)
+
+
+def test_swap_that_base_left_on_is_accepted():
+    base = {**machine()["base"], "swap": "limited"}
+    config = yaml.safe_load(settings(node=machine(base=base))["/var/lib/kubelet/config.yaml"]["content"])
+    assert (config["failSwapOn"], config["memorySwap"]) == (False, {"swapBehavior": "LimitedSwap"})
+
+
+def test_no_kubelet():
+    with pytest.raises(AnsibleFilterError, match="no kubelet on this machine; run the role base first"):
+        join_plan(GIVEN, "check", node=machine(binaries={"kubelet": None}))
+
+
+def test_values_from_the_command_line():
+    inputs = join_plan({**GIVEN, "timeout": "60", "ready": "true"}, "inputs")
+    assert (inputs["timeout"], inputs["ready"]) == (60, True)
+
+
+def test_leaving_needs_no_cluster():
+    listed = join_plan({"state": "absent"}, "absent", seen={"record": {"files": [], "drop_ins": []}})
+    paths = {one["path"] for one in listed if one["kind"] == "absent"}
+    assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubenode/join.json"} <= paths
+    assert "/etc/cni/net.d/10-kubenode.conflist" not in paths
