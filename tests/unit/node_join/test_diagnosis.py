@@ -142,7 +142,7 @@ def test_life_of_a_token(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "0", "59s", "25h", "1d", "-5m", "m"])
 def test_no_life_of_a_token(text):
-    with pytest.raises(tokens.InvalidToken, match="^ttl: "):
+    with pytest.raises(tokens.InvalidToken, match=r"^ttl: "):
         tokens.ttl_seconds(text)
 
 

@@ -53,7 +53,7 @@ def test_no_key_of_a_label(key):
 
 @pytest.mark.parametrize("value", ["a b", "-", "a,b", "x" * 64, "a\n", 5, True, None])
 def test_no_value_of_a_label(value):
-    with pytest.raises(names.InvalidName, match="^k: "):
+    with pytest.raises(names.InvalidName, match=r"^k: "):
         names.check_label_value("k", value)
 
 
