@@ -1,0 +1,180 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files, directories, links and their removal, below a folder that stands for the machine."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import absent, engine, secrets
+from tests.unit.node_engine.machine import Machine, setting
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """An empty machine."""
+    return Machine(tmp_path)
+
+
+def everything(machine: Machine) -> list[str]:
+    """Every path but /run."""
+    found = [str(path.relative_to(machine.root)) for path in machine.root.rglob("*")]
+    return sorted(path for path in found if path.split("/")[0] != "run")
+
+
+def test_a_file_is_written_once_and_kept(machine):
+    wanted = [setting("file", path="/etc/a/b.conf", content="hello\n", mode="0640")]
+    (planned,) = machine.plan(wanted)
+    assert (planned.step.changed, planned.step.reason) == (True, "does not exist")
+    assert everything(machine) == [], "a plan changes nothing"
+    assert machine.apply(wanted) == {"file": True}
+    assert machine.file("/etc/a/b.conf").read_text() == "hello\n"
+    assert machine.file("/etc/a/b.conf").stat().st_mode & 0o7777 == 0o640
+    assert machine.file("/etc/a").stat().st_mode & 0o7777 == 0o755
+    assert machine.apply(wanted) == {"file": False}
+    machine.file("/etc/a/b.conf").chmod(0o644)
+    assert machine.plan(wanted)[0].step.reason == "mode is 0644"
+    assert machine.apply(wanted) == {"file": True}
+    machine.put("/etc/a/b.conf", "other\n", 0o640)
+    diff = engine.diffs(machine.plan(wanted))[0]
+    assert (diff["before"], diff["after"]) == ("other\n", "hello\n")
+    assert machine.apply(wanted) == {"file": True}
+    assert everything(machine) == ["etc", "etc/a", "etc/a/b.conf"], "nothing temporary is left"
+
+
+def test_any_bytes_may_be_content(machine):
+    data = bytes(range(256))
+    wanted = [setting("file", path="/x", content_b64=base64.b64encode(data).decode())]
+    assert engine.diffs(machine.plan(wanted))[0]["after"].startswith("(256 bytes, sha256 ")
+    assert machine.apply(wanted) == {"file": True}
+    assert machine.file("/x").read_bytes() == data
+    assert machine.apply(wanted) == {"file": False}
+
+
+def test_a_secret_is_shown_nowhere_and_readable_by_its_owner_only(machine):
+    given = [setting("file", path="/token", content_secret="token")]
+    wanted, errors = secrets.resolved(given, {"token": "hunter2hunter2"})
+    assert errors == []
+    assert "hunter2" in repr(secrets.values(wanted))
+    assert "hunter2" not in repr(secrets.masked(wanted))
+    planned = machine.plan(wanted)
+    shown = [engine.result(item) for item in planned], engine.diffs(planned)
+    assert "hunter2" not in repr(shown)
+    assert machine.apply(wanted) == {"file": True}
+    assert machine.file("/token").stat().st_mode & 0o7777 == 0o600
+    machine.put("/token", "old secret", 0o600)
+    diff = engine.diffs(machine.plan(wanted))[0]
+    assert diff["before"] != diff["after"], "that it changes is no secret"
+    assert "secret" in diff["before"]
+    assert "old secret" not in repr(diff)
+    assert secrets.resolved(given, {})[1] == ["file: content_secret names 'token', which is no text in secrets"]
+
+
+def test_a_file_that_is_only_created_is_left(machine):
+    machine.put("/x", "mine", 0o600)
+    assert machine.apply([setting("file", path="/x", content="theirs", create_only=True)]) == {"file": False}
+    assert machine.file("/x").read_text() == "mine"
+
+
+def test_content_that_its_validator_refuses_is_not_written(machine):
+    machine.put("/x", "good")
+    machine.programs["check"] = Done(1, "", "line 1: nonsense")
+    wanted = setting("file", path="/x", content="bad", validate=["check", "%s"])
+    with pytest.raises(engine.ApplyError, match="line 1: nonsense"):
+        machine.apply([wanted])
+    assert machine.file("/x").read_text() == "good"
+    assert everything(machine) == ["x"]
+    wanted.update(secret=True)
+    with pytest.raises(engine.ApplyError) as caught:
+        machine.apply([wanted])
+    assert "nonsense" not in str(caught.value)
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(machine):
+    machine.put("/target", "precious")
+    machine.file("/x").symlink_to("target")
+    assert machine.apply([setting("file", path="/x", content="new", mode="0644")]) == {"file": True}
+    assert machine.file("/target").read_text() == "precious"
+    assert not machine.file("/x").is_symlink()
+
+
+def test_directories_and_links(machine):
+    wanted = [setting("directory", path="/d/e", mode="0700"), setting("link", path="/d/l", target="/dev/null")]
+    assert machine.apply(wanted) == {"directory": True, "link": True}
+    assert machine.file("/d/e").stat().st_mode & 0o7777 == 0o700
+    assert os.readlink(machine.file("/d/l")) == "/dev/null"
+    assert machine.apply(wanted) == {"directory": False, "link": False}
+    machine.file("/d/l").unlink()
+    machine.put("/d/l", "a file")
+    assert machine.apply(wanted) == {"directory": False, "link": True}
+    assert everything(machine) == ["d", "d/e", "d/l"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("file", {"content": "x"}),
+        ("link", {"target": "y"}),
+        ("absent", {}),
+    ],
+)
+def test_a_directory_in_the_way_is_an_error_before_anything_changes(machine, kind, fields):
+    machine.put("/d/precious", "x")
+    wanted = [setting("file", "first", path="/first", content="x"), setting(kind, path="/d", **fields)]
+    with pytest.raises(engine.PlanError, match="directory"):
+        machine.apply(wanted)
+    assert everything(machine) == ["d", "d/precious"]
+
+
+def test_removal(machine):
+    machine.put("/file")
+    machine.file("/link").symlink_to("/nowhere")
+    machine.file("/empty").mkdir()
+    wanted = [setting("absent", path, path=path) for path in ("/file", "/link", "/empty", "/never")]
+    assert machine.apply(wanted) == {"/file": True, "/link": True, "/empty": True, "/never": False}
+    assert everything(machine) == []
+    assert not any(machine.apply(wanted).values())
+
+
+def test_trees_are_removed_in_their_places_only(machine):
+    machine.put("/etc/kubernetes/pki/ca.crt")
+    machine.file("/etc/kubernetes/out").symlink_to("/elsewhere")
+    machine.put("/elsewhere/precious")
+    wanted = [setting("absent", path="/etc/kubernetes", recursive=True)]
+    assert machine.apply(wanted) == {"absent": True}
+    assert everything(machine) == ["elsewhere", "elsewhere/precious", "etc"]
+    for path in ("/etc", "/run", "/var/lib", "/etc/kubernetesx", "/home/x"):
+        assert not absent.tree_allowed(path), path
+    for path in ("/etc/kubernetes", "/var/lib/kubelet/pods", "/run/kubenode", "/etc/containerd/certs.d"):
+        assert absent.tree_allowed(path), path
+
+
+def test_a_tree_behind_a_link_is_left(machine):
+    machine.put("/data/kubelet/x/precious")
+    machine.file("/var/lib").mkdir(parents=True)
+    machine.file("/var/lib/kubelet").symlink_to(machine.file("/data/kubelet"))
+    with pytest.raises(engine.PlanError, match="behind a link"):
+        machine.apply([setting("absent", path="/var/lib/kubelet/x", recursive=True)])
+    assert machine.file("/data/kubelet/x/precious").exists()
+
+
+def test_a_tree_in_which_something_stays_mounted_is_left(machine):
+    machine.put("/var/lib/kubelet/pods/1/volume/precious")
+    mount = machine.file("/var/lib/kubelet/pods/1/volume")
+    machine.put("/proc/self/mountinfo", f"1 1 8:1 / / rw - ext4 x rw\n2 1 8:2 / {mount} rw - nfs server rw\n")
+    machine.programs["umount"] = Done(32, "", "target is busy")
+    with pytest.raises(engine.ApplyError, match="cannot be unmounted: target is busy"):
+        machine.apply([setting("absent", path="/var/lib/kubelet", recursive=True)])
+    assert machine.ran == [f"umount -- {mount}"]
+    assert (mount / "precious").exists()
+
+
+def test_mounts_are_found_deepest_first():
+    info = "1 0 8:1 / / rw - x\n2 1 8:1 / /a rw - x\n3 1 8:1 / /a/b rw - x\n4 1 8:1 / /a/b/c\\040d rw - x\n5 1 8:1 / /ab rw -\n"
+    assert absent.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
+    assert absent.is_mount(info, "/a")
+    assert not absent.is_mount(info, "/a/b/c")
