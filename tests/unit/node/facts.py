@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +167,15 @@ NAMES = tuple(_SYSTEMS)
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "flatcar": "none"}
 
 
-def data() -> dict[str, Any]:
-    """The role's data file."""
+@functools.cache
+def _data() -> dict[str, Any]:
     text = (CHECKOUT / "roles/base/vars/versions.yml").read_text(encoding="utf-8")
     return yaml.safe_load(text)["base_versions"]
+
+
+def data() -> dict[str, Any]:
+    """The role's data file."""
+    return copy.deepcopy(_data())
 
 
 def given(**variables: Any) -> dict[str, Any]:

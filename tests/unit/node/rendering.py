@@ -13,7 +13,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
     refusals,
     settings,
 )
-
 from tests.unit.node.facts import READ_AT
 
 #: the script is the same everywhere and has a file of its own

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import health
-
 from tests.unit.node.facts import NAMES, given, node
 from tests.unit.node.keys import DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.rendering import rendered

@@ -47,7 +47,12 @@ def package_name(node, inputs):
 
 def schema(text):
     """Schema of the configuration file: 2 for containerd 1.x, 3 for 2.x (which later 2.x read as well)."""
-    return 2 if versions.numbers(text)[0] < 2 else 3
+    found = versions.numbers(text)
+    if found is None:
+        raise ValueError(
+            "nothing brings containerd to this machine; set base_containerd_source to tarball or repository"
+        )
+    return 2 if found[0] < 2 else 3
 
 
 def config(node, inputs):

@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+from . import mirrors
+
 
 def pinned(inputs):
     """References that image garbage collection must leave alone: the sandbox image always, the user's when prebaked."""
     return list(dict.fromkeys([inputs["sandbox_image"], *(inputs["images"] if inputs["prebake"] else ())]))
+
+
+def _archive(archive, inputs):
+    return dict(archive, url=mirrors.mirrored(archive["url"], inputs)) if archive.get("url") else dict(archive)
 
 
 def images(_node, inputs):
@@ -15,6 +21,6 @@ def images(_node, inputs):
     return {
         "runtime": inputs["container_runtime"],
         "pull": list(dict.fromkeys([inputs["sandbox_image"], *inputs["images"]])),
-        "archives": [dict(archive) for archive in inputs["image_archives"]],
+        "archives": [_archive(archive, inputs) for archive in inputs["image_archives"]],
         "pin": list(dict.fromkeys([inputs["sandbox_image"], *inputs["images"]])),
     }

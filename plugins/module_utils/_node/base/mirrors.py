@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 def mirrored(url, inputs):
     """The URL itself, or its place on the mirror of its host (base_mirrors) or of all hosts (base_mirror/HOST/PATH)."""
+    if inputs["mirror"] and url.startswith(inputs["mirror"].rstrip("/") + "/"):
+        return url
     parts = urlsplit(url)
     below = parts.path + ("?" + parts.query if parts.query else "")
     own = inputs["mirrors"].get(parts.netloc)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from . import packages
+from . import packages, refusals
 
 
 def queries(inputs):
@@ -15,7 +15,8 @@ def queries(inputs):
         "candidates": inputs["manage_runtime"] and inputs["containerd_source"] != "tarball" and not docker,
         "binaries": ["dockerd"] if docker else ["containerd"],
         "units": [],
-        "files": [],
+        # a machine that has joined is no image
+        "files": list(refusals.JOINED) if inputs["prebake"] else [],
         "sysctls": [],
         "modules": [],
     }

@@ -8,6 +8,12 @@ from . import artifacts, checks, containerd, packages, versions
 from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, system_of
 
 _CGROUP_2_ONLY = (1, 35)
+#: What shows that a machine has joined a cluster, or is about to; node_cleanup refuses the same.
+JOINED = (
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/kubernetes/bootstrap-kubelet.conf",
+    "/var/lib/kubelet/pki/kubelet-client-current.pem",
+)
 
 
 def refusals(node, inputs, before, after):
@@ -22,7 +28,7 @@ def refusals(node, inputs, before, after):
     if node["arch"] not in ("amd64", "arm64"):
         return ["the machine's architecture is %s; supported are amd64 and arm64" % node["arch"]]
     found = _source_faults(system, inputs) + _sums(node, inputs) + _cgroup(node, inputs) + _disk(node, inputs)
-    found += _clock(node, inputs, before, after) + _selinux(node, inputs)
+    found += _clock(node, inputs, before, after) + _selinux(node, inputs) + _joined(node, inputs)
     for client in packages.without_storage(node, inputs):
         found.append(
             "base_storage_clients names %s, of which %s has no package; take it out of the list" % (client, system.name)
@@ -146,3 +152,12 @@ def _selinux(node, inputs):
     if inputs["selinux"] == "enforcing" and node.get("selinux") == "disabled":
         return ["base_selinux is 'enforcing', but SELinux is disabled on the machine; turn it on and reboot first"]
     return []
+
+
+def _joined(node, inputs):
+    """An image of a node would make every machine of it claim to be that node."""
+    there = [path for path in JOINED if ((node.get("files") or {}).get(path) or {}).get("exists")]
+    if not inputs["prebake"] or not there:
+        return []
+    text = "base_prebake is true, but the machine belongs to a cluster (%s); let it leave first (join_state: absent)"
+    return [text % ", ".join(there)]

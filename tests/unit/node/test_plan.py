@@ -1,0 +1,246 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules that every plan keeps, and what single choices do to it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.filter import base_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
+    artifacts,
+    containerd,
+    facts,
+    inputs,
+    kernel,
+    packages,
+    queries,
+    refusals,
+    registries,
+    repositories,
+    settings,
+)
+from tests.unit.node.facts import NAMES, READ_AT, data, given, node
+from tests.unit.node.samples import CA
+
+PROXY = {"http_proxy": "http://u:geheim@proxy.example:1"}
+LOGIN = {"docker.io": [{"url": "https://m.example", "username": "u", "password": "geheim"}]}
+CHOICES = [
+    {},
+    {"container_runtime": "docker", "containerd_source": "distribution"},
+    {"containerd_source": "distribution", "version_check": "warn"},
+    {**PROXY, "registry_mirrors": LOGIN, "extra_ca": [CA], "selinux": "permissive", "firewall": "open", "ipvs": True},
+]
+
+
+def by_id(plan):
+    return {item["id"]: item for item in plan}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("choice", range(len(CHOICES)))
+def test_every_plan(name, choice):
+    machine, taken = node(name), given(**CHOICES[choice])
+    if refusals.refusals(machine, taken, READ_AT, READ_AT):
+        # nothing is planned for it; which these are, test_refusals says
+        return
+    plan = settings.settings(machine, taken)
+    seen: set[str] = set()
+    for item in plan:
+        assert item["id"] not in seen, item["id"]
+        assert item["id"].startswith(item["step"] + "/")
+        # a unit learns only of what comes before it
+        for reference in [*item.get("on", []), *item.get("restart_on", [])]:
+            later = {other["id"] for other in plan} - seen
+            assert reference not in later, (item["id"], reference)
+        seen.add(item["id"])
+        for field in ("path", "target"):
+            assert item.get(field, "/").startswith("/")
+        assert "geheim" not in json.dumps(item)
+        if item["kind"] == "file" and "content" in item:
+            assert item["content"].endswith("\n")
+    order = [inputs.STEPS.index(item["step"]) for item in plan]
+    assert order == sorted(order)
+
+
+def test_secret_files_travel_apart_and_are_root_only():
+    taken = given(**PROXY, registry_mirrors=LOGIN)
+    secrets = settings.secrets(node("debian-13"), taken)
+    assert set(secrets) == {"proxy/containerd", "proxy/kubelet", "proxy/apt", "runtime/certs-docker.io"}
+    plan = by_id(settings.settings(node("debian-13"), taken))
+    assert {plan[name]["mode"] for name in secrets} == {"0600"}
+    assert all("content" not in plan[name] for name in secrets)
+
+
+def test_steps_come_in_their_order_whatever_was_asked():
+    taken = given()
+    steps = ["health", "runtime", "kernel", "preflight"]
+    found = [item["step"] for item in settings.settings(node("debian-13"), taken, steps)]
+    assert list(dict.fromkeys(found)) == ["kernel", "runtime", "health"]
+    assert settings.settings(node("debian-13"), taken, "swap") == [
+        {"id": "swap/swap", "step": "swap", "kind": "swap", "mode": "off"}
+    ]
+    with pytest.raises(ValueError, match="step 'swop' is unknown"):
+        settings.settings(node("debian-13"), taken, ["swop"])
+
+
+@pytest.mark.parametrize("step", inputs.SWITCHES)
+def test_a_switch_takes_a_step_out(step):
+    plan = settings.settings(node("debian-13"), given(**{"manage_" + step: False}))
+    assert step not in {item["step"] for item in plan}
+
+
+KEYS = ["vm.swappiness", "kernel.panic", "net.core.somaxconn", "vm.panic_on_oom"]
+TAKEN = given()
+
+
+@for_all(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 99)))
+def test_own_sysctls_win(own):
+    taken = {**TAKEN, "sysctls": own}
+    values = kernel.sysctls(taken)
+    for key, value in own.items():
+        assert values.get(key) == (None if value is None else str(value))
+    plan = by_id(kernel.kernel(node("debian-13"), taken))
+    lines = plan["kernel/sysctl-file"]["content"].splitlines()
+    # what is written and what is applied are the same
+    assert ["%s = %s" % item for item in plan["kernel/sysctl"]["values"].items()] == [
+        line for line in lines if line[0] not in "#-"
+    ]
+
+
+def test_no_ipv6_no_keys_of_it():
+    assert not [key for key in kernel.sysctls(given(ipv6=False)) if "ipv6" in key]
+
+
+UPLINKS = [("eth0", True), ("enp1s0", True), ("veth1", False), ("eth0.100", False)]
+
+
+@pytest.mark.parametrize(("interface", "named"), UPLINKS)
+def test_only_an_uplink_takes_router_advertisements(interface, named):
+    facts_ = node("debian-13", network={"default": {"4": None, "6": {"interface": interface}}})
+    values = by_id(kernel.kernel(facts_, given()))["kernel/sysctl"]["values"]
+    assert ("net.ipv6.conf.%s.accept_ra" % interface in values) is named
+    assert "net.ipv6.conf.default.accept_ra" not in values
+
+
+@pytest.mark.parametrize(
+    ("version", "schema"), [("1.6.20", 2), ("1.7.24", 2), ("2.0.4", 3), ("2.1.9", 3), ("2.3.4", 3), ("2.4.0", 3)]
+)
+def test_the_schema_is_that_of_the_version_that_will_read_it(version, schema):
+    facts_ = node("debian-13", packages={"containerd": version + "-1"})
+    document = containerd.config(facts_, given(containerd_source="distribution"))
+    assert document["version"] == schema
+    text = json.dumps(document)
+    assert ("io.containerd.grpc.v1.cri" in text) is (schema == 2)
+    assert ('"bin_dirs"' in text) is (version >= "2.1")
+
+
+def test_the_user_has_the_last_word_in_the_configuration():
+    images = "io.containerd.cri.v1.images"
+    own = {"plugins": {images: {"snapshotter": None, "max_concurrent_downloads": 7}}, "debug": {"level": "debug"}}
+    plan = by_id(settings.settings(node("debian-13"), given(containerd_config=own), "runtime"))
+    document = tomllib.loads(plan["runtime/config"]["content"])
+    assert document["plugins"][images]["max_concurrent_downloads"] == 7
+    assert "snapshotter" not in document["plugins"][images]
+    assert document["plugins"][images]["pinned_images"]["sandbox"] == "registry.k8s.io/pause:3.10.2"
+    assert document["debug"] == {"level": "debug"}
+
+
+def test_hosts_toml_is_what_was_asked_for():
+    header = {"X-Two": ["a", 'b"\\']}
+    mirror = {"url": "https://m.example/v2/", "header": header, "ca": "/etc/ssl/own.pem", "override_path": True}
+    plan = by_id(registries.files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]})))
+    item = plan["runtime/certs-quay.io:8443"]
+    assert item["path"] == "/etc/containerd/certs.d/quay.io:8443/hosts.toml"
+    document = tomllib.loads(item.hidden)
+    assert document["server"] == "https://quay.io:8443"
+    assert list(document["host"]) == ["https://m.example/v2", "http://n.example"]
+    assert document["host"]["https://m.example/v2"] == {
+        "capabilities": ["pull", "resolve"],
+        "ca": ["/etc/ssl/own.pem"],
+        "override_path": True,
+        "header": header,
+    }
+
+
+@pytest.mark.parametrize(("version", "watched"), [("1.31.9", False), ("1.32.0", True), ("1.36.4", True)])
+def test_the_watchdog_is_for_kubelets_that_ping(version, watched):
+    sums = {"kubelet": {version: {"amd64": "a" * 64, "arm64": "b" * 64}}}
+    plan = by_id(settings.settings(node("debian-13"), given(kubernetes_version=version, checksums=sums), "kubelet"))
+    text = plan["kubelet/unit"]["content"]
+    assert ("WatchdogSec=30s" in text) is watched
+    assert ("Type=notify" in text) is watched
+
+
+def test_a_watchdog_can_be_turned_off():
+    plan = by_id(settings.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
+    assert "Watchdog" not in plan["kubelet/unit"]["content"]
+
+
+def test_packages_that_are_there_are_not_asked_for():
+    taken = given(packages_extra=["jq=1.7", "htop"])
+    names = packages.packages(node("debian-13"), taken)["names"]
+    there = dict.fromkeys(names, "1.0-1")
+    assert packages.packages(node("debian-13", packages=there), taken)["missing"] == ["jq=1.7"]
+    there["jq"] = "1.7"
+    assert packages.packages(node("debian-13", packages=there), taken)["missing"] == []
+    assert repositories.repositories(node("debian-13", packages=there), taken) == []
+
+
+def test_every_needed_package_is_looked_at():
+    for choice in CHOICES:
+        taken = given(**choice, storage_clients=["nfs", "iscsi"], packages_extra=["jq=1.7"])
+        asked = queries.queries(taken)["packages"]
+        for name in NAMES:
+            assert set(packages.packages(node(name), taken)["names"]) <= set(asked)
+
+
+def test_a_mirror_keeps_the_path_of_the_project():
+    taken = given(mirror="https://m.example/all/", mirrors={"dl.k8s.io": "http://k.example/r/"})
+    urls = {item["name"]: item["url"] for item in artifacts.artifacts(node("debian-13"), taken)}
+    assert urls["kubelet"] == "http://k.example/r/release/v1.36.4/bin/linux/amd64/kubelet"
+    assert urls["runc"] == "https://m.example/all/github.com/opencontainers/runc/releases/download/v1.4.3/runc.amd64"
+
+
+def test_the_record_keeps_its_time_until_something_changes():
+    taken = {**given(), "collection": "1.0.0"}
+    first = facts.record(node("debian-13"), {**taken, "at": "2026-01-01T00:00:00Z"})
+    again = facts.record(node("debian-13", base=first), {**taken, "at": "2027-01-01T00:00:00Z"})
+    assert again == first
+    other = facts.record(node("debian-13", base=first), {**taken, "swap": "keep", "at": "2027-01-01T00:00:00Z"})
+    assert (other["at"], other["swap"]) == ("2027-01-01T00:00:00Z", "keep")
+
+
+def test_a_prebaked_machine_stays_one():
+    bake = {**given(prebake=True, images=["a.example/b:1"]), "at": "2026-01-01T00:00:00Z"}
+    baked = facts.record(node("debian-13"), bake)
+    later = facts.record(node("debian-13", base=baked), {**given(), "at": "2027-01-01T00:00:00Z"})
+    assert later == baked
+
+
+def test_a_unit_of_ours_goes_when_the_package_takes_over():
+    before = node("debian-13", base={"runtime": {"source": "tarball"}})
+    plan = by_id(settings.settings(before, given(containerd_source="distribution", version_check="warn"), "runtime"))
+    assert plan["runtime/unit"]["kind"] == "absent"
+
+
+def test_filters_take_what_the_role_gives_and_tell_errors_plainly():
+    variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep"}
+    taken = json.loads(json.dumps(base_plan.base_inputs(variables, data())))
+    machine = node("debian-13")
+    assert base_plan.base_settings(machine, taken, step="swap")[0]["mode"] == "keep"
+    assert all(type(item) is dict for item in base_plan.base_settings(machine, taken))
+    assert base_plan.base_images(machine, taken)["pull"] == ["registry.k8s.io/pause:3.10.1"]
+    assert set(base_plan.FilterModule().filters()) == {name for name in vars(base_plan) if name.startswith("base_")}
+    with pytest.raises(AnsibleFilterError, match="base_swap is 'on'"):
+        base_plan.base_inputs({"base_swap": "on"}, data())
+    with pytest.raises(AnsibleFilterError, match="feed it a dictionary"):
+        base_plan.base_settings([], taken)
+    with pytest.raises(AnsibleFilterError, match="'os' is missing"):
+        base_plan.base_settings({}, taken)

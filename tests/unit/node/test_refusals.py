@@ -1,0 +1,144 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preflight: which machines are refused, and which are only warned of."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import refusals
+from tests.unit.node.facts import NAMES, READ_AT, given, node
+
+DEFAULT = given()
+
+
+def against(facts, before=READ_AT, after=READ_AT, **variables):
+    return refusals.refusals(facts, given(**variables) if variables else DEFAULT, before, after)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("arch", ["amd64", "arm64"])
+def test_every_supported_system_is_welcome(name, arch):
+    assert against(node(name, arch=arch)) == []
+
+
+OTHERS = [("debian", "11"), ("ubuntu", "20.04"), ("centos", "9"), ("rocky", "8.10"), ("amzn", "2"), ("debian", "")]
+
+
+@pytest.mark.parametrize(("identity", "version"), OTHERS)
+def test_another_system_is_refused_with_the_list(identity, version):
+    facts = node("debian-13", os={"id": identity, "version_id": version, "pretty_name": "Some OS"})
+    (told,) = against(facts)
+    assert told.startswith("Some OS is not supported; supported are Debian 12 and 13")
+
+
+def test_another_architecture_is_refused():
+    assert against(node("debian-13", arch="riscv64")) == [
+        "the machine's architecture is riscv64; supported are amd64 and arm64"
+    ]
+
+
+@pytest.mark.parametrize(("version", "refused"), [("1.34.11", False), ("1.35.8", True), ("1.36.4", True)])
+@pytest.mark.parametrize("check", ["refuse", "warn"])
+def test_cgroup_1_is_refused_from_1_35_on_whatever_is_allowed(version, refused, check):
+    facts = node("debian-13", cgroup=1)
+    inputs = given(kubernetes_version=version, version_check=check)
+    assert bool(refusals.refusals(facts, inputs, READ_AT, READ_AT)) is refused
+    assert any("cgroup v1" in text for text in refusals.warnings(facts, inputs)) is not refused
+
+
+def test_an_old_containerd_is_refused_or_warned_of():
+    facts = node("debian-13", packages={"containerd": "1.7.24~ds1-6+deb13u1"})
+    (told,) = against(facts, containerd_source="distribution")
+    assert told.startswith("containerd 1.7.24 is too old for Kubernetes 1.36, which needs 2.2.0, 2.3.0 or newer")
+    inputs = given(containerd_source="distribution", version_check="warn")
+    assert refusals.refusals(facts, inputs, READ_AT, READ_AT) == []
+    assert refusals.warnings(facts, inputs) == [told]
+
+
+def test_the_candidate_decides_before_anything_is_installed():
+    facts = node("ubuntu-24.04", candidates={"containerd": "2.2.1-0ubuntu1~24.04.1"})
+    assert against(facts, containerd_source="distribution") == []
+    assert against(node("ubuntu-24.04"), containerd_source="distribution") != []
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "told"),
+    [
+        ("rocky-9", {"containerd_source": "distribution"}, "has no containerd package; use tarball or repository"),
+        ("rocky-9", {"container_runtime": "docker"}, "set base_containerd_source to repository"),
+        ("flatcar", {"packages_extra": ["jq"]}, "Flatcar has no package manager"),
+        ("amzn-2023", {"storage_clients": ["ceph"]}, "of which Amazon Linux 2023 has no package"),
+        ("flatcar", {"storage_clients": ["nfs"]}, "of which Flatcar has no package"),
+    ],
+)
+def test_a_source_that_a_system_does_not_have(name, variables, told):
+    (text,) = against(node(name), **variables)
+    assert told in text
+
+
+def test_a_digest_for_the_other_architecture_does_not_help():
+    variables = {
+        "kubernetes_version": "1.36.99",
+        "checksums": {"kubelet": {"1.36.99": {"arm64": "a" * 64}}},
+    }
+    assert against(node("debian-13", arch="arm64"), **variables) == []
+    (told,) = against(node("debian-13"), **variables)
+    assert told.startswith("no sha256 of kubelet 1.36.99 for amd64 is pinned")
+
+
+def test_a_dynamic_build_does_not_stand_in_for_the_static_one():
+    sums = {"containerd": {"2.9.0": {"amd64": "a" * 64, "arm64": "b" * 64}}}
+    assert against(node("rocky-10"), containerd_version="2.9.0", checksums=sums) == []
+    (told,) = against(node("rocky-9"), containerd_version="2.9.0", checksums=sums)
+    assert "containerd-static 2.9.0" in told
+
+
+ROOM = [
+    ({"/": 4 << 30}, False),
+    ({"/": (4 << 30) - 1}, True),
+    ({"/": 1, "/var": 5 << 30}, False),
+    ({"/": 9 << 30, "/var": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("free", "refused"), ROOM)
+def test_room(free, refused):
+    assert bool(against(node("debian-13", disk_free=free))) is refused
+
+
+def test_a_machine_that_has_it_all_needs_no_room():
+    full = node("debian-13", disk_free={"/": 1 << 20}, base={"kubernetes": {"version": "1.36.4"}})
+    assert against(full) == []
+    assert against(full, kubernetes_version="1.36.3") != []
+
+
+@for_all(st.floats(-3600, 3600), st.floats(0, 600))
+def test_a_clock_counts_against_the_time_it_was_read_in(offset, took):
+    facts = node("debian-13", time={"unix": READ_AT + took / 2 + offset, "ntp_synchronized": True, "services": {}})
+    outside = abs(offset) - took / 2
+    # within a millisecond of the limit the sums of floats decide
+    if abs(outside - 30) > 0.001:
+        assert bool(against(facts, READ_AT, READ_AT + took)) is (outside > 30)
+
+
+def test_a_clock_nobody_keeps():
+    facts = node("debian-13", time={"unix": READ_AT, "ntp_synchronized": False, "services": {}})
+    assert against(facts) == []
+    assert against(facts, time_sync="check") != []
+    facts["time"]["unix"] = 0
+    assert "behind the controller's" in against(facts)[0]
+    assert against(facts, time_sync="ignore") == []
+
+
+def test_selinux_that_is_off_cannot_enforce():
+    assert "turn it on and reboot" in against(node("rocky-9", selinux="disabled"), selinux="enforcing")[0]
+    assert against(node("rocky-9", selinux="disabled"), selinux="permissive") == []
+    assert refusals.warnings(node("debian-13"), given(selinux="enforcing")) != []
+
+
+def test_every_reason_is_told_at_once():
+    facts = node("debian-13", cgroup=1, disk_free={"/": 0}, time={"unix": 0.0, "services": {}})
+    assert len(against(facts)) == 3
