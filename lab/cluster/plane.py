@@ -23,6 +23,7 @@ PORT = 6443
 _LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 240  # 5 s on an idle host
 _SIGNED_SECONDS = 86400
+_BACKDATED_SECONDS = 300  # the signer lets certificates begin before now, and counts from there
 _SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
 _PEER = "unix://peer:1"
 _CONTROLLERS = (
@@ -159,7 +160,7 @@ class ControlPlane:
         return [
             str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
             f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
-            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds}s",
+            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds + _BACKDATED_SECONDS}s",
             "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false", "--port=0",
             "--secure-port=0",
         ]  # fmt: skip
