@@ -174,7 +174,8 @@ def test_a_tree_in_which_something_stays_mounted_is_left(machine):
 
 
 def test_mounts_are_found_deepest_first():
-    info = "1 0 8:1 / / rw - x\n2 1 8:1 / /a rw - x\n3 1 8:1 / /a/b rw - x\n4 1 8:1 / /a/b/c\\040d rw - x\n5 1 8:1 / /ab rw -\n"
+    places = ("/", "/a", "/a/b", "/a/b/c\\040d", "/ab")
+    info = "".join(f"{number} 0 8:1 / {place} rw - ext4 x rw\n" for number, place in enumerate(places))
     assert absent.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
     assert absent.is_mount(info, "/a")
     assert not absent.is_mount(info, "/a/b/c")

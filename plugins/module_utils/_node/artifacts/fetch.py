@@ -77,6 +77,8 @@ class _Part:
 
     def __init__(self, path):
         self.path, self.size, self.resumed, self._digest = path, 0, False, hashlib.sha256()
+        #: bytes that came from the network, in all attempts
+        self.came = 0
         try:
             with open(path, "rb") as file:
                 for chunk in iter(lambda: file.read(_CHUNK), b""):
@@ -135,13 +137,13 @@ class Fetcher:
         Raises FetchError. A part stays for the next run, a wrong file does not.
         """
         deadline = time.monotonic() + self._timeout
-        part, attempt, came = _Part(path), 0, 0
+        part, attempt = _Part(path), 0
         if part.size and part.sha256 == sha256:
             return 0
         while True:
             begun = part.size
             try:
-                came += self._attempt(url, part, deadline)
+                self._attempt(url, part, deadline)
             except _Again as error:
                 # much that came is worth as many attempts again
                 attempt = 1 if part.size >= begun + _MUCH else attempt + 1
@@ -152,7 +154,7 @@ class Fetcher:
                 continue
             found = part.sha256
             if found == sha256:
-                return came
+                return part.came
             resumed = part.resumed
             part.restart()
             if not resumed:
@@ -164,7 +166,7 @@ class Fetcher:
             # the part that was there may have been of another file: once more, from the beginning
 
     def _attempt(self, url, part, deadline):
-        """One request; returns the bytes that came."""
+        """One request."""
         headers = dict(self._headers)
         headers.setdefault("User-Agent", "kubenode.provision")
         headers["Accept-Encoding"] = "identity"
@@ -196,7 +198,7 @@ class Fetcher:
         except (OSError, http.client.HTTPException) as error:
             raise _Again(str(error) or type(error).__name__) from error
         with answer:
-            return _save(answer, url, part, deadline)
+            _save(answer, url, part, deadline)
 
 
 def _save(answer, url, part, deadline):
@@ -211,7 +213,7 @@ def _save(answer, url, part, deadline):
     length = answer.headers.get("Content-Length") or ""
     wanted = int(length) if length.isdigit() else None
     enough_space(os.path.dirname(path), wanted or 0, public(url))
-    came = 0
+    before = part.came
     try:
         with open(path, "ab") as file:
             while True:
@@ -222,14 +224,14 @@ def _save(answer, url, part, deadline):
                     break
                 file.write(chunk)
                 part.grew(chunk)
-                came += len(chunk)
+                part.came += len(chunk)
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
             raise FetchError("%s cannot be saved to %s: %s" % (public(url), path, error.strerror)) from error
         raise _Again(str(error) or type(error).__name__) from error
+    came = part.came - before
     if wanted is not None and came < wanted:
         raise _Again("the connection ended after %d of %d bytes" % (came, wanted))
-    return came
 
 
 def enough_space(folder, size, what):

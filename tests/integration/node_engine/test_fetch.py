@@ -1,0 +1,243 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Artifacts over real HTTP: whole, verified and resumed, or an error and nothing installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import engine, fetch, record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
+from tests.integration.node_engine.web import Web, cut, serving, status, trickle
+
+DATA = os.urandom(3 << 20)
+SHA = hashlib.sha256(DATA).hexdigest()
+OTHER = os.urandom(1 << 20)
+
+
+@pytest.fixture
+def web(monkeypatch):
+    """A server with DATA at /data, past any proxy."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving() as made:
+        made.files["/data"] = DATA
+        yield made
+
+
+def get(web: Web, part: Path, path: str = "/data", **options) -> int:
+    """Fetch it; returns the bytes that came."""
+    given = {"retries": 3, "timeout": 120, **options}
+    return fetch.Fetcher(**given).fetch(web.url(path), str(part), SHA)
+
+
+def test_whole_and_once(web, tmp_path):
+    assert get(web, tmp_path / "part") == len(DATA)
+    assert (tmp_path / "part").read_bytes() == DATA
+    assert get(web, tmp_path / "part") == 0
+    assert len(web.requests) == 1
+
+
+def test_a_cut_connection_is_resumed_where_it_ended(web, tmp_path):
+    web.answers = [cut(DATA, 1 << 20)]
+    assert get(web, tmp_path / "part") == len(DATA)
+    assert (tmp_path / "part").read_bytes() == DATA
+    assert web.ranges_asked() == ["", f"bytes={1 << 20}-"]
+
+
+def test_the_next_run_resumes_what_the_last_one_left(web, tmp_path):
+    web.answers = [cut(DATA, 2 << 20)]
+    with pytest.raises(fetch.FetchError, match="ended after 2097152 of 3145728 bytes"):
+        get(web, tmp_path / "part", retries=0)
+    assert get(web, tmp_path / "part") == 1 << 20
+    assert (tmp_path / "part").read_bytes() == DATA
+
+
+def test_a_server_without_ranges_begins_anew(web, tmp_path):
+    web.ranges = False
+    web.answers = [cut(DATA, 1000)]
+    assert get(web, tmp_path / "part") == len(DATA) + 1000
+    assert (tmp_path / "part").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("left", [OTHER, DATA + b"more", b"x"])
+def test_a_part_of_another_file_does_not_spoil_it(web, tmp_path, left):
+    (tmp_path / "part").write_bytes(left)
+    get(web, tmp_path / "part")
+    assert (tmp_path / "part").read_bytes() == DATA
+
+
+def test_another_range_than_asked_for_begins_anew(web, tmp_path):
+    (tmp_path / "part").write_bytes(DATA[:1000])
+    web.answers = [status(206, Content_Range="bytes 0-9/10")]
+    get(web, tmp_path / "part")
+    assert (tmp_path / "part").read_bytes() == DATA
+    assert web.ranges_asked() == ["bytes=1000-", ""]
+
+
+def test_the_wrong_content_is_named_and_thrown_away(web, tmp_path):
+    web.files["/data"] = OTHER
+    with pytest.raises(fetch.FetchError) as caught:
+        get(web, tmp_path / "part")
+    text = str(caught.value)
+    assert web.url("/data") in text
+    assert f"expected sha256 {SHA}" in text
+    assert f"got {hashlib.sha256(OTHER).hexdigest()}" in text
+    assert (tmp_path / "part").read_bytes() == b""
+    assert len(web.requests) == 1, "it is not asked for again"
+
+
+def test_a_missing_file_is_not_asked_for_again(web, tmp_path):
+    with pytest.raises(fetch.FetchError, match=r"/nothing cannot be fetched: HTTP 404 Not Found"):
+        get(web, tmp_path / "part", "/nothing")
+    assert len(web.requests) == 1
+
+
+def test_a_server_that_is_busy_is_asked_again(web, tmp_path):
+    web.answers = [status(503, Retry_After="0"), status(429, Retry_After="0"), status(502, Retry_After="0")]
+    assert get(web, tmp_path / "part") == len(DATA)
+    web.answers = [status(500, Retry_After="0")] * 4
+    with pytest.raises(fetch.FetchError, match="HTTP 500"):
+        get(web, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_nobody_listens(tmp_path):
+    with serving() as gone:
+        pass
+    with pytest.raises(fetch.FetchError, match="refused"):
+        get(gone, tmp_path / "part", retries=1)
+
+
+def test_a_slow_server_has_its_time(web, tmp_path):
+    web.answers = [trickle(web.stop)]
+    with pytest.raises(fetch.FetchError, match="did not come within its time"):
+        get(web, tmp_path / "part", timeout=2)
+
+
+def test_what_does_not_fit_is_not_begun(web, tmp_path):
+    web.answers = [status(200, Content_Length=str(1 << 60))]
+    with pytest.raises(fetch.FetchError, match=r"needs 1152921504606846976 bytes in .* where \d+ are free"):
+        get(web, tmp_path / "part")
+
+
+def test_redirects_do_not_carry_the_secret_to_another_host(web, tmp_path):
+    headers = {"Authorization": "Bearer hunter2", "X-Key": "hunter2"}
+    with serving() as other:
+        other.files["/data"] = DATA
+        web.answers = [status(302, Location=other.url("/data"))]
+        get(web, tmp_path / "part", headers=headers)
+        assert web.requests[0][1]["Authorization"] == "Bearer hunter2"
+        assert "hunter2" not in repr(other.requests)
+    web.answers = [status(302, Location="/data")]
+    get(web, tmp_path / "again", headers=headers)
+    assert web.requests[-1][1]["X-Key"] == "hunter2"
+
+
+def test_a_password_in_the_url_is_sent_and_not_shown(web, tmp_path):
+    url = f"http://user:p%40ss@127.0.0.1:{web.port}/nothing?sig=hunter2hunter2"
+    with pytest.raises(fetch.FetchError) as caught:
+        fetch.Fetcher().fetch(url, str(tmp_path / "part"), SHA)
+    assert web.requests[0][1]["Authorization"] == "Basic dXNlcjpwQHNz"
+    assert "ss@" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for 127.0.0.1 that only its owner trusts, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    files = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days=2"]
+        + ["-subj=/CN=lab", "-addext=subjectAltName=IP:127.0.0.1", f"-out={files[0]}", f"-keyout={files[1]}"],
+        check=True,
+        capture_output=True,
+    )
+    return files
+
+
+def test_tls_needs_a_trusted_certificate_and_stays(web, certificate, tmp_path):
+    with serving(certificate) as safe:
+        safe.files["/data"] = DATA
+        url, part = safe.url("/data", scheme="https"), str(tmp_path / "part")
+        with pytest.raises(fetch.FetchError, match="certificate that is not trusted"):
+            fetch.Fetcher().fetch(url, part, SHA)
+        trusting = fetch.Fetcher(extra_ca=[certificate[0].read_text()], retries=0)
+        assert trusting.fetch(url, part, SHA) == len(DATA)
+        safe.answers = [status(302, Location=web.url("/data"))]
+        with pytest.raises(fetch.FetchError, match="which is not https"):
+            trusting.fetch(url, str(tmp_path / "other"), SHA)
+        assert web.requests == []
+
+
+def artifact(web: Web, name: str = "tool", **fields: object) -> dict:
+    """A binary at /data."""
+    made = {"name": name, "version": "1.0", "url": web.url("/data"), "sha256": SHA, "kind": "binary"}
+    return {**made, "install": [{"path": f"/usr/local/bin/{name}", "mode": "0755"}], "links": [], **fields}
+
+
+def bring(host: Host, *artifacts: dict) -> list[str | None]:
+    """One run without the module around it; the error of each that was missing."""
+    missing = [one for one, reason in zip(artifacts, engine.plan(host, artifacts, 2), strict=True) if reason]
+    with engine.locked(host, 60):
+        fetcher = fetch.Fetcher(retries=0, timeout=120)
+        return [error for _came, _seconds, error in engine.apply(host, missing, fetcher, Pending(host), 2)]
+
+
+def test_a_proven_artifact_needs_no_network(web, tmp_path):
+    host, wanted = Host(str(tmp_path)), artifact(web, links=[{"path": "/usr/local/bin/t", "target": "tool"}])
+    assert engine.plan(host, [wanted], 1) == ["is not installed"]
+    assert bring(host, wanted) == [None]
+    assert (tmp_path / "usr/local/bin/t").read_bytes() == DATA
+    assert Pending(host).ids() == {"artifact:tool"}
+    assert list((tmp_path / engine.CACHE.lstrip("/")).iterdir()) == []
+    assert engine.plan(host, [wanted], 1) == [None]
+    assert len(web.requests) == 1
+    for spoil, reason in (
+        (lambda path: path.write_bytes(DATA[:-1] + b"x"), "another content"),
+        (lambda path: path.chmod(0o700), "another mode"),
+        (lambda path: path.unlink(), "is not there"),
+        (lambda path: path.with_name("t").unlink(), "link /usr/local/bin/t is not there"),
+    ):
+        spoil(tmp_path / "usr/local/bin/tool")
+        assert reason in engine.plan(host, [wanted], 1)[0]
+        assert bring(host, wanted) == [None]
+        assert engine.plan(host, [wanted], 1) == [None]
+    assert "version 1.0 is installed" in engine.plan(host, [{**wanted, "sha256": "1" * 64}], 1)
+
+
+def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):
+    host = Host(str(tmp_path))
+    (tmp_path / "usr/local/bin").mkdir(parents=True)
+    (tmp_path / "usr/local/bin/tool").write_bytes(DATA)
+    (tmp_path / "usr/local/bin/tool").chmod(0o755)
+    assert engine.plan(host, [artifact(web)], 1) == [record.ADOPTED]
+    assert bring(host, artifact(web)) == [None]
+    assert engine.plan(host, [artifact(web)], 1) == [None]
+    assert web.requests == []
+    assert Pending(host).ids() == set()
+
+
+def test_one_that_fails_leaves_the_old_file_and_stops_no_other(web, tmp_path):
+    host = Host(str(tmp_path))
+    (tmp_path / "usr/local/bin").mkdir(parents=True)
+    (tmp_path / "usr/local/bin/bad").write_bytes(b"old")
+    web.files["/bad"] = OTHER
+    bad, good = artifact(web, "bad", url=web.url("/bad")), artifact(web)
+    first, second = bring(host, bad, good)
+    assert first is not None
+    assert first.startswith("bad 1.0: http://127.0.0.1:")
+    assert second is None
+    assert (tmp_path / "usr/local/bin/bad").read_bytes() == b"old"
+    assert (tmp_path / "usr/local/bin/tool").read_bytes() == DATA
+    assert record.read(host, "bad") is None
+    assert engine.plan(host, [bad, good], 2) == ["is not installed", None]
+    web.files["/bad"] = DATA
+    assert bring(host, bad, good) == [None]
