@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,3 +71,14 @@ def lab_qemu() -> Iterator[RunningLab]:
     running = _open(kind="qemu", name=f"pytest-{os.getpid()}")
     yield running
     running.close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Build the lab's Kubernetes before the time limit of a test marked ``cluster`` begins: it takes minutes, once."""
+    if item.get_closest_marker("cluster") is not None:
+        from lab.cluster import ClusterError, ensure
+
+        with contextlib.suppress(ClusterError):  # the test will say what is wrong
+            ensure()
+    return (yield)

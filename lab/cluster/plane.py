@@ -160,7 +160,7 @@ class ControlPlane:
         return [
             str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
             f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
-            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds + _BACKDATED_SECONDS}s",
+            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={signed}s",
             "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false", "--port=0",
             "--secure-port=0",
         ]  # fmt: skip

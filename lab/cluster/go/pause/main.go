@@ -16,6 +16,9 @@ import (
 )
 
 func main() {
+	// Before a word is said: whoever hears it may send a signal at once.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	arguments := os.Args[1:]
 	if len(arguments) > 0 {
 		switch arguments[0] {
@@ -32,8 +35,6 @@ func main() {
 			os.Exit(code)
 		}
 	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	for received := range signals {
 		if received != syscall.SIGCHLD {
 			return

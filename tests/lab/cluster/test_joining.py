@@ -1,0 +1,149 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The control plane does what joining depends on: tokens, requests, node restriction, cluster-info."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import hmac
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import kubernetes
+import pytest
+import yaml
+
+from lab.cluster.api import Api, ApiError, ApiUnreachable
+from lab.cluster.objects import NODE_GROUP
+from lab.cluster.running import RunningCluster
+from tests.lab.cluster.joining import Joining
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_token_gets_a_certificate_and_the_certificate_a_node(cluster: RunningCluster, tmp_path: Path) -> None:
+    joining = Joining(cluster, "worker-1", cluster.token())
+    joining.ask()
+    node = joining.as_node(tmp_path)
+    node.call("POST", "/api/v1/nodes", {"metadata": {"name": "worker-1", "labels": {"example.com/rack": "7"}}})
+    assert cluster.nodes()["worker-1"]["metadata"]["labels"] == {"example.com/rack": "7"}
+    assert "worker-1" in cluster.kubectl("get", "nodes")
+    kubernetes.config.load_kube_config(str(cluster.kubeconfig))
+    assert [item.metadata.name for item in kubernetes.client.CoreV1Api().list_node().items] == ["worker-1"]
+
+
+def test_a_node_may_not_label_itself_as_it_likes_nor_touch_others(cluster: RunningCluster, tmp_path: Path) -> None:
+    joining = Joining(cluster, "worker-2", cluster.token())
+    joining.ask()
+    node = joining.as_node(tmp_path)
+    foreign = {"metadata": {"name": "worker-2", "labels": {"node-restriction.kubernetes.io/zone": "a"}}}
+    with pytest.raises(ApiError, match="is not allowed to set the following labels") as refused:
+        node.call("POST", "/api/v1/nodes", foreign)
+    assert refused.value.status == 403
+    with pytest.raises(ApiError, match="not allowed to"):
+        node.call("POST", "/api/v1/nodes", {"metadata": {"name": "worker-3"}})
+    assert not {"worker-2", "worker-3"} & set(cluster.nodes())
+
+
+def test_without_an_approver_a_request_waits_until_there_is_one(cluster: RunningCluster) -> None:
+    cluster.approve(False)
+    joining = Joining(cluster, "worker-4", cluster.token())
+    joining.ask()
+    time.sleep(1)  # an approver answers within milliseconds; on a busy host this test sees less, but never fails
+    assert joining.status() == {}
+    cluster.approve(True)
+    assert "worker-4" in joining.certificate().subject.rfc4514_string()
+    assert [condition["type"] for condition in joining.status()["conditions"]] == ["Approved"]
+
+
+def test_without_the_right_to_ask_a_token_is_let_in_but_refused(cluster: RunningCluster) -> None:
+    outsider = Joining(cluster, "worker-5", cluster.token(groups=()))
+    with pytest.raises(ApiError, match=r"certificatesigningrequests.*is forbidden") as refused:
+        outsider.ask()
+    assert refused.value.status == 403
+    cluster.bootstrap(False)
+    joining = Joining(cluster, "worker-5", cluster.token(groups=(NODE_GROUP,)))
+    with pytest.raises(ApiError, match="forbidden"):
+        joining.ask()
+    cluster.bootstrap(True)
+    joining.ask()
+    assert joining.certificate()
+
+
+def test_tokens_that_are_over_or_unknown_are_refused(cluster: RunningCluster) -> None:
+    used = cluster.token()
+    Joining(cluster, "worker-6", used).ask()
+    cluster.expire(used)
+    for token in (used, cluster.token(ttl=-60), "abcdef.0123456789abcdef"):
+        with pytest.raises(ApiError) as refused:
+            Joining(cluster, "worker-6", token).ask()
+        assert refused.value.status == 401
+
+
+def test_certificates_are_as_short_lived_as_wished(cluster: RunningCluster) -> None:
+    cluster.sign_for(3600)
+    joining = Joining(cluster, "worker-7", cluster.token())
+    joining.ask()
+    left = joining.certificate().not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    assert left <= datetime.timedelta(hours=1)
+    assert left > datetime.timedelta(minutes=30)
+
+
+def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster: RunningCluster) -> None:
+    token = cluster.token()
+    anybody = Api(cluster.endpoint, cluster.ca_file)
+    assert anybody.get("/version")["gitVersion"] == "v1.20.2"
+    info = anybody.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
+    text = info["kubeconfig"]
+    told = yaml.safe_load(text)["clusters"][0]["cluster"]
+    assert told["server"] == cluster.endpoint
+    assert base64.b64decode(told["certificate-authority-data"]).decode() == cluster.ca_pem
+    header, between, signature = info[f"jws-kubeconfig-{token[:6]}"].split(".")
+    assert between == ""
+    assert json.loads(_decoded(header)) == {"alg": "HS256", "kid": token[:6]}
+    payload = base64.urlsafe_b64encode(text.encode()).rstrip(b"=")
+    proof = hmac.new(token[7:].encode(), header.encode() + b"." + payload, hashlib.sha256).digest()
+    assert hmac.compare_digest(proof, _decoded(signature))
+    with pytest.raises(ApiError) as refused:
+        anybody.get("/api/v1/namespaces/kube-system/secrets")
+    assert refused.value.status == 403
+
+
+def test_the_server_goes_away_and_comes_back_with_what_it_knew(cluster: RunningCluster) -> None:
+    cluster.api.call("POST", "/api/v1/nodes", {"metadata": {"name": "lasting"}})
+    cluster.stop()
+    with pytest.raises(ApiUnreachable):
+        cluster.api.get("/version")
+    cluster.start()
+    assert "lasting" in cluster.nodes()
+    joining = Joining(cluster, "worker-8", cluster.token())
+    joining.ask()
+    assert joining.certificate()
+
+
+def test_pods_can_be_made_and_the_keys_are_nobody_elses(cluster: RunningCluster) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one"},
+        "spec": {"nodeName": "worker-1", "containers": [{"name": "one", "image": "registry.k8s.io/pause:3.2"}]},
+    }
+    assert cluster.kubectl("create", "-f", "-", text=json.dumps(pod)) == "pod/one created\n"
+    assert cluster.folder.stat().st_mode & 0o777 == 0o700
+    private = [*cluster.folder.glob("*.key"), cluster.kubeconfig]
+    assert len(private) == 6
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
+
+
+def test_the_pin_is_what_openssl_says(cluster: RunningCluster) -> None:
+    command = "openssl x509 -pubkey -noout -in '%s' | openssl pkey -pubin -outform der | openssl dgst -sha256 -r"
+    told = subprocess.run(["sh", "-c", command % cluster.ca_file], capture_output=True, text=True, check=True).stdout
+    assert cluster.ca_hash == f"sha256:{told.split()[0]}"
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
