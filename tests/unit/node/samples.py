@@ -1,6 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts that several tests need."""
+"""What several tests need."""
+
+from hypothesis import settings
+
+#: examples may take their time: the machine may have other work
+unhurried = settings(deadline=None)
 
 #: a certificate made by OpenSSL for these tests
 CA = """\

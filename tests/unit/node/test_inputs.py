@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base.errors import PlanError
 from tests.unit.node.facts import CHECKOUT, data, given
 from tests.unit.node.keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
-from tests.unit.node.samples import CA
+from tests.unit.node.samples import CA, unhurried
 
 KEYS = {"kubernetes": KUBERNETES_LIKE.text, "docker": DOCKER_LIKE.text}
 PRIVATE_KEY = CA.replace("CERTIFICATE", "PRIVATE KEY")
@@ -164,6 +164,7 @@ def test_the_plan_has_the_defaults_of_the_role():
     assert {"manage_" + step for step in inputs.SWITCHES} == {name for name in role if name.startswith("manage_")}
 
 
+@unhurried
 @for_all(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59))
 def test_spans(hours, minutes, rest):
     assert checks.seconds("%dh%dm%ds" % (hours, minutes, rest)) == hours * 3600 + minutes * 60 + rest
@@ -174,6 +175,7 @@ def test_no_spans(text):
     assert checks.seconds(text) is None
 
 
+@unhurried
 @for_all(st.integers(1, 10**6), st.sampled_from("KMGT"))
 def test_sizes(number, unit):
     assert checks.size("%d%s" % (number, unit)) == number * 1024 ** ("KMGT".index(unit) + 1)
@@ -203,6 +205,7 @@ def test_no_key_is_taken_for_another(text, told):
         openpgp.fingerprint(text)
 
 
+@unhurried
 @for_all(st.binary(max_size=200))
 def test_a_damaged_key_is_an_error_and_nothing_worse(data_):
     text = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n%s\n-----END PGP PUBLIC KEY BLOCK-----\n"

@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
     settings,
 )
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
-from tests.unit.node.samples import CA
+from tests.unit.node.samples import CA, unhurried
 
 PROXY = {"http_proxy": "http://u:geheim@proxy.example:1"}
 LOGIN = {"docker.io": [{"url": "https://m.example", "username": "u", "password": "geheim"}]}
@@ -100,6 +100,7 @@ KEYS = ["vm.swappiness", "kernel.panic", "net.core.somaxconn", "vm.panic_on_oom"
 TAKEN = given()
 
 
+@unhurried
 @for_all(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 99)))
 def test_own_sysctls_win(own):
     taken = {**TAKEN, "sysctls": own}

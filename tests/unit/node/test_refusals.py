@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import refusals
 from tests.unit.node.facts import NAMES, READ_AT, given, node
+from tests.unit.node.samples import unhurried
 
 DEFAULT = given()
 
@@ -115,6 +116,7 @@ def test_a_machine_that_has_it_all_needs_no_room():
     assert against(full, kubernetes_version="1.36.3") != []
 
 
+@unhurried
 @for_all(st.floats(-3600, 3600), st.floats(0, 600))
 def test_a_clock_counts_against_the_time_it_was_read_in(offset, took):
     facts = node("debian-13", time={"unix": READ_AT + took / 2 + offset, "ntp_synchronized": True, "services": {}})

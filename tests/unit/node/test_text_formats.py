@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import quoting, toml
+from tests.unit.node.samples import unhurried
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 LINE = st.text(st.characters(exclude_categories=("Cs", "Cc")))
@@ -25,6 +26,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@unhurried
 @given(DOCUMENTS)
 def test_toml_is_read_back_as_it_was(document):
     assert tomllib.loads(toml.dumps(document)) == document
@@ -45,6 +47,7 @@ def test_toml_leaves_nulls_out():
     assert tomllib.loads(toml.dumps({"a": None, "b": {"c": None}})) == {"b": {}}
 
 
+@unhurried
 @given(DOCUMENTS, DOCUMENTS)
 def test_merging_holds_everything_of_the_user(base, over):
     result = toml.merged(base, over)
@@ -54,6 +57,7 @@ def test_merging_holds_everything_of_the_user(base, over):
             assert result[key] == value
 
 
+@unhurried
 @given(DOCUMENTS)
 def test_merging_with_nothing_changes_nothing(document):
     assert toml.merged(document, {}) == document
@@ -78,6 +82,7 @@ def unquoted(line: str) -> str:
     return text.replace("%%", "%")
 
 
+@unhurried
 @given(LINE)
 def test_systemd_reads_the_environment_as_it_was(value):
     line = quoting.systemd_environment("HTTPS_PROXY", value)
@@ -87,11 +92,13 @@ def test_systemd_reads_the_environment_as_it_was(value):
     assert "\n" not in line
 
 
+@unhurried
 @given(LINE)
 def test_systemd_reads_the_argument_as_it_was(value):
     assert unquoted(quoting.systemd_word(value)).replace("$$", "$") == value
 
 
+@unhurried
 @given(LINE)
 def test_apt_reads_one_value(value):
     text = quoting.apt_value(value)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import artifacts, inputs, versions
 from tests.unit.node.facts import data
+from tests.unit.node.samples import unhurried
 
 NUMBER = st.integers(0, 400)
 
@@ -32,6 +33,7 @@ def test_numbers(text, found):
     assert versions.numbers(text) == found
 
 
+@unhurried
 @given(NUMBER, NUMBER, NUMBER)
 def test_a_release_is_its_own_plain_form(major, minor, patch):
     text = "%d.%d.%d" % (major, minor, patch)

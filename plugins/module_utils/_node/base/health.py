@@ -22,6 +22,7 @@ def health(node, inputs):
         *runtime.units(inputs),
     ]
     service = _SERVICE % {
+        "name": NAME,
         "command": " ".join([script] + [quoting.systemd_word(word) for word in words]),
         "after": " ".join(runtime.units(inputs)),
         # the probe itself, and a restart of the daemon
@@ -45,6 +46,9 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 ExecStart=%(command)s
+# the count of failures outlives the single probe, and no reboot
+RuntimeDirectory=%(name)s
+RuntimeDirectoryPreserve=yes
 TimeoutStartSec=%(limit)ds
 # a start every few seconds is no news; what the probe finds is
 LogLevelMax=notice
@@ -71,7 +75,7 @@ set -u
 
 crictl=$1 endpoint=$2 limit=$3 threshold=$4
 shift 4
-state=/run/kubenode/runtime-probe.failures
+state=$RUNTIME_DIRECTORY/failures
 
 say() { printf '<%s>%s\n' "$1" "$2"; }
 
@@ -79,8 +83,6 @@ answers() {
     timeout --kill-after=5 "$limit" "$crictl" --runtime-endpoint "$endpoint" --image-endpoint "$endpoint" \
         --timeout "${limit}s" info >/dev/null 2>&1
 }
-
-mkdir -p "${state%/*}"
 
 # what somebody stopped on purpose stays stopped; "failed" and "activating" are nobody's wish
 for unit in "$@"; do

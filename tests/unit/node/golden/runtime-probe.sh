@@ -9,7 +9,7 @@ set -u
 
 crictl=$1 endpoint=$2 limit=$3 threshold=$4
 shift 4
-state=/run/kubenode/runtime-probe.failures
+state=$RUNTIME_DIRECTORY/failures
 
 say() { printf '<%s>%s\n' "$1" "$2"; }
 
@@ -17,8 +17,6 @@ answers() {
     timeout --kill-after=5 "$limit" "$crictl" --runtime-endpoint "$endpoint" --image-endpoint "$endpoint" \
         --timeout "${limit}s" info >/dev/null 2>&1
 }
-
-mkdir -p "${state%/*}"
 
 # what somebody stopped on purpose stays stopped; "failed" and "activating" are nobody's wish
 for unit in "$@"; do

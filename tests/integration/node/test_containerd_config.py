@@ -1,0 +1,79 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rendered configuration, read by the containerd versions that will read it."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import containerd, toml
+from lab.mirror import checksums, program
+from tests.unit.node.facts import given, node
+
+SANDBOX = "registry.example/pause:9.9"
+#: (plugin, key, …) → value, in the schemas 2 and 3
+_CRI = "io.containerd.grpc.v1.cri"
+_IMAGES, _RUNTIME = "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"
+_RUNC = ("containerd", "runtimes", "runc", "options", "SystemdCgroup")
+OLD = {
+    (_CRI, "sandbox_image"): SANDBOX,
+    (_CRI, "registry", "config_path"): "/etc/containerd/certs.d",
+    (_CRI, *_RUNC): True,
+    (_CRI, "cni", "bin_dir"): "/opt/cni/bin",
+    (_CRI, "containerd", "snapshotter"): "native",
+    (_CRI, "max_concurrent_downloads"): 7,
+}
+NEW = {
+    (_IMAGES, "pinned_images", "sandbox"): SANDBOX,
+    (_IMAGES, "registry", "config_path"): "/etc/containerd/certs.d",
+    (_RUNTIME, *_RUNC): True,
+    (_RUNTIME, "cni", "bin_dirs"): ["/opt/cni/bin", "/usr/lib/cni"],
+    (_IMAGES, "snapshotter"): "native",
+    (_IMAGES, "max_concurrent_downloads"): 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected", "plugin"),
+    [("1.6.20", OLD, _CRI), ("1.7.24", OLD, _CRI), ("2.1.9", NEW, _IMAGES)],
+)
+def test_containerd_takes_every_value(tmp_path, version, expected, plugin):
+    inputs = given(
+        containerd_version=version,
+        checksums=checksums("containerd"),
+        sandbox_image=SANDBOX,
+        snapshotter="native",
+        containerd_config={"plugins": {plugin: {"max_concurrent_downloads": 7}}},
+    )
+    path = tmp_path / "config.toml"
+    path.write_text(toml.dumps(containerd.config(node("debian-13"), inputs)))
+    daemon = program("containerd", version, "containerd", tmp_path)
+    ended = subprocess.run(
+        [daemon, "--config", path, "config", "dump"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    # what a version does not know it names here
+    assert "ignor" not in ended.stderr.lower(), ended.stderr
+    assert "deprecat" not in ended.stderr.lower(), ended.stderr
+    dumped = tomllib.loads(ended.stdout)
+    assert dumped["version"] == (2 if version < "2" else 3)
+    assert dumped["disabled_plugins"] == []
+    for (name, *keys), value in expected.items():
+        found = dumped["plugins"][name]
+        for key in keys:
+            found = found[key]
+        assert found == value, (name, keys)
+
+
+def test_an_older_containerd_refuses_the_newer_schema(tmp_path):
+    """Why the version decides: the wrong schema would keep the daemon from starting."""
+    path = tmp_path / "config.toml"
+    path.write_text(toml.dumps(containerd.config(node("debian-13"), given())))
+    daemon = program("containerd", "1.7.24", "containerd", tmp_path)
+    ended = subprocess.run(
+        [daemon, "--config", path, "config", "dump"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode != 0
