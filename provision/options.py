@@ -77,5 +77,7 @@ def parse(arguments: Sequence[str] | None, version: str) -> argparse.Namespace:
         raise UsageError(f"--prebake ends after base, --phase is {chosen.phase}: leave one of them out")
     if chosen.token is not None and chosen.token_file is not None:
         raise UsageError("--token and --token-file are given: leave one of them out")
+    if chosen.token == "":
+        raise UsageError("--token is empty: give a bootstrap token, or leave it out")
     chosen.phase = chosen.phase or ("base" if chosen.prebake else "all")
     return chosen

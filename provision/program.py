@@ -20,14 +20,14 @@ from provision.options import PLAYBOOKS, parse
 _ANSIBLE_INTERRUPTED = 99
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run the program; errors are one line on stderr."""
     try:
         version = unpack.resource(unpack.VERSION).decode("utf-8").strip()
-        chosen = parse(arguments, version)
+        chosen = parse(None, version)
         if os.geteuid() != 0:
             raise UsageError("this changes the system: run it as root")
-        if chosen.token is not None and arguments is None:
+        if chosen.token is not None:
             _hide_token(chosen.token)
         return _run(chosen)
     except (UsageError, RunError) as error:

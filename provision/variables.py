@@ -71,13 +71,11 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _token(chosen: argparse.Namespace) -> str | None:
-    """The bootstrap token, from wherever it was handed over."""
-    if chosen.token is not None:
-        return _checked("--token", values.token, chosen.token)
+    """The bootstrap token, from wherever it was handed over; --token was put into the environment by now."""
     if chosen.token_file is not None:
         return _checked(f"--token-file {chosen.token_file}", values.token, _read("--token-file", chosen.token_file))
     if os.environ.get(TOKEN_VARIABLE):
-        return _checked(TOKEN_VARIABLE, values.token, os.environ[TOKEN_VARIABLE])
+        return _checked(f"--token or {TOKEN_VARIABLE}", values.token, os.environ[TOKEN_VARIABLE])
     return None
 
 

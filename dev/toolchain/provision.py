@@ -43,7 +43,7 @@ def collection_files(checkout: Path) -> Iterable[tuple[str, bytes]]:
             yield name, path.read_bytes()
 
 
-def payload(collection: Iterable[tuple[str, bytes]]) -> bytes:
+def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
     """The tar archive: launch.py, site/ and collections/."""
     members = {"site/" + name: data for name, data in wheels.files()}
     folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
@@ -55,12 +55,12 @@ def payload(collection: Iterable[tuple[str, bytes]]) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(members[name]), 0o644
             archive.addfile(entry, io.BytesIO(members[name]))
-    return lzma.compress(buffer.getvalue(), preset=6 | lzma.PRESET_EXTREME)
+    return lzma.compress(buffer.getvalue(), preset=preset)
 
 
-def program(collection: Iterable[tuple[str, bytes]], version: str) -> bytes:
-    """The whole file."""
-    packed = payload(collection)
+def program(collection: Iterable[tuple[str, bytes]], version: str, preset: int = 6) -> bytes:
+    """The whole file; a lower `preset` of xz makes it faster and larger."""
+    packed = payload(collection, preset)
     digest = hashlib.sha256(packed).hexdigest()
     members = {"%s/%s" % (_PACKAGE, path.name): path.read_bytes() for path in SOURCES.glob("*.py")}
     members["__main__.py"] = members.pop(_PACKAGE + "/start.py")

@@ -1,0 +1,301 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The built program on this host: what it hands to the playbooks, how it ends, what it leaves."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dev.toolchain import provision
+from dev.toolchain.paths import CHECKOUT
+
+pytestmark = [pytest.mark.root]
+
+TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
+#: every process from a module up to the program: its command line and environment
+SPY = """#!/bin/sh
+pid=$$
+while [ "$pid" -gt 1 ]; do
+    tr '\\0' '\\n' <"/proc/$pid/cmdline" >>"$TOLD/cmdlines"
+    tr '\\0' '\\n' <"/proc/$pid/environ" >>"$TOLD/environs.$pid"
+    tr '\\0' ' ' <"/proc/$pid/cmdline" | grep -q -- --state-dir && break
+    pid=$(awk '/^PPid/ {print $2}' "/proc/$pid/status")
+done
+"""
+
+
+def variables(machine) -> dict:
+    return json.loads((machine.told / "variables.json").read_text(encoding="utf-8"))
+
+
+def wait_for(what, path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert what.poll() is None, "the run ended early"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def run_folders(machine) -> list[Path]:
+    return list(Path("/run/kubenode-provision").glob("*/vars.yml"))
+
+
+def test_two_builds_are_the_same_bytes(program, sources):
+    again = provision.program(reversed(sources), "1.2.3", preset=0)
+    assert hashlib.sha256(again).digest() == hashlib.sha256(program.read_bytes()).digest()
+
+
+def test_no_tests_and_no_lab_inside(machine):
+    assert machine.run("--phase", "base").returncode == 0
+    (payload,) = (path for path in machine.state.iterdir() if path.is_dir())
+    assert sorted(path.name for path in payload.iterdir()) == ["collections", "launch.py", "site"]
+    collection = payload / "collections/ansible_collections/kubenode/provision"
+    inside = {path.name for path in collection.iterdir()}
+    assert {"COPYING", "LICENSES", "galaxy.yml", "meta", "playbooks", "plugins", "roles"} == inside
+    assert not list(payload.rglob("*.so"))
+    assert not (payload / "site/ansible_test").exists()
+    assert payload.stat().st_mode & 0o777 == 0o700
+    assert machine.state.stat().st_mode & 0o777 == 0o700
+
+
+def test_variables_arrive_as_they_were(used, tmp_path):
+    machine = used()
+    extra = {"base_no_proxy": "{{ lookup('pipe', 'id') }} 'x' \"y\" \\ \u2028 \x85 😀 #", "base_ipvs": True}
+    (tmp_path / "vars.json").write_text(json.dumps(extra), encoding="utf-8")
+    (tmp_path / "vars.yml").write_text(
+        "base_sysctls: {vm.swappiness: '{{ 1 + 1 }}', a: 1.5, b: null}\n", encoding="utf-8"
+    )
+    files = [word for name in ("vars.json", "vars.yml") for word in ("--vars", str(tmp_path / name))]
+    sets = ["--set", "base_packages_extra=[jq, 'a b']", "--set", "base_mirror=http://x/{{ y }}"]
+    done = machine.run("--phase", "base", *files, *sets, "--kubelet-version", "v1.36.4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = variables(machine)
+    assert (
+        told.items()
+        >= {
+            **extra,
+            "base_sysctls": {"vm.swappiness": "{{ 1 + 1 }}", "a": 1.5, "b": None},
+            "base_packages_extra": ["jq", "a b"],
+            "base_mirror": "http://x/{{ y }}",
+            "base_kubernetes_version": "1.36.4",
+        }.items()
+    )
+    assert "base_prebake" not in told
+
+
+def test_plain_lines_for_a_log(used):
+    done = used().run("--phase", "base")
+    lines = done.stdout.splitlines()
+    assert any(re.fullmatch(r"changed: Tell the variables \(changed, \d+\.\d s\)", line) for line in lines)
+    assert any(re.fullmatch(r"ok: Do nothing \(\d+\.\d s\)", line) for line in lines)
+    assert re.fullmatch(r"provision: base: done \(\d+ s\)", lines[-1])
+    assert "Compute" not in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_terminal_sees_each_step_as_it_goes(used):
+    machine = used()
+    parent, child = pty.openpty()
+    with machine.start("--phase", "base", stdout=child, stderr=child) as process:
+        os.close(child)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(parent, 4096)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait() == 0
+    os.close(parent)
+    text = re.sub(r"\x1b\[[0-9;]*[mK]", "", seen.decode())
+    assert "… Do nothing" in text
+    assert re.search(r"✓ Do nothing +\d+\.\d s", text)
+
+
+def test_prebake_means_base(used):
+    machine = used()
+    assert machine.run("--prebake").returncode == 0
+    assert variables(machine)["base_prebake"] is True
+
+
+def test_check_changes_nothing(used):
+    machine = used()
+    done = machine.run("--phase", "base", "--check")
+    assert done.returncode == 0, done.stderr
+    assert not (machine.told / "variables.json").exists()
+    assert "nothing was changed" in done.stdout
+
+
+@pytest.mark.parametrize("way", ["option", "file", "stdin", "environment"])
+def test_a_token_is_in_no_command_line_environment_or_output(used, tmp_path, way):
+    machine = used()
+    spy = tmp_path / "spy.sh"
+    spy.write_text(SPY)
+    machine.environment = {"TOLD_SCRIPT": str(spy)}
+    arguments = ["--phase", "base", "--verbose"]
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    if way == "environment":
+        machine.environment["PROVISION_TOKEN"] = TOKEN
+    else:
+        arguments += {
+            "option": ["--token", TOKEN],
+            "file": ["--token-file", str(tmp_path / "token")],
+            "stdin": ["--token-file", "-"],
+        }[way]
+    done = machine.run(*arguments, stdin=TOKEN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert variables(machine)["join_token"] == TOKEN
+    lines = (machine.told / "cmdlines").read_text()
+    assert "launch.py" in lines
+    assert "--state-dir" in lines
+    assert TOKEN not in lines + done.stdout + done.stderr
+    holders = [path for path in machine.told.glob("environs.*") if TOKEN in path.read_text()]
+    # the program's own environment only: root's, and gone with it
+    assert len(holders) <= (way in ("option", "environment"))
+    assert not run_folders(machine)
+
+
+def test_a_failed_run_says_why(used):
+    machine = used()
+    done = machine.run("--phase", "base", "--set", "base_packages_extra=[fail]")
+    assert done.returncode == 1
+    assert "failed: Fail with a reason" in done.stdout
+    assert "    this is why" in done.stdout
+    assert "run it again to continue" in done.stderr
+    assert not run_folders(machine)
+
+
+def test_one_run_at_a_time_and_the_payload_is_kept(used):
+    machine = used()
+    with machine.start("--phase", "base", "--set", "base_packages_extra=[wait]") as first:
+        wait_for(first, machine.told / "variables.json")
+        kept = [(path, path.stat().st_mtime_ns) for path in machine.state.iterdir() if path.is_dir()]
+        second = machine.run("--phase", "base")
+        assert second.returncode == 1
+        assert f"another run is at work here (process {first.pid})" in second.stderr
+        (machine.told / "go").touch()
+        first.communicate(timeout=120)
+        assert first.returncode == 0
+    assert machine.run("--phase", "base", "--check").returncode == 0
+    assert [(path, path.stat().st_mtime_ns) for path in machine.state.iterdir() if path.is_dir()] == kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_leaves_nothing_behind(used, number):
+    machine = used()
+    arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]"]
+    with machine.start(*arguments, start_new_session=True) as process:
+        wait_for(process, machine.told / "variables.json")
+        # Ctrl-C goes to the whole group of the terminal, a service manager's end to the program
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        _stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert not run_folders(machine)
+
+
+def test_what_a_killed_run_and_an_older_program_left_is_gone_after_the_next(used):
+    machine = used()
+    old = machine.state / "0123456789abcdef"
+    old.mkdir()
+    arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]", "--token", TOKEN]
+    with machine.start(*arguments, start_new_session=True) as process:
+        wait_for(process, machine.told / "variables.json")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert run_folders(machine)
+    assert machine.run("--phase", "base", "--check").returncode == 0
+    assert not run_folders(machine)
+    assert not old.exists()
+
+
+def test_a_folder_that_others_can_write_to_is_refused(machine):
+    machine.state.mkdir()
+    machine.state.chmod(0o777)
+    done = machine.run("--phase", "base")
+    assert done.returncode == 1
+    assert "only its owner" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--phase", "both"], "invalid choice: 'both'"),
+        (["--phase", "all"], "name its API server by --api-server"),
+        (["--phase", "join", "--prebake"], "--prebake ends after base"),
+        (["--token", TOKEN, "--token-file", "/x"], "leave one of them out"),
+        (["--phase", "base", "--token", "short"], "--token or PROVISION_TOKEN is no bootstrap token"),
+        (["--phase", "base", "--token", ""], "--token is empty"),
+        (["--phase", "base", "--token-file", "/nowhere"], "--token-file /nowhere: No such file"),
+        (["--phase", "base", "--kubelet-version", "1.36"], "--kubelet-version is '1.36'"),
+        (["--phase", "base", "--cloud-provider", "aws"], "--cloud-provider is 'aws'"),
+        (["--phase", "base", "--ca-cert", "/dev/null"], "--ca-cert /dev/null holds no certificate"),
+        (["--phase", "base", "--api-server", "http://x"], "--api-server is 'http://x'"),
+        (["--phase", "base", "--cloud-config", "/nowhere"], "--cloud-config /nowhere: No such file"),
+        (["--phase", "base", "--set", "base_prebak=true"], "did you mean base_prebake?"),
+        (["--phase", "base", "--set", "base_prebake"], "--set base_prebake has no value"),
+        (["--phase", "base", "--set", "base_prebake=maybe"], "it must be a bool"),
+        (["--phase", "base", "--set", f"join_token={TOKEN}"], "join_token is a secret"),
+        (["--phase", "base", "--vars", "/nowhere"], "--vars /nowhere: No such file"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+    ],
+)
+def test_wrong_use(used, arguments, told):
+    machine = used()
+    done = machine.run(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert told in done.stderr
+    assert done.stderr.startswith("provision: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert TOKEN not in done.stderr
+    assert not (machine.told / "variables.json").exists()
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- a", "5", "\x00", "base_mirrors: !!python/object:os.x {}"])
+def test_wrong_files_of_variables(used, tmp_path, text):
+    path = tmp_path / "vars.yml"
+    path.write_text(text)
+    done = used().run("--phase", "base", "--vars", str(path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_and_version_unpack_nothing(machine):
+    assert "--kubelet-version" in machine.run("--help").stdout
+    assert machine.run("--version").stdout.startswith("provision 1.2.3 (payload ")
+    assert not machine.state.exists()
+
+
+def test_without_a_fitting_python_the_way_out_is_told(machine, tmp_path):
+    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    machine.environment = {"PATH": str(tmp_path)}
+    with subprocess.Popen(
+        ["/bin/sh", str(machine.program)], env=machine.environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        stderr = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert re.match(r"provision: Python 3\.11, 3\.12 or 3\.13 is needed and none was found: .*install", stderr)
+    assert len(stderr.splitlines()) == 1
+
+
+def test_an_old_python_ends_with_a_sentence():
+    source = (CHECKOUT / "provision/start.py").read_text(encoding="utf-8")
+    ast.parse(source, feature_version=(3, 4))
+    assert not re.search(r"\bf[\"']|:=|print\(", source)
+    script = "import sys; sys.version_info = (3, 9, 1, 'final', 0); exec(sys.stdin.read())"
+    done = subprocess.run([sys.executable, "-c", script], input=source, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "provision: Python 3.11, 3.12 or 3.13 is needed, this is 3.9.1; run it as ./provision\n"

@@ -1,0 +1,217 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""setup.sh as a machine runs it, with a small program in place of `provision` and a server that misbehaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, render
+from tests.unit.node_userdata.examples import written
+
+TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
+#: tells how it was called, and ends with the codes of a list, one a run
+PROGRAM = b"""\
+import os, pathlib, sys
+folder = pathlib.Path(%r)
+with (folder / "calls").open("a") as calls:
+    print(*sys.argv[1:], sep="|", file=calls)
+codes = (folder / "codes").read_text().split()
+(folder / "codes").write_text(" ".join(codes[1:]))
+print("output of the program")
+sys.exit(int(codes[0]))
+"""
+
+
+class Boot:
+    """A first boot below a folder instead of /."""
+
+    def __init__(self, web, root: Path) -> None:
+        self.web, self.root = web, root
+        self.program = PROGRAM % str(root)
+        self.folder = root / "etc/kubenode/provision"
+        self.environment = {"PATH": os.environ["PATH"]}
+        web.site.files["/provision"] = self.program
+
+    def write(self, **changed) -> None:
+        """Write what the user data writes; the folders that setup.sh makes are moved below the root."""
+        inputs = {
+            "provision_source": f"{self.web.site.url}/provision?key=geheim#sha256={self.digest()}",
+            "phase": "base",
+            "token": TOKEN,
+            "vars": {"base_ipvs": True},
+            "attempts": 4,
+            "pause": 1,
+            **changed,
+        }
+        for path, (mode, content) in written(render.user_data(inputs), "cloud-init").items():
+            target = self.root / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = content.replace(f"'{files.PROGRAMS}'", f"'{self.root}/programs'")
+            target.write_text(text.replace(f"'{files.PYTHON_HOME}'", f"'{self.root}/python'"), encoding="utf-8")
+            target.chmod(mode)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.program).hexdigest()
+
+    def run(self, *codes: int) -> subprocess.CompletedProcess[str]:
+        """Run setup.sh; the program will end with these codes."""
+        (self.root / "codes").write_text(" ".join(map(str, codes)))
+        command = ["/bin/sh", str(self.folder / "setup.sh")]
+        return subprocess.run(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+
+    def calls(self) -> list[str]:
+        path = self.root / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def secrets(self) -> set[str]:
+        return {name for name in ("token", "vars.json", "settings") if (self.folder / name).exists()}
+
+    def leave(self, folder: Path, *missing: str) -> None:
+        """A PATH with what setup.sh needs, but without some programs."""
+        for name in [
+            "sh",
+            "awk",
+            "chmod",
+            "cat",
+            "cp",
+            "cut",
+            "dirname",
+            "mkdir",
+            "mv",
+            "rm",
+            "sha256sum",
+            "sleep",
+            "tar",
+            "gzip",
+            "python3",
+            "curl",
+            "wget",
+        ]:
+            found = shutil.which(name)
+            if found and name not in missing:
+                (folder / name).symlink_to(Path(found).resolve() if name == "python3" else found)
+        self.environment["PATH"] = str(folder)
+
+
+@pytest.fixture
+def boot(web, tmp_path: Path) -> Boot:
+    return Boot(web, tmp_path)
+
+
+ONCE = [f"--phase|base|--vars|{files.FOLDER}/vars.json|--token-file|{files.FOLDER}/token"]
+
+
+def test_good_path_and_second_run(boot):
+    boot.write()
+    done = boot.run(0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE
+    assert "output of the program" in done.stdout
+    assert boot.secrets() == set()
+    assert boot.folder.stat().st_mode & 0o777 == 0o700
+    again = boot.run()
+    assert again.returncode == 0
+    assert "set up already" in again.stdout
+    assert boot.calls() == ONCE
+    assert len(boot.web.site.seen) == 1
+    assert TOKEN not in done.stdout + again.stdout
+    assert "geheim" not in done.stdout + again.stdout
+
+
+def test_other_inputs_run_again_without_a_second_download(boot):
+    boot.write()
+    assert boot.run(0).returncode == 0
+    boot.write(hostname="other")
+    assert boot.run(0).returncode == 0
+    assert boot.calls() == ONCE * 2
+    assert len(boot.web.site.seen) == 1
+
+
+def test_it_is_tried_again(boot):
+    boot.web.site.faults["/provision"] = [("status", 503), ("cut", 10)]
+    boot.write()
+    done = boot.run(1, 0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE * 2
+    assert done.stdout.count("fetching provision failed") == 2
+    assert re.findall(r"attempt \d of 4 failed, the next one begins in (\d) s", done.stdout) == ["1", "2", "4"]
+    assert len(boot.web.site.seen) == 3
+
+
+def test_another_digest_is_never_run(boot):
+    boot.write(attempts=2)
+    boot.web.site.files["/provision"] = b"import os; os.abort()\n"
+    done = boot.run(0)
+    assert done.returncode == 1
+    assert f"has another SHA-256 than the expected {boot.digest()}" in done.stdout
+    assert boot.calls() == []
+    assert list((boot.root / "programs").iterdir()) == []
+    assert boot.secrets() == {"token", "vars.json", "settings"}
+    boot.web.site.files["/provision"] = boot.program
+    assert boot.run(0).returncode == 0
+    assert boot.calls() == ONCE
+    assert boot.secrets() == set()
+
+
+def test_wrong_use_is_not_tried_again(boot):
+    boot.write()
+    done = boot.run(2, 0)
+    assert done.returncode == 2
+    assert boot.calls() == ONCE
+    assert "trying again will not help" in done.stdout
+
+
+def test_it_gives_up(boot):
+    boot.write(attempts=2)
+    done = boot.run(1, 1, 0)
+    assert done.returncode == 1
+    assert boot.calls() == ONCE * 2
+    assert "failed after 2 attempts; to try again: sh " in done.stdout
+
+
+@pytest.mark.parametrize("missing", [("curl",), ("curl", "wget")])
+def test_whatever_can_fetch_does(boot, tmp_path, missing):
+    (tmp_path / "bin").mkdir()
+    boot.leave(tmp_path / "bin", *missing)
+    boot.write()
+    done = boot.run(0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE
+
+
+def test_an_interrupted_download_of_an_earlier_boot_is_no_program(boot):
+    boot.write()
+    (boot.root / "programs").mkdir()
+    (boot.root / "programs" / f"provision-{boot.digest()}").write_bytes(boot.program[:20])
+    assert boot.run(0).returncode == 0
+    assert boot.calls() == ONCE
+
+
+def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
+    home = tmp_path / "standalone/python/bin"
+    home.mkdir(parents=True)
+    # what runs is this very Python; a real archive brings its own
+    (home / "python3").write_text(f'#!/bin/sh\nexec {shutil.which("python3")} "$@"\n')
+    (home / "python3").chmod(0o755)
+    archive = tmp_path / "python.tar.gz"
+    subprocess.run(["tar", "-czf", str(archive), "-C", str(tmp_path / "standalone"), "python"], check=True)
+    boot.web.site.files["/python.tar.gz"] = archive.read_bytes()
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (tmp_path / "bin").mkdir()
+    boot.leave(tmp_path / "bin", "python3")
+    boot.write(python_source=f"{boot.web.site.url}/python.tar.gz#sha256={digest}")
+    done = boot.run(0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE
+    assert (tmp_path / "python/bin/python3").exists()
+    assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
