@@ -157,6 +157,7 @@ class ControlPlane:
         ]  # fmt: skip
 
     def _manager_command(self) -> list[str]:
+        signed = self._signed_seconds + _BACKDATED_SECONDS
         return [
             str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
             f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
