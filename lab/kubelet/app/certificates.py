@@ -83,6 +83,7 @@ class Manager(threading.Thread):
             try:
                 self.obtain()
                 pause = first
+                self._stopped.wait(first)  # a signer of certificates that are over at once is not asked without end
             except Refused as problem:
                 log.error("certificate_manager.go:596", "Unhandled Error", problem, logger="UnhandledError")
                 self._stopped.wait(pause)

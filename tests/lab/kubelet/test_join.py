@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.api import ApiError
+from lab.cluster.api import Api, ApiError
 from lab.cluster.running import RunningCluster
 from lab.kubelet import VERSIONS
+from lab.kubelet.app import csr
 from tests.lab.kubelet.conftest import Factory
 from tests.lab.kubelet.process import Kubelet, kubeconfig, wait_for
 
@@ -138,9 +139,7 @@ def test_a_serving_certificate_is_asked_for_and_waits(cluster: RunningCluster, k
     given(one, cluster)
     one.configure(serverTLSBootstrap=True)
     one.start(*one.flags("serving"), "--node-ip=198.51.100.9")
-    found = wait_for(
-        lambda: [each for each in requests_of(cluster, "serving", "kubelet-serving")], "a request for serving"
-    )
+    found = wait_for(lambda: requests_of(cluster, "serving", "kubelet-serving"), "a request for serving")
     assert found[0]["spec"]["username"] == "system:node:serving"
     assert sorted(found[0]["spec"]["usages"]) == ["digital signature", "key encipherment", "server auth"]
     assert not found[0]["status"].get("conditions")
@@ -162,9 +161,10 @@ def test_renewal_and_a_lapsed_certificate(cluster: RunningCluster, kubelet: Fact
         one.stop()
     finally:
         cluster.sign_for(24 * 3600)
-    time.sleep(7)  # longer than the certificate lives
+    current = one.pki / "kubelet-client-current.pem"
+    wait_for(lambda: csr.validity(current).ends < time.time(), "the end of the certificate")
     one.bootstrap.unlink()
-    status, said = one.run(*one.flags("lapsed")[:1], *one.flags("lapsed")[1:])
+    status, said = one.run(*one.flags("lapsed"))
     assert status == 1
     assert "certificate is expired" in said
     given(one, cluster)
@@ -193,11 +193,10 @@ def test_node_restriction_is_the_servers(cluster: RunningCluster, kubelet: Facto
     given(one, cluster)
     one.start(*one.flags("mine"))
     wait_for(lambda: node(cluster, "mine"), "the node")
-    from lab.cluster.api import Api
-
+    cluster.api.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})
     certificate = one.pki / "kubelet-client-current.pem"
     own = Api(cluster.endpoint, cluster.ca_file, (certificate, certificate))
     patch = {"metadata": {"labels": {"example.com/x": "1"}}}
     own.call("PATCH", f"{NODES}/mine", patch, "application/merge-patch+json")
     with pytest.raises(ApiError, match=r"(?i)forbidden|not allowed"):
-        own.call("PATCH", f"{NODES}/again", patch, "application/merge-patch+json")
+        own.call("PATCH", f"{NODES}/other", patch, "application/merge-patch+json")
