@@ -70,6 +70,8 @@ class Pki:
         )  # fmt: skip
         builder = _builder(name, name, self._ca_key)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._ca_key.public_key())
+        builder = builder.add_extension(identifier, critical=False)
         return builder.add_extension(usage, critical=True).sign(self._ca_key, hashes.SHA256())
 
     def _issue(self, file: str, name: str, group: str | None, names: x509.SubjectAlternativeName | None = None) -> None:
@@ -80,6 +82,8 @@ class Pki:
         builder = _builder(subject, self._ca.subject, key)
         usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._ca_key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         if names:
             builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self._ca_key, hashes.SHA256())

@@ -9,8 +9,10 @@ import datetime
 import hashlib
 import hmac
 import json
+import ssl
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import kubernetes
@@ -137,6 +139,13 @@ def test_pods_can_be_made_and_the_keys_are_nobody_elses(cluster: RunningCluster)
     private = [*cluster.folder.glob("*.key"), cluster.kubeconfig]
     assert len(private) == 6
     assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
+
+
+def test_strict_clients_trust_its_certificates(cluster: RunningCluster) -> None:
+    context = ssl.create_default_context(cafile=str(cluster.ca_file))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
+    with urllib.request.urlopen(f"{cluster.endpoint}/version", context=context, timeout=60) as response:
+        assert response.status == 200
 
 
 def test_the_pin_is_what_openssl_says(cluster: RunningCluster) -> None:
