@@ -75,10 +75,19 @@ def lab_qemu() -> Iterator[RunningLab]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Build the lab's Kubernetes before the time limit of a test marked ``cluster`` begins: it takes minutes, once."""
+    """Build what takes minutes, once, before a test's time limit begins.
+
+    That is the lab's Kubernetes for the marker ``cluster``, the mirror and the images of its suites for ``mirror``.
+    """
     if item.get_closest_marker("cluster") is not None:
         from lab.cluster import ClusterError, ensure
 
         with contextlib.suppress(ClusterError):  # the test will say what is wrong
             ensure()
+    if item.get_closest_marker("mirror") is not None and os.geteuid() == 0:
+        from lab.images import ImageError
+        from lab.mirror import prepare
+
+        with contextlib.suppress(ImageError):
+            prepare()
     return (yield)

@@ -9,6 +9,6 @@ runc 1.1.5 run on bookworm and trixie; runc 1.1.15 and 1.3.6 need trixie's C lib
 
 from .app import add_routes
 from .cloud import cloud_config
-from .content import apt, checksums, packaged, program
+from .content import apt, checksums, find, packaged, prepare, program
 
-__all__ = ["add_routes", "apt", "checksums", "cloud_config", "packaged", "program"]
+__all__ = ["add_routes", "apt", "checksums", "cloud_config", "find", "packaged", "prepare", "program"]

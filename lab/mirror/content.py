@@ -44,6 +44,13 @@ def apt(suite: str) -> Path:
     return _ensure(f"repository-{suite}", repository.digest(suite), lambda folder: repository.build(suite, folder))
 
 
+def prepare() -> None:
+    """Make what most nodes need: the packaged parts, and both suites' images and repositories. Minutes, once."""
+    packaged()
+    for suite in repository.IMAGES:
+        apt(suite)
+
+
 def checksums(*names: str) -> dict[str, dict[str, dict[str, str]]]:
     """``{name: {version: {amd64: sha256}}}`` of these parts, of all when none is named (all of them are built then)."""
     found: dict[str, dict[str, dict[str, str]]] = {}

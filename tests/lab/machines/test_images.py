@@ -67,6 +67,43 @@ def test_host_of_another_suite_leaves_the_choice_to_mmdebstrap(apt: Path) -> Non
     assert host.sources("bookworm", apt) == []
 
 
+def _release(folder: Path, text: str) -> Path:
+    path = folder / "os-release"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("suite", ["trixie", "sid"])
+def test_another_suite_comes_from_where_the_hosts_own_does(apt: Path, tmp_path: Path, suite: str) -> None:
+    (apt / "sources.list").write_text(
+        "deb http://mirror.example/debian bookworm main\n"
+        "deb http://mirror.example/debian bookworm-updates main\n"
+        "deb http://security.example/debian bookworm-security main\n"
+    )
+    release = _release(tmp_path, 'ID=debian\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian"\n')
+    expected = [
+        "deb http://mirror.example/debian trixie main",
+        "deb http://mirror.example/debian trixie-updates main",
+        "deb http://security.example/debian trixie-security main",
+    ]
+    if suite == "sid":
+        expected = ["deb http://mirror.example/debian sid main"]
+    assert host.sources(suite, apt, release) == expected
+
+
+def test_a_host_that_is_no_debian_tells_nothing_about_its_suites(apt: Path, tmp_path: Path) -> None:
+    (apt / "sources.list").write_text("deb http://mirror.example/ubuntu noble main universe\n")
+    release = _release(tmp_path, "ID=ubuntu\nVERSION_CODENAME=noble\n")
+    assert host.sources("trixie", apt, release) == []
+
+
+def test_the_images_of_both_suites_have_the_same_overlay() -> None:
+    old, new = RECIPES["debian"], RECIPES["debian13"]
+    assert (old.overlay, old.builder) == (new.overlay, new.builder)
+    assert (old.suite, new.suite) == ("bookworm", "trixie")
+    assert old.digest != new.digest
+
+
 def test_digest_covers_what_the_content_depends_on() -> None:
     recipe = RECIPES["debian"]
     assert recipe.digest == dataclasses.replace(recipe).digest

@@ -20,7 +20,7 @@ from lab import mirror
 from lab.mirror import repository
 from lab.running import RunningLab
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]  # the first repository needs the image of its suite
+pytestmark = [pytest.mark.root, pytest.mark.mirror]
 
 
 def _get(url: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
