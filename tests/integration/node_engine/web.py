@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socketserver
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -112,6 +113,11 @@ def serving(certificate: tuple[Path, Path] | None = None, address: str = "127.0.
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
+
+        def server_bind(self) -> None:
+            """Bind without asking the name service who we are."""
+            socketserver.TCPServer.server_bind(self)
+            self.server_name, self.server_port = self.server_address[:2]
 
         def handle_error(self, request: object, client_address: object) -> None:
             """A client that went away is no news."""

@@ -128,6 +128,8 @@ class Fetcher:
     def __init__(self, headers=None, extra_ca=(), retries=4, timeout=900):
         self._headers, self._retries, self._timeout = dict(headers or {}), retries, timeout
         self._tls = ssl.create_default_context()
+        # new with Python 3.13: authorities of one's own often lack what it asks for
+        self._tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         for text in extra_ca:
             self._tls.load_verify_locations(cadata=text)
 
