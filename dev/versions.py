@@ -142,9 +142,8 @@ def collect(data: dict, pairs: list[tuple[str, str]], mirror: str = "", again: b
             if again or arch not in have:
                 jobs.append((component, version, arch))
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        for (component, version, arch), digest in zip(
-            jobs, pool.map(lambda job: published(*job, mirror), jobs), strict=True
-        ):
+        digests = pool.map(lambda job: published(job[0], job[1], job[2], mirror), jobs)
+        for (component, version, arch), digest in zip(jobs, digests, strict=True):
             before = result[component].setdefault(version, {}).setdefault(arch, digest)
             if before != digest:
                 text = "%s %s for %s was %s and is published as %s now; find out why before anything is written"

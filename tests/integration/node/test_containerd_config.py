@@ -13,6 +13,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
 from lab.mirror import checksums, program
 from tests.unit.node.facts import given, node
 
+pytestmark = pytest.mark.mirror
+
 SANDBOX = "registry.example/pause:9.9"
 #: (plugin, key, …) → value, in the schemas 2 and 3
 _CRI = "io.containerd.grpc.v1.cri"
