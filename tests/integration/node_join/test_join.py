@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines join, join again, lapse and leave, against a real API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.node_join.test_failures import descriptions
+from tests.unit.node_join._machines import Authority
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.timeout(560)]
+
+CNI = {"cniVersion": "1.0.0", "name": "lab", "plugins": [{"type": "bridge", "bridge": "cni0"}]}
+VARIABLES = {
+    "labels": {"example.com/rack": "r1"},
+    "taints": ["dedicated=lab:NoSchedule"],
+    "provider_id": "hcloud://4242",
+    "node_ip": "auto4",
+    "cni_config": CNI,
+    "ready": True,
+}
+
+
+def test_join_and_join_again(joiner):
+    token = joiner.cluster.token()
+    checked = joiner.run("--check", "--diff", token=token, **VARIABLES)
+    assert checked.rc == 0, checked.output
+    assert joiner.files() == set()
+    assert token.partition(".")[2] not in checked.output
+
+    done = joiner.run("--diff", "-vvv", token=token, **VARIABLES)
+    assert done.rc == 0, done.output
+    assert token.partition(".")[2] not in done.output
+    node = joiner.cluster.nodes()[joiner.node.name]
+    assert node["metadata"]["labels"]["example.com/rack"] == "r1"
+    assert {"key": "dedicated", "value": "lab", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["spec"]["providerID"] == "hcloud://4242"
+    assert {"type": "InternalIP", "address": joiner.node.address} in node["status"]["addresses"]
+    assert done.report["waited"]["node"]["ready"] is True
+    assert "/etc/kubernetes/bootstrap-kubelet.conf" not in joiner.files()
+    assert token.partition(".")[2] not in joiner.node.run("journalctl --no-pager -o cat")
+
+    pid = joiner.pid()
+    again = joiner.run(**VARIABLES)
+    assert again.rc == 0, again.output
+    assert again.report["applied"]["changed"] is False
+    assert joiner.pid() == pid
+    assert "changed=0" in again.output
+
+
+def test_no_ca_but_a_pin_and_a_token_made_and_removed(joiner):
+    made = {"kubeconfig": str(joiner.cluster.kubeconfig), "description": "for the test of a join"}
+    done = joiner.run(ca_cert=None, discovery={"ca_hashes": [joiner.cluster.ca_hash]}, token_create=made)
+    assert done.rc == 0, done.output
+    assert joiner.node.name in joiner.cluster.nodes()
+    assert "for the test of a join" not in descriptions(joiner.cluster)
+    assert joiner.node.run("cat /etc/kubernetes/pki/ca.crt") == joiner.cluster.ca_pem.strip()
+
+
+def test_a_signature_of_the_token_proves_the_cluster(joiner):
+    done = joiner.run(ca_cert=None, discovery={"jws": True}, token=joiner.cluster.token())
+    assert done.rc == 0, done.output
+    assert joiner.node.name in joiner.cluster.nodes()
+
+
+def test_a_node_that_is_not_ready_has_joined(joiner):
+    done = joiner.run(token=joiner.cluster.token(), ready=True, timeout=15)
+    assert done.code == "not_ready", done.output
+    assert joiner.kubelet() == "active"
+    assert "/etc/kubernetes/bootstrap-kubelet.conf" not in joiner.files()
+    pid = joiner.pid()
+    again = joiner.run(ready=True, cni_config=CNI)
+    assert again.rc == 0, again.output
+    assert again.report["waited"]["node"]["ready"] is True
+    # the runtime reads CNI configurations by itself
+    assert joiner.pid() == pid
+    assert again.changed == ["join/cni", "join/record"]
+
+
+def test_certificates_that_no_longer_do(joiner):
+    cluster, name = joiner.cluster, joiner.node.name
+    assert joiner.run(token=cluster.token()).rc == 0
+    uid = cluster.nodes()[name]["metadata"]["uid"]
+
+    give(joiner, Authority().client("system:node:" + name, days=(-3, -1)))
+    done = joiner.run()
+    assert "join_token: the machine needs one, since its client certificate has lapsed" in done.output
+    assert joiner.kubelet() == "active"  # what an earlier join made stays as it is
+    done = joiner.run(token=cluster.token())
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["client"]["state"] == "lapsed"
+    assert done.report["seen"]["name"] == "own"
+
+    # good by its dates, but this cluster did not sign it
+    give(joiner, Authority().client("system:node:" + name))
+    done = joiner.run(token=cluster.token())
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["client"]["state"] == "refused"
+    assert cluster.nodes()[name]["metadata"]["uid"] == uid
+
+    # and now the machine belongs to another cluster
+    give(joiner, Authority().client("system:node:" + name))
+    joiner.node.run(f"cat > /etc/kubernetes/pki/ca.crt <<'E'\n{Authority().pem}E")
+    before = joiner.files()
+    done = joiner.run(token=cluster.token())
+    assert done.report["failed_with"]["failure"]["code"] == "joined_elsewhere", done.output
+    assert joiner.files() == before
+
+
+def test_a_node_that_was_deleted_registers_again(joiner):
+    cluster, name = joiner.cluster, joiner.node.name
+    assert joiner.run(token=cluster.token()).rc == 0
+    cluster.kubectl("delete", "node", name)
+    done = joiner.run()
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["need_registration"] is True
+    assert name in cluster.nodes()
+
+
+def test_changes_restart_the_kubelet_once(joiner):
+    assert joiner.run(token=joiner.cluster.token(), kubelet_drop_ins={"10-a.conf": {"maxPods": 50}}).rc == 0
+    pid = joiner.pid()
+    done = joiner.run(kubelet_config={"maxPods": 60})
+    assert done.rc == 0, done.output
+    assert set(done.changed) == {"join/config", "join/drop-in/10-a.conf", "join/kubelet", "join/record"}
+    assert joiner.pid() != pid
+    assert "/etc/kubernetes/kubelet.conf.d/10-a.conf" not in joiner.files()
+    assert "maxPods: 60" in joiner.node.run("cat /var/lib/kubelet/config.yaml")
+
+
+def test_leave(joiner):
+    assert joiner.run(token=joiner.cluster.token(), cni_config=CNI).rc == 0
+    given = {"state": "absent", "token_create": {"kubeconfig": str(joiner.cluster.kubeconfig)}}
+    checked = joiner.run("--check", **given)
+    assert checked.rc == 0, checked.output
+    assert joiner.kubelet() == "active"
+    done = joiner.run(**given)
+    assert done.rc == 0, done.output
+    assert joiner.files() == set()
+    assert joiner.kubelet() == "inactive"
+    assert joiner.node.name not in joiner.cluster.nodes()
+    again = joiner.run(**given)
+    assert again.rc == 0, again.output
+    assert "changed=0" in again.output
+    # what base made is still there
+    assert joiner.run(token=joiner.cluster.token()).rc == 0
+
+
+def give(joiner, pem: str) -> None:
+    """Put this certificate in the place of the kubelet's."""
+    path = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+    joiner.node.run(
+        f"systemctl stop kubelet && rm {path} && cat > {path} <<'E'\n{pem}E\nsystemctl start --no-block kubelet"
+    )
