@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.node_engine.web import serving
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(900)]
 
 SERVICE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 
@@ -168,11 +168,20 @@ def test_conditions_masks_and_stops(target):
     assert target.settings(gone)["changed"]
     assert not target.settings(gone)["changed"]
     assert target.node.run("systemctl is-active kn-waiting || true") == "inactive"
-    masked = unit("systemd-tmpfiles-clean.timer", masked=True, state="stopped")
+    target.put("/usr/lib/systemd/system/kn-vendor.service", SERVICE)
+    target.node.run("systemctl daemon-reload && systemctl start kn-vendor")
+    masked = unit("kn-vendor", masked=True, state="stopped")
     assert target.settings(masked)["changed"]
-    assert target.node.run("systemctl is-enabled systemd-tmpfiles-clean.timer || true") == "masked"
+    assert target.node.run("systemctl is-enabled kn-vendor; systemctl is-active kn-vendor || true").split() == [
+        "masked",
+        "inactive",
+    ]
     assert not target.settings(masked)["changed"]
-    assert target.settings(unit("systemd-tmpfiles-clean.timer", masked=False, enabled=True, state="started"))["changed"]
+    assert target.settings(unit("kn-vendor", masked=False, enabled=True, state="started"))["changed"]
+    assert target.node.run("systemctl is-enabled kn-vendor; systemctl is-active kn-vendor").split() == [
+        "enabled",
+        "active",
+    ]
 
 
 def test_secrets_are_nowhere(target):
