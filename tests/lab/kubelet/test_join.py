@@ -16,6 +16,8 @@ from lab.kubelet.app import csr
 from tests.lab.kubelet.conftest import Factory
 from tests.lab.kubelet.process import Kubelet, kubeconfig, wait_for
 
+pytestmark = pytest.mark.cluster
+
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -7,10 +7,14 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from lab.cluster.running import RunningCluster
 from tests.lab.kubelet.conftest import Factory
 from tests.lab.kubelet.process import Kubelet, free_port, kubeconfig, wait_for
 from tests.lab.kubelet.test_join import CSRS, given, node
+
+pytestmark = pytest.mark.cluster
 
 EXIT = "No valid client certificate is found and the server is responsive, exiting."
 STAY = "No valid client certificate is found but the server is not responsive."
