@@ -69,7 +69,7 @@ func listImages(call *call, arguments []string) error {
 	}
 	digests := set.Bool("digests", false, "show digests")
 	whole := set.Bool("no-trunc", false, "show IDs as a whole")
-	if err := set.Parse(arguments); err != nil {
+	if _, err := needed(set, arguments, 0); err != nil {
 		return err
 	}
 	images, err := call.images(set.Arg(0))
@@ -196,7 +196,7 @@ func removeImages(call *call, arguments []string) error {
 	for _, flag := range []string{"prune", "q"} {
 		set.BoolVar(&prune, flag, false, "remove all unused images")
 	}
-	if err := set.Parse(arguments); err != nil {
+	if _, err := needed(set, arguments, 0); err != nil {
 		return err
 	}
 	names := set.Args()

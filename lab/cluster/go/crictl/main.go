@@ -96,11 +96,54 @@ func flagSet(call *call) *flag.FlagSet {
 
 // needed parses the flags and returns the arguments, at least the given number of them.
 func needed(set *flag.FlagSet, arguments []string, least int) ([]string, error) {
-	if err := set.Parse(arguments); err != nil {
+	if err := set.Parse(apart(set, arguments)); err != nil {
 		return nil, err
 	}
 	if set.NArg() < least {
 		return nil, fmt.Errorf("%s: %d arguments are missing", set.Name(), least-set.NArg())
 	}
 	return set.Args(), nil
+}
+
+// apart takes flags of one letter that are written together apart: -aq is -a -q.
+func apart(set *flag.FlagSet, arguments []string) []string {
+	result := []string{}
+	for index, word := range arguments {
+		if !strings.HasPrefix(word, "-") || word == "--" {
+			return append(result, arguments[index:]...)
+		}
+		if letters := word[1:]; together(set, letters) {
+			for _, letter := range letters {
+				result = append(result, "-"+string(letter))
+			}
+			continue
+		}
+		result = append(result, word)
+		if !valueless(set, word) && !strings.Contains(word, "=") && index+1 < len(arguments) {
+			// The next word is this flag's value, whatever it looks like.
+			return append(append(result, arguments[index+1]), apart(set, arguments[index+2:])...)
+		}
+	}
+	return result
+}
+
+func together(set *flag.FlagSet, letters string) bool {
+	if len(letters) < 2 || set.Lookup(letters) != nil {
+		return false
+	}
+	for _, letter := range letters {
+		if !valueless(set, "-"+string(letter)) {
+			return false
+		}
+	}
+	return true
+}
+
+func valueless(set *flag.FlagSet, word string) bool {
+	found := set.Lookup(strings.TrimLeft(word, "-"))
+	if found == nil {
+		return false
+	}
+	boolean, ok := found.Value.(interface{ IsBoolFlag() bool })
+	return ok && boolean.IsBoolFlag()
 }
