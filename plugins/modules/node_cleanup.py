@@ -173,7 +173,8 @@ def main():
     """Find what is to be removed, remove it, say so."""
     module = AnsibleModule(arguments(), supports_check_mode=True)
     host = Host()
-    own = [os.path.realpath(path) for path in (module.tmpdir, __file__)]
+    # where Ansible keeps what this run still needs; asking for module.tmpdir would make a folder
+    own = [os.path.realpath(os.path.expanduser(path)) for path in (module._remote_tmp, __file__)]
     try:
         plan.refuse_joined(host)
         actions = plan.actions(host, module.params["remove"], own)

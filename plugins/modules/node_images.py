@@ -121,10 +121,9 @@ diff:
   returned: in diff mode
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images, references, runtimes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
 
 
 def arguments():
@@ -153,7 +152,7 @@ def arguments():
 
 def main():
     """Find what is missing, bring it, say so."""
-    module = AnsibleModule(arguments(), supports_check_mode=True)
+    module = QuietModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()
     kind = runtimes.Docker if given["runtime"] == "docker" else runtimes.Containerd
     work = images.Work(host, kind(host, given["timeout"]), given)

@@ -46,6 +46,11 @@ class Play:
         steps = [step for entry in self.of(host) for step in entry["result"].get("steps", [])]
         return {step["id"] for step in steps if step["changed"]}
 
+    def fetched(self, host: str) -> list[str]:
+        """The names of the downloads that were made, or would be in check mode."""
+        found = [one for entry in self.of(host) for one in entry["result"].get("artifacts", [])]
+        return sorted(one["name"] for one in found if one["changed"])
+
     def error(self, host: str) -> str:
         """What the failed task of a host said."""
         (entry,) = self.of(host, "failed")
@@ -66,7 +71,12 @@ class Controller:
             self.hosts[node.name] = {**node.inventory, **variables}
 
     def run(
-        self, playbook: str | list[Any], *arguments: str, hosts: Iterable[str] = (), limit: float = 560, **variables: object
+        self,
+        playbook: str | list[Any],
+        *arguments: str,
+        hosts: Iterable[str] = (),
+        limit: float = 560,
+        **variables: object,
     ) -> Play:
         """Run a playbook of the collection, or one given as data. ``limit``: seconds."""
         self._runs += 1
