@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ _BASE = {
     "kubernetes": {"version": VERSION, "minor": "1.36"},
     "runtime": {"name": "containerd", "version": "2.3.4", "socket": "/run/containerd/containerd.sock"},
 }
+_QUICK = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s"}
 _CLEAN = """
 systemctl stop kubelet
 rm -rf /etc/kubernetes /var/lib/kubelet /etc/cni /etc/kubenode/join.json /run/kubenode
@@ -91,7 +93,7 @@ class Joiner:
         self.node, self.cluster, self.folder = node, cluster, folder
 
     def run(self, *options: str, **variables: Any) -> Run:
-        """Run the role; ``variables`` without ``join_``, over the usual ones. The token is None for no token."""
+        """Run the role; ``variables`` without ``join_``, over the usual ones; None leaves one out."""
         given: dict[str, Any] = {
             "api_server": self.cluster.endpoint,
             "ca_cert": self.cluster.ca_pem,
@@ -99,29 +101,37 @@ class Joiner:
             "timeout": 60,
             **variables,
         }
+        return self._play("join.yml", {f"join_{name}": value for name, value in given.items()}, *options)
+
+    def checks(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The results of node_join_check with the options of each case, over the usual ones."""
+        usual = {
+            "api_server": self.cluster.endpoint,
+            "ca_cert": self.cluster.ca_pem,
+            "node_name": self.node.name,
+            "timeout": 20,
+        }
+        options = [{name: value for name, value in {**usual, **case}.items() if value is not None} for case in cases]
+        done = self._play("check.yml", {"cases": options})
+        assert done.rc == 0, done.output
+        return done.report["results"]
+
+    def _play(self, play: str, variables: dict[str, Any], *options: str) -> Run:
         report = self.folder / f"{self.node.name}.json"
         report.unlink(missing_ok=True)
-        inventory = {
-            "all": {
-                "hosts": {
-                    self.node.name: {
-                        **self.node.inventory,
-                        **{f"join_{name}": value for name, value in given.items() if value is not None},
-                    }
-                }
-            }
-        }
-        (self.folder / "inventory.json").write_text(json.dumps(inventory))
+        given = {name: value for name, value in variables.items() if value is not None}
+        host = {**self.node.inventory, **given, "report": str(report)}
+        (self.folder / "inventory.json").write_text(json.dumps({"all": {"hosts": {self.node.name: host}}}))
         done = subprocess.run(
-            ["ansible-playbook", "-i", "inventory.json", "-e", f"report={report}", PLAYS / "join.yml", *options],
+            ["ansible-playbook", "-i", "inventory.json", PLAYS / play, *options],
             cwd=self.folder,
+            env={**os.environ, **_QUICK},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
             timeout=280,
         )
-        (self.folder / "output").write_text(done.stdout)
         return Run(done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else {})
 
     def clean(self) -> None:
@@ -188,6 +198,17 @@ def prepare(node: Node, folder: Path) -> None:
         "mkdir -p /etc/kubenode && mv /root/base.json /etc/kubenode/ && "
         "systemctl daemon-reload && systemctl enable -q kubelet && systemctl start runtime.socket"
     )
+
+
+@pytest.fixture
+def joined(machine: Joiner) -> Joiner:
+    """The machine as a node of the cluster; one that an earlier test left so is taken as it is."""
+    valid = machine.node.ssh("test -e /etc/kubenode/join.json && systemctl is-active -q kubelet").returncode == 0
+    if not valid or machine.node.name not in machine.cluster.nodes():
+        machine.clean()
+        done = machine.run(token=machine.cluster.token())
+        assert done.rc == 0, done.output
+    return machine
 
 
 @pytest.fixture

@@ -49,19 +49,82 @@ def test_join_and_join_again(joiner):
     assert "changed=0" in again.output
 
 
-def test_no_ca_but_a_pin_and_a_token_made_and_removed(joiner):
+def test_a_pin_and_a_made_token_are_enough_and_changes_restart_the_kubelet_once(joiner):
     made = {"kubeconfig": str(joiner.cluster.kubeconfig), "description": "for the test of a join"}
-    done = joiner.run(ca_cert=None, discovery={"ca_hashes": [joiner.cluster.ca_hash]}, token_create=made)
+    pin = {"ca_hashes": [joiner.cluster.ca_hash]}
+    done = joiner.run(ca_cert=None, discovery=pin, token_create=made, kubelet_drop_ins={"10-a.conf": {"maxPods": 50}})
     assert done.rc == 0, done.output
     assert joiner.node.name in joiner.cluster.nodes()
-    assert "for the test of a join" not in descriptions(joiner.cluster)
+    assert made["description"] not in descriptions(joiner.cluster)
     assert joiner.node.run("cat /etc/kubernetes/pki/ca.crt") == joiner.cluster.ca_pem.strip()
 
-
-def test_a_signature_of_the_token_proves_the_cluster(joiner):
-    done = joiner.run(ca_cert=None, discovery={"jws": True}, token=joiner.cluster.token())
+    pid = joiner.pid()
+    done = joiner.run(kubelet_config={"maxPods": 60})
     assert done.rc == 0, done.output
-    assert joiner.node.name in joiner.cluster.nodes()
+    assert set(done.changed) == {"join/config", "join/drop-in/10-a.conf", "join/kubelet", "join/record"}
+    assert joiner.pid() != pid
+    assert "/etc/kubernetes/kubelet.conf.d/10-a.conf" not in joiner.files()
+    assert "maxPods: 60" in joiner.node.run("cat /var/lib/kubelet/config.yaml")
+
+
+def test_a_node_that_was_deleted_registers_again(joined):
+    joined.cluster.kubectl("delete", "node", joined.node.name)
+    done = joined.run()
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["need_registration"] is True
+    assert joined.node.name in joined.cluster.nodes()
+
+
+def test_a_lapsed_certificate(joined):
+    cluster, name = joined.cluster, joined.node.name
+    uid = cluster.nodes()[name]["metadata"]["uid"]
+    give(joined, Authority().client("system:node:" + name, days=(-3, -1)))
+    done = joined.run()
+    assert "join_token: the machine needs one, since its client certificate has lapsed" in done.output
+    assert "/etc/kubernetes/kubelet.conf" in joined.files()  # what the earlier join made stays as it is
+
+    done = joined.run(token=cluster.token())
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["client"]["state"] == "lapsed"
+    assert done.report["seen"]["name"] == "own"
+    assert cluster.nodes()[name]["metadata"]["uid"] == uid
+    assert joined.checks([{}])[0]["client"]["state"] == "valid"
+
+
+def test_a_certificate_of_no_known_cluster(joined):
+    cluster, name = joined.cluster, joined.node.name
+    give(joined, Authority().client("system:node:" + name))
+    done = joined.run(token=cluster.token())
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["client"]["state"] == "refused"
+    assert joined.checks([{}])[0]["client"]["state"] == "valid"
+
+
+def test_a_node_of_another_cluster_is_left_alone(joined):
+    name = joined.node.name
+    other = Authority()
+    give(joined, other.client("system:node:" + name))
+    joined.node.run(f"cat > /etc/kubernetes/pki/ca.crt <<'E'\n{other.pem}E")
+    before = joined.files()
+    done = joined.run(token=joined.cluster.token())
+    assert done.code == "joined_elsewhere", done.output
+    assert joined.files() == before
+    joined.clean()
+
+
+def test_leave(joined):
+    given = {"state": "absent", "token_create": {"kubeconfig": str(joined.cluster.kubeconfig)}}
+    checked = joined.run("--check", **given)
+    assert checked.rc == 0, checked.output
+    assert (joined.kubelet(), joined.node.name in joined.cluster.nodes()) == ("active", True)
+    done = joined.run(**given)
+    assert done.rc == 0, done.output
+    assert joined.files() == set()
+    assert joined.kubelet() == "inactive"
+    assert joined.node.name not in joined.cluster.nodes()
+    again = joined.run(**given)
+    assert again.rc == 0, again.output
+    assert "changed=0" in again.output
 
 
 def test_a_node_that_is_not_ready_has_joined(joiner):
@@ -76,75 +139,6 @@ def test_a_node_that_is_not_ready_has_joined(joiner):
     # the runtime reads CNI configurations by itself
     assert joiner.pid() == pid
     assert again.changed == ["join/cni", "join/record"]
-
-
-def test_certificates_that_no_longer_do(joiner):
-    cluster, name = joiner.cluster, joiner.node.name
-    assert joiner.run(token=cluster.token()).rc == 0
-    uid = cluster.nodes()[name]["metadata"]["uid"]
-
-    give(joiner, Authority().client("system:node:" + name, days=(-3, -1)))
-    done = joiner.run()
-    assert "join_token: the machine needs one, since its client certificate has lapsed" in done.output
-    assert joiner.kubelet() == "active"  # what an earlier join made stays as it is
-    done = joiner.run(token=cluster.token())
-    assert done.rc == 0, done.output
-    assert done.report["seen"]["client"]["state"] == "lapsed"
-    assert done.report["seen"]["name"] == "own"
-
-    # good by its dates, but this cluster did not sign it
-    give(joiner, Authority().client("system:node:" + name))
-    done = joiner.run(token=cluster.token())
-    assert done.rc == 0, done.output
-    assert done.report["seen"]["client"]["state"] == "refused"
-    assert cluster.nodes()[name]["metadata"]["uid"] == uid
-
-    # and now the machine belongs to another cluster
-    give(joiner, Authority().client("system:node:" + name))
-    joiner.node.run(f"cat > /etc/kubernetes/pki/ca.crt <<'E'\n{Authority().pem}E")
-    before = joiner.files()
-    done = joiner.run(token=cluster.token())
-    assert done.report["failed_with"]["failure"]["code"] == "joined_elsewhere", done.output
-    assert joiner.files() == before
-
-
-def test_a_node_that_was_deleted_registers_again(joiner):
-    cluster, name = joiner.cluster, joiner.node.name
-    assert joiner.run(token=cluster.token()).rc == 0
-    cluster.kubectl("delete", "node", name)
-    done = joiner.run()
-    assert done.rc == 0, done.output
-    assert done.report["seen"]["need_registration"] is True
-    assert name in cluster.nodes()
-
-
-def test_changes_restart_the_kubelet_once(joiner):
-    assert joiner.run(token=joiner.cluster.token(), kubelet_drop_ins={"10-a.conf": {"maxPods": 50}}).rc == 0
-    pid = joiner.pid()
-    done = joiner.run(kubelet_config={"maxPods": 60})
-    assert done.rc == 0, done.output
-    assert set(done.changed) == {"join/config", "join/drop-in/10-a.conf", "join/kubelet", "join/record"}
-    assert joiner.pid() != pid
-    assert "/etc/kubernetes/kubelet.conf.d/10-a.conf" not in joiner.files()
-    assert "maxPods: 60" in joiner.node.run("cat /var/lib/kubelet/config.yaml")
-
-
-def test_leave(joiner):
-    assert joiner.run(token=joiner.cluster.token(), cni_config=CNI).rc == 0
-    given = {"state": "absent", "token_create": {"kubeconfig": str(joiner.cluster.kubeconfig)}}
-    checked = joiner.run("--check", **given)
-    assert checked.rc == 0, checked.output
-    assert joiner.kubelet() == "active"
-    done = joiner.run(**given)
-    assert done.rc == 0, done.output
-    assert joiner.files() == set()
-    assert joiner.kubelet() == "inactive"
-    assert joiner.node.name not in joiner.cluster.nodes()
-    again = joiner.run(**given)
-    assert again.rc == 0, again.output
-    assert "changed=0" in again.output
-    # what base made is still there
-    assert joiner.run(token=joiner.cluster.token()).rc == 0
 
 
 def give(joiner, pem: str) -> None:

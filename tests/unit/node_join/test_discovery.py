@@ -60,6 +60,14 @@ def test_proven(pins, token):
     assert der.certificates(found) == der.certificates(OURS.pem)
 
 
+def test_a_kubeconfig_in_json_is_read_too():
+    ca = base64.b64encode(OURS.pem.encode()).decode()
+    for indent in (None, 2):
+        text = json.dumps({"clusters": [{"name": "", "cluster": {"certificate-authority-data": ca}}]}, indent=indent)
+        found = discovery.discovered_ca(cluster_info(kubeconfig=text), set(), TOKEN)
+        assert der.certificates(found) == der.certificates(OURS.pem)
+
+
 @pytest.mark.parametrize(
     ("info", "pins", "token", "code"),
     [
@@ -69,6 +77,13 @@ def test_proven(pins, token):
         (cluster_info(token="ghijkl.0123456789abcdef"), [], TOKEN, "discovery_signature"),
         (cluster_info(algorithm="none"), [], TOKEN, "discovery_signature"),
         (cluster_info(kubeconfig="apiVersion: v1\n"), [], TOKEN, "discovery_signature"),
+        (cluster_info(kubeconfig='{"clusters": [1]}'), [], TOKEN, "discovery_signature"),
+        (
+            cluster_info(kubeconfig='{"clusters": [{"cluster": {"certificate-authority-data": 1}}]}'),
+            [],
+            TOKEN,
+            "discovery_signature",
+        ),
         (
             {"data": {**cluster_info()["data"], "kubeconfig": cluster_info(OTHER)["data"]["kubeconfig"]}},
             [],

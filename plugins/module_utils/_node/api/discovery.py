@@ -97,7 +97,7 @@ def discovered_ca(config_map, pins, token):
         raise DiscoveryError("discovery_signature", "the ConfigMap kube-public/cluster-info holds no kubeconfig")
     if token:
         check_signature(data, kubeconfig, token)
-    found = _CA_LINE.findall(kubeconfig)
+    found = _authorities(kubeconfig)
     if len(found) != 1:
         raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
     try:
@@ -105,6 +105,17 @@ def discovered_ca(config_map, pins, token):
         return matching_certificates(ca_pem, pins) if pins else "".join(map(_pem, der.certificates(ca_pem)))
     except (binascii.Error, UnicodeDecodeError, der.BadCertificate) as error:
         raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
+
+
+def _authorities(kubeconfig):
+    """What a kubeconfig in JSON, or in YAML as kubeadm writes it, holds as certificate-authority-data."""
+    try:
+        clusters = json.loads(kubeconfig)["clusters"]
+        return [str(one["cluster"]["certificate-authority-data"]) for one in clusters]
+    except ValueError:
+        return _CA_LINE.findall(kubeconfig)
+    except (KeyError, TypeError):
+        return []
 
 
 def _pem(certificate):
