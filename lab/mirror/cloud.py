@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bootstrap data that aims a machine's apt at the mirror."""
+"""Bootstrap data that aims a machine's apt at the mirror, and says that there is no DNS."""
 
 from __future__ import annotations
 
@@ -26,5 +26,7 @@ def cloud_config(mirror_url: str, suite: str) -> dict[str, Any]:
         "write_files": [
             {"path": _KEY, "content": key, "permissions": "0644"},
             {"path": "/etc/apt/sources.list", "content": source, "permissions": "0644"},
+            # Every machine of a provider has one; a kubelet makes those of its pods from it.
+            {"path": "/etc/resolv.conf", "content": "# The lab has no DNS.\n", "permissions": "0644"},
         ],
     }
