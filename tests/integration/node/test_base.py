@@ -20,7 +20,7 @@ PROGRAMS = (
     "/usr/local/bin/kubelet /usr/local/bin/crictl /usr/local/bin/containerd /usr/local/bin/runc /opt/cni/bin/bridge"
 )
 #: What the system itself writes now and then, without being asked.
-RESTLESS = "/var/log /var/lib/systemd /var/lib/logrotate /var/backups /var/cache/man /var/lib/dhcpcd /root/.ansible"
+RESTLESS = "/var/log /var/lib/systemd /var/lib/containerd /var/lib/logrotate /var/backups /var/cache/man /var/lib/dhcpcd /root/.ansible"
 
 
 def touched(node: Node) -> list[str]:

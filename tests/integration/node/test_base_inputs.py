@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wrong variables end the role before any machine is asked: one error each, with the variable, the value and the way out."""
+"""Wrong variables end the role before any machine is asked: one error with the variable, the value and the way out."""
 
 from __future__ import annotations
 
