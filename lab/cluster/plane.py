@@ -154,6 +154,8 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
             "--endpoint-reconciler-type=none",
+            # For logs and exec: nobody resolves the names of the lab's machines.
+            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
         ]  # fmt: skip
 
     def _manager_command(self) -> list[str]:
