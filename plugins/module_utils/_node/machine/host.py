@@ -43,10 +43,18 @@ class Host:
     def data(self, path):
         """Content as bytes; None when there is no readable file."""
         try:
-            with open(self.path(path), "rb") as file:
+            with self._open(path) as file:
                 return file.read()
         except OSError:
             return None
+
+    def _open(self, path):
+        """Open a regular file for reading; a pipe or a device would let us wait for ever."""
+        fd = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError("%s is not a regular file" % path)
+        return os.fdopen(fd, "rb")
 
     def text(self, path):
         """Content as text; None when there is no readable file."""
@@ -72,9 +80,7 @@ class Host:
         """SHA-256 of a regular file, links followed, as hexadecimal digits; None when it cannot be read."""
         digest = hashlib.sha256()
         try:
-            with open(self.path(path), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return None
+            with self._open(path) as file:
                 for chunk in iter(lambda: file.read(_CHUNK), b""):
                     digest.update(chunk)
         except OSError:
