@@ -16,16 +16,29 @@ from tests.integration.node.controller import Controller, Play, mirrored
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1200)]
 
 BASE = "kubenode.provision.node_base"
-PROGRAMS = (
-    "/usr/local/bin/kubelet /usr/local/bin/crictl /usr/local/bin/containerd /usr/local/bin/runc /opt/cni/bin/bridge"
-)
-#: What the system itself writes now and then, without being asked.
-RESTLESS = "/var/log /var/lib/systemd /var/lib/containerd /var/lib/logrotate /var/backups /var/cache/man /var/lib/dhcpcd /root/.ansible"
+PROGRAMS = [
+    "/opt/cni/bin/bridge",
+    "/usr/local/bin/containerd",
+    "/usr/local/bin/crictl",
+    "/usr/local/bin/kubelet",
+    "/usr/local/bin/runc",
+]
+#: What the system and its services write now and then, without being asked.
+RESTLESS = [
+    "/root/.ansible",
+    "/var/backups",
+    "/var/cache/man",
+    "/var/lib/containerd",
+    "/var/lib/dhcpcd",
+    "/var/lib/logrotate",
+    "/var/lib/systemd",
+    "/var/log",
+]
 
 
 def touched(node: Node) -> list[str]:
     """What changed on the disk since ``mark()``."""
-    prunes = " -o ".join(f"-path {path}" for path in RESTLESS.split())
+    prunes = " -o ".join(f"-path {path}" for path in RESTLESS)
     return node.run(
         f"find /etc /usr /opt /var /root /home /srv \\( {prunes} \\) -prune -o -cnewer /run/mark -print"
     ).split()
@@ -112,7 +125,7 @@ def test_check_mode_foretells_what_the_run_then_does(runs: Runs):
 
 def test_the_first_run_leaves_a_machine_that_waits_to_join(runs: Runs):
     run = runs.node.run
-    assert run(f"ls {PROGRAMS}").split() == PROGRAMS.split()
+    assert run("ls " + " ".join(PROGRAMS)).split() == PROGRAMS
     assert run("systemctl is-enabled kubelet containerd kubenode-runtime-probe.timer").split() == ["enabled"] * 3
     assert run("systemctl is-active containerd kubenode-runtime-probe.timer").split() == ["active"] * 2
     # neither running nor failed: its condition is not met yet
