@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Shows each step of the roles P(kubenode.provision.base#role) and P(kubenode.provision.join#role) as it goes.
   - In a terminal the running step is shown as well, and every line has a sign; otherwise the lines suit a log.
-  - Tasks that only compute are not shown, unless they fail.
+  - Tasks that only compute are not shown, unless they fail; of debug tasks only the message is.
   - The program C(provision) uses it. It suits runs on a single machine, since lines do not name hosts.
 requirements:
   - To be chosen as C(stdout_callback).
@@ -30,7 +30,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_st
 
 #: they run on the controller and change nothing
 _SILENT = {"set_fact", "include_tasks", "include_role", "include_vars", "import_tasks", "import_role", "meta", "assert"}
-_SILENT |= {"debug", "fail", "validate_argument_spec", "add_host", "group_by"}
+_SILENT |= {"fail", "validate_argument_spec", "add_host", "group_by"}
 _COLORS = {
     _steps.OK: "COLOR_OK",
     _steps.CHANGED: "COLOR_CHANGED",
@@ -56,9 +56,9 @@ class CallbackModule(CallbackBase):
         """A task begins; a terminal sees its name at once."""
         self._began = time.monotonic()
         self._clear()
-        if self._terminal and not self._silent(task.action):
+        if self._terminal and not self._silent(task.action) and _kind(task.action) != "debug":
             self._running = True
-            sys.stdout.write("… " + _steps.plain(_name(task), 70))
+            sys.stdout.write("… " + _steps.title(_name(task))[:70])
             sys.stdout.flush()
 
     v2_playbook_on_handler_task_start = v2_playbook_on_task_start
@@ -69,6 +69,10 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result) -> None:
         data, task = result._result, result._task  # the only access that every supported ansible-core has
         if self._silent(task.action):
+            return
+        if _kind(task.action) == "debug":
+            for line in _steps.message(data):
+                self._display.display("  " + line)
             return
         self._show(task, data, _steps.CHANGED if data.get("changed") else _steps.OK)
         self._handle_warnings(data)
@@ -111,9 +115,14 @@ class CallbackModule(CallbackBase):
 
     @staticmethod
     def _silent(action: str) -> bool:
-        return action.rsplit(".", 1)[-1] in _SILENT
+        return _kind(action) in _SILENT
 
 
 def _name(task) -> str:
     """The task's name without the role's in front."""
     return task.name or task.action
+
+
+def _kind(action: str) -> str:
+    """A module's name without its collection's."""
+    return action.rsplit(".", 1)[-1]

@@ -39,7 +39,21 @@ def steps(name: str, result: Mapping[str, Any], seconds: float, outcome: str) ->
     if not result.get("_ansible_no_log"):
         yield from _settings(result.get("steps"))
         yield from _artifacts(result.get("artifacts"))
-    yield Step(outcome, plain(name), seconds, "changed" if outcome == CHANGED else "")
+    yield Step(outcome, title(name), seconds, "changed" if outcome == CHANGED else "")
+
+
+def title(name: str) -> str:
+    """A task's name without the file's name that the roles put in front."""
+    return plain(name.rpartition(" | ")[2])
+
+
+def message(result: Mapping[str, Any]) -> list[str]:
+    """What a debug task says, as lines."""
+    if result.get("_ansible_no_log"):
+        return []
+    said = result.get("msg")
+    entries = said if isinstance(said, list) else [said]
+    return [plain(entry) for entry in entries if isinstance(entry, str)]
 
 
 def reason(result: Mapping[str, Any]) -> list[str]:

@@ -215,3 +215,38 @@ def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
     assert boot.calls() == ONCE
     assert (tmp_path / "python/bin/python3").exists()
     assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
+
+
+def test_a_python_by_the_package_manager(boot, tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    boot.leave(folder, "python3")
+    real = shutil.which("python3")
+    # an old system: its own python3 does not fit, and of the newer ones it knows one
+    apt_get = f"""#!/bin/sh
+echo "$*" >>{tmp_path}/apt
+case "$*" in
+    *" install "*" python3") printf '#!/bin/sh\nexit 1\n' >{folder}/python3 ;;
+    *" install "*" python3.11") printf '#!/bin/sh\nexec {real} "$@"\n' >{folder}/python3.11 ;;
+    *" install "*) exit 100 ;;
+esac
+chmod 0755 {folder}/python3*
+"""
+    (folder / "apt-get").write_text(apt_get)
+    (folder / "apt-get").chmod(0o755)
+    boot.write()
+    done = boot.run(0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE
+    asked = [line.split()[-1] for line in (tmp_path / "apt").read_text().splitlines()]
+    assert asked == ["update", "python3", "python3.12", "python3.11"]
+
+
+def test_no_python_and_no_package_manager(boot, tmp_path):
+    (tmp_path / "bin").mkdir()
+    boot.leave(tmp_path / "bin", "python3")
+    boot.write(attempts=1)
+    done = boot.run(0)
+    assert done.returncode == 1
+    assert "give python_source" in done.stdout
+    assert boot.calls() == []

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, render
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata.inputs import InputError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, render
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata.inputs import InputError
 from tests.unit.node_userdata.examples import FULL, SMALL, written
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -90,6 +90,7 @@ PRINTABLE = st.text(st.characters(codec="utf-8").filter(str.isprintable), max_si
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(deadline=None)
 @given(cloud_config=TEXT.filter(bool), value=TEXT, comment=PRINTABLE)
 def test_values_arrive_as_they_were(name, cloud_config, value, comment):
     key = f"ssh-ed25519 AAAA {comment}".strip()
@@ -150,6 +151,7 @@ def test_unknown_format():
         render.user_data(SMALL, "butane")
 
 
+@settings(deadline=None)
 @given(st.text(string.printable, max_size=60))
 def test_no_hostname_breaks_out_of_its_line(name):
     try:

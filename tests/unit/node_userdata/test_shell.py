@@ -8,10 +8,10 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, inputs
 from tests.unit.node_userdata.examples import FULL, SMALL
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]

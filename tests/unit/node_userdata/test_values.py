@@ -7,9 +7,10 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
 
 DER = b"\x30\x82\x00\x05abcde"
 PEM = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % base64.b64encode(DER).decode()
@@ -93,6 +94,7 @@ def test_a_wrong_token_is_not_repeated():
     assert "secret" not in str(caught.value)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_source_takes_nothing_that_curl_would_read_otherwise(text):
     try:
@@ -104,6 +106,7 @@ def test_source_takes_nothing_that_curl_would_read_otherwise(text):
     assert not set(url) & set(" \"'\\#")
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=3))
 def test_certificates_keep_every_byte(bodies):
     ders = [b"\x30\x82" + len(body).to_bytes(2, "big") + body for body in bodies]

@@ -78,26 +78,23 @@ unpack_python() {
         chmod 0755 "$unpacked" && mv -- "$unpacked" "$python_home" && rm -f -- "$programs/python.tar.gz"
 }
 
+# the first package that brings a Python which fits; which ones a system knows is its own business
 install_python() {
-    ID='' ID_LIKE='' VERSION_ID=''
-    # shellcheck source=/dev/null
-    [ -r /etc/os-release ] && . /etc/os-release
-    case " $ID $ID_LIKE " in
-        *" ubuntu "* | *" debian "*)
-            package=python3
-            [ "$ID$VERSION_ID" != ubuntu22.04 ] || package=python3.11
-            say "installing $package"
-            export DEBIAN_FRONTEND=noninteractive
-            apt-get -q -o DPkg::Lock::Timeout=300 update </dev/null
-            apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$package" </dev/null
-            ;;
-        *" amzn "*) say "installing python3.11" && dnf -q -y install python3.11 </dev/null ;;
-        *" rhel "* | *" fedora "* | *" centos "*)
-            say "installing python3.12"
-            dnf -q -y install python3.12 </dev/null || dnf -q -y install python3.11 </dev/null
-            ;;
-        *) say "no package manager for Python is known here (${ID:-no /etc/os-release}); give python_source" && return 1 ;;
-    esac
+    if command -v apt-get >/dev/null 2>&1; then
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -qq -o DPkg::Lock::Timeout=300 update </dev/null
+        install='apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends'
+    elif command -v dnf >/dev/null 2>&1; then
+        install='dnf -q -y install'
+    else
+        say "no package manager for Python is known here; give python_source"
+        return 1
+    fi
+    for package in python3 python3.12 python3.11 python3.13; do
+        say "installing $package"
+        $install "$package" </dev/null >/dev/null 2>&1 && find_python && return 0
+    done
+    return 1
 }
 
 provide_python() {
@@ -111,6 +108,7 @@ try() {
     provide_python || return 1
     program=$programs/provision-$sha256
     fetch_verified provision "$url" "$sha256" "$program" || return 1
+    chmod 0700 "$program"
     for older in "$programs"/provision-*; do
         [ "$older" = "$program" ] || rm -f -- "$older"
     done

@@ -1,0 +1,148 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine that gets nothing but user data, and is a node of a real control plane when cloud-init is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dev.toolchain import provision
+from dev.toolchain.paths import CHECKOUT
+from lab import mirror
+from lab.nodes import Node
+from tests.integration.commands.web import Web
+from tests.integration.node.controller import mirrored
+
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.timeout(900)]
+
+NAME = "first-boot-1"
+ROLE = """
+- hosts: all
+  gather_facts: false
+  roles:
+    - role: kubenode.provision.node_user_data
+"""
+NETWORK = {"cniVersion": "1.0.0", "name": "lo", "plugins": [{"type": "loopback"}]}
+
+
+@pytest.fixture(scope="module")
+def web(lab_nspawn) -> Iterator[Web]:
+    """A web server that machines reach."""
+    server = Web(socket.create_server((lab_nspawn.controller, 0)))
+    yield server
+    server.close()
+
+
+def user_data(folder: Path, **variables: object) -> str:
+    """What the role node_user_data makes of a host's variables."""
+    result = folder / "user-data"
+    host = {"ansible_connection": "local", "node_user_data_dest": str(result), **variables}
+    (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": {NAME: host}}}))
+    (folder / "playbook.yml").write_text(ROLE)
+    done = subprocess.run(
+        ["ansible-playbook", "-i", "inventory.json", "playbook.yml", "-v"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert variables["join_token"] not in done.stdout
+    assert result.stat().st_mode & 0o777 == 0o600
+    return result.read_text(encoding="utf-8")
+
+
+def with_packages(text: str, mirror_url: str) -> str:
+    """The user data of ours together with that of the lab, which tells apt where packages are."""
+    ours, labs = yaml.safe_load(text), mirror.cloud_config(mirror_url, "trixie")
+    files = [*labs.pop("write_files"), *ours.pop("write_files")]
+    return "#cloud-config\n" + yaml.safe_dump({**labs, **ours, "growpart": {"mode": "off"}, "write_files": files})
+
+
+@pytest.fixture(scope="module")
+def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """The machine after its first boot."""
+    program = provision.program(provision.collection_files(CHECKOUT), "1.2.3", preset=0)
+    web.site.files["/provision"] = program
+    cluster = lab_nspawn.cluster()
+    text = user_data(
+        tmp_path_factory.mktemp("user-data"),
+        **mirrored(lab_nspawn),
+        node_user_data_provision_source=f"{web.site.url}/provision#sha256={hashlib.sha256(program).hexdigest()}",
+        node_user_data_attempts=2,
+        node_user_data_cloud_config="[global]\n",
+        join_api_server=cluster.endpoint,
+        join_ca_file=str(cluster.ca_file),
+        join_token=cluster.token(),
+        join_labels={"example.com/pool": "a"},
+        join_cni_config=json.dumps(NETWORK),
+        join_version_check="warn",
+        join_ready=True,
+    )
+    mirror.apt("trixie")
+    return lab_nspawn.node(NAME, user_data=with_packages(text, lab_nspawn.mirror_url))
+
+
+def said(node: Node) -> str:
+    return node.ssh("cat /var/log/cloud-init-output.log").stdout
+
+
+def test_it_is_a_node(booted, lab_nspawn):
+    log = said(booted)
+    assert "kubenode-setup: done" in log, log
+    node = json.loads(lab_nspawn.cluster().kubectl("get", "node", NAME, "-o", "json"))
+    assert node["metadata"]["labels"]["example.com/pool"] == "a"
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.4"
+    conditions = {entry["type"]: entry["status"] for entry in node["status"]["conditions"]}
+    assert conditions["Ready"] == "True"
+    assert booted.run("systemctl is-active kubelet containerd").split() == ["active", "active"]
+    assert booted.run("hostname") == NAME
+
+
+def test_its_log_tells_the_steps_and_no_secret(booted):
+    log = said(booted)
+    assert re.search(r"^changed:   kernel \(\d+ of \d+ changed, ", log, re.MULTILINE), log
+    assert re.search(r"^changed:   kubelet 1\.36\.4 \(", log, re.MULTILINE), log
+    assert re.search(r"^provision: all: done \(\d+ s\)$", log, re.MULTILINE), log
+    assert not re.search(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b", log)
+
+
+def test_its_secrets_are_gone_and_what_stays_is_private(booted):
+    assert booted.run("ls /etc/kubenode/provision").split() == ["done", "id", "setup.sh"]
+    assert booted.run("ls -A /run/kubenode-provision") == ""
+    assert not booted.ssh("ls /etc/kubernetes/bootstrap-kubelet.conf").stdout
+    modes = booted.run("stat -c %a /etc/kubenode/provision /etc/kubernetes/cloud-config /var/lib/kubenode/provision")
+    assert modes.split() == ["700", "600", "700"]
+    # the token is in no file but those that cloud-init keeps of the user data, which only root can read
+    found = booted.ssh(
+        "grep -rlE '[a-z0-9]{6}\\.[a-z0-9]{16}$' /etc/kubernetes /etc/kubenode /var/lib/kubelet /tmp"
+    ).stdout
+    assert found == ""
+
+
+def test_a_second_run_changes_nothing(booted, lab_nspawn):
+    assert "set up already" in booted.run("sh /etc/kubenode/provision/setup.sh")
+    variables = {
+        **mirrored(lab_nspawn),
+        "join_ca_cert": lab_nspawn.cluster().ca_pem,
+        "join_labels": {"example.com/pool": "a"},
+        "join_cni_config": json.dumps(NETWORK),
+        "join_version_check": "warn",
+    }
+    write = ["ssh", *booted.ssh_options, f"root@{booted.address}", "cat > /root/variables.json"]
+    subprocess.run(write, input=json.dumps(variables), text=True, check=True)
+    command = f"--vars /root/variables.json --api-server {lab_nspawn.cluster().endpoint}"
+    done = booted.ssh(f"/var/lib/kubenode/provision-source/provision-* {command}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed" not in done.stdout, done.stdout
+    assert "ok: " in done.stdout
