@@ -51,6 +51,8 @@ class Manager(threading.Thread):
         self._node, self._signer, self._folder = name, signer, folder
         self._client, self._sans, self._stopped = client, sans, stopped
         self._prefix = "kubelet-client" if signer == CLIENT_SIGNER else "kubelet-server"
+        self._seen: tuple[int, int] | None = None
+        self._validity: csr.Validity | None = None
         self.issued = threading.Event()
         #: whether the last answer shows that the server works, though it gave no certificate
         self.server_healthy = False
@@ -62,12 +64,18 @@ class Manager(threading.Thread):
 
     def validity(self) -> csr.Validity | None:
         """Of the current certificate; None when there is none that can be read."""
-        if not self.current.exists():
-            return None
         try:
-            return csr.validity(self.current)
-        except csr.CertificateError:
+            found = self.current.stat()
+        except OSError:
             return None
+        stamp = (found.st_ino, found.st_mtime_ns)
+        if stamp != self._seen:  # openssl is asked once a certificate
+            try:
+                self._validity = csr.validity(self.current)
+            except csr.CertificateError:
+                self._validity = None
+            self._seen = stamp
+        return self._validity
 
     def run(self) -> None:
         pause = first = float(os.environ.get(RETRY, "2"))

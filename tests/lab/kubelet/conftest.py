@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fixtures: stand-ins as processes, and one control plane for a module."""
+"""Fixtures: stand-ins as processes, and one control plane for all of them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def kubelet(tmp_path: Path) -> Iterator[Factory]:
         each.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[RunningCluster]:
-    """A control plane without machines."""
+    """A control plane without machines; tests use node names of their own."""
     from lab.running import RunningLab
 
     with RunningLab(kind="dry") as running:

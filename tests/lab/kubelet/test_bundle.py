@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.kubelet import VERSIONS, UnknownVersion, build
+from lab.kubelet import VERSIONS, UnknownVersion, build, bundle
 from lab.kubelet.app.yaml import loads
 from lab.kubelet.app.yaml_scalars import YamlError
 
@@ -20,6 +22,11 @@ def test_same_version_same_bytes() -> None:
     assert build("1.36.4") == build("v1.36.4")
     assert len({build(version) for version in VERSIONS}) == len(VERSIONS)
     assert build("1.36.4").startswith(b"#!/usr/bin/env python3\n")
+
+
+def test_sources_are_for_the_oldest_python_of_a_machine() -> None:
+    for path in sorted(Path(bundle.__file__).with_name("app").glob("*.py")):
+        ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 9))
 
 
 @pytest.mark.parametrize("version", ["1.20.2", "1.36", "1.36.4; true", ""])

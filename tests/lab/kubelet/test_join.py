@@ -152,7 +152,7 @@ def test_a_serving_certificate_is_asked_for_and_waits(cluster: RunningCluster, k
 
 def test_renewal_and_a_lapsed_certificate(cluster: RunningCluster, kubelet: Factory) -> None:
     one = kubelet()
-    cluster.sign_for(6)
+    cluster.sign_for(10)
     try:
         given(one, cluster)
         one.start(*one.flags("lapsed"))
