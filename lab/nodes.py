@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lab.running import RunningLab
 
 _BOOT_SECONDS = 600  # an emulated machine on a busy host
+_CONNECT_SECONDS = 60  # its sshd may need many seconds for its first words
+_NO_CONNECTION = 255  # of ssh
 _SUITES = {image: suite for suite, image in IMAGES.items()}
 
 
@@ -49,7 +51,7 @@ class Node:
         return [
             "-F", "none", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
             "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
-            "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=12",
+            "-o", f"ConnectTimeout={_CONNECT_SECONDS}", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=12",
         ]  # fmt: skip
 
     @property
@@ -61,7 +63,8 @@ class Node:
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": str(self.key),
             "ansible_ssh_common_args": "-F none -o IdentitiesOnly=yes -o StrictHostKeyChecking=no "
-            "-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o ConnectTimeout=10",
+            "-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            "ansible_timeout": _CONNECT_SECONDS,
         }
 
     def ssh(self, script: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
@@ -80,7 +83,10 @@ class Node:
 
     def boot_id(self) -> str:
         """Which boot of the machine this is; empty while it does not answer."""
-        done = self.ssh("cat /proc/sys/kernel/random/boot_id")
+        try:
+            done = self.ssh("cat /proc/sys/kernel/random/boot_id", 2 * _CONNECT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def wait(self, limit: float = _BOOT_SECONDS, unless: str = "") -> None:
@@ -88,11 +94,17 @@ class Node:
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             boot = self.boot_id()
-            if boot and boot != unless:
-                self.ssh("cloud-init status --wait", limit)  # its status is nonzero for mere warnings
+            # Its status is nonzero for mere warnings; that of ssh for a connection that broke.
+            if boot and boot != unless and self._finished(deadline - time.monotonic()):
                 return
             time.sleep(0.2)
-        raise LabError(f"machine {self.name} ({self.address}) did not answer over SSH within {limit:.0f} s")
+        raise LabError(f"machine {self.name} ({self.address}) was not up within {limit:.0f} s")
+
+    def _finished(self, limit: float) -> bool:
+        try:
+            return self.ssh("cloud-init status --wait", max(limit, 1)).returncode != _NO_CONNECTION
+        except subprocess.TimeoutExpired:
+            return False
 
 
 class Nodes:

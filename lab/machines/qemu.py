@@ -123,14 +123,16 @@ class QemuMachine(PoweredMachine):
             assert self._qmp is not None
             crash = asyncio.create_task(self._crashed())
             end = asyncio.create_task(self._qmp.ended())
-            done, _pending = await asyncio.wait([crash, end], return_when=asyncio.FIRST_COMPLETED)
-            early = asyncio.get_running_loop().time() - started < _WATCHED
-            crashed = crash in done or (early and _CRASH.search(self._console.text()))  # a crash resets the machine
-            if not retries or (end in done and not crashed):
+            try:
+                done, _pending = await asyncio.wait([crash, end], return_when=asyncio.FIRST_COMPLETED)
+                early = asyncio.get_running_loop().time() - started < _WATCHED
+                crashed = crash in done or (early and _CRASH.search(self._console.text()))  # a crash resets the machine
+                if not retries or (end in done and not crashed):
+                    await end
+                    return self._qmp.shutdown_reason or "crash"
+            finally:
                 crash.cancel()
-                await end
-                return self._qmp.shutdown_reason or "crash"
-            crash.cancel()
+                end.cancel()
             retries -= 1
             await self._kill()
             self._console.clear()
