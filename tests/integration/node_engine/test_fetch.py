@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -117,7 +119,7 @@ def test_nobody_listens(tmp_path):
 
 def test_a_slow_server_has_its_time(web, tmp_path):
     web.answers = [trickle(web.stop)]
-    with pytest.raises(fetch.FetchError, match="did not come within its time"):
+    with pytest.raises(fetch.FetchError, match="did not come within its time|cannot be fetched"):
         get(web, tmp_path / "part", timeout=2)
 
 
@@ -211,6 +213,26 @@ def test_a_proven_artifact_needs_no_network(web, tmp_path):
         assert bring(host, wanted) == [None]
         assert engine.plan(host, [wanted], 1) == [None]
     assert "version 1.0 is installed" in engine.plan(host, [{**wanted, "sha256": "1" * 64}], 1)
+
+
+def test_a_lost_link_needs_no_network(web, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        info = tarfile.TarInfo("bin/tool")
+        info.size = 4
+        tar.addfile(info, io.BytesIO(b"tool"))
+    web.files["/tar"] = buffer.getvalue()
+    install = [{"member": "bin/*", "directory": "/opt/tool", "mode": "0755"}]
+    link = {"path": "/usr/bin/tool", "target": "/opt/tool/tool"}
+    wanted = artifact(web, url=web.url("/tar"), sha256=hashlib.sha256(buffer.getvalue()).hexdigest(), kind="tar")
+    wanted.update(install=install, links=[link])
+    host = Host(str(tmp_path))
+    assert bring(host, wanted) == [None]
+    (tmp_path / "usr/bin/tool").unlink()
+    assert bring(host, wanted) == [None]
+    assert os.readlink(tmp_path / "usr/bin/tool") == "/opt/tool/tool"
+    assert engine.plan(host, [wanted], 1) == [None]
+    assert len(web.requests) == 1
 
 
 def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):

@@ -68,9 +68,11 @@ def apply(host, artifacts, fetcher, pending, parallel):
 
 
 def _bring(host, artifact, fetcher, pending, lock):
+    if record.missing_files(host, artifact) is None:
+        install.links(host, artifact)
+        return 0
     if artifact["kind"] == "binary" and record.proves_itself(host, artifact):
-        for link in artifact.get("links") or []:
-            install.files.write_link(host, link["path"], link["target"])
+        install.links(host, artifact)
         record.write(host, artifact, {artifact["install"][0]["path"]: artifact["sha256"]})
         return 0
     part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], artifact["sha256"]))

@@ -87,13 +87,21 @@ def install(host, artifact, part):
         digests = staged.commit()
     finally:
         staged.discard()
-    for link in artifact.get("links") or []:
-        files.write_link(host, link["path"], link["target"])
-    label(host, list(digests) + [link["path"] for link in artifact.get("links") or []])
+    _label(host, list(digests))
+    links(host, artifact)
     return digests
 
 
-def label(host, paths):
+def links(host, artifact):
+    """Make the artifact's links."""
+    paths = [link["path"] for link in artifact.get("links") or []]
+    for link in artifact.get("links") or []:
+        files.write_link(host, link["path"], link["target"])
+    if paths:
+        _label(host, paths)
+
+
+def _label(host, paths):
     """Give new files the SELinux label that the policy has for them."""
     if host.text("/sys/fs/selinux/enforce") is not None and host.find("restorecon"):
         host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)

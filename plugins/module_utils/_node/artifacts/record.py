@@ -52,6 +52,11 @@ def install_id(artifact):
 
 def missing(host, artifact):
     """Why the artifact is not there as it should be; None when it is. Files are hashed, nothing is fetched."""
+    return missing_files(host, artifact) or _links(host, artifact)
+
+
+def missing_files(host, artifact):
+    """The same without its links."""
     record = read(host, artifact["name"])
     if record is None:
         return _unrecorded(host, artifact)
@@ -70,7 +75,7 @@ def missing(host, artifact):
             return "%s has another mode" % name
         if host.sha256(name) != digest:
             return "%s has another content" % name
-    return _links(host, artifact)
+    return None
 
 
 def _unrecorded(host, artifact):
