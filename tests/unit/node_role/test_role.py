@@ -1,0 +1,69 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role's variables are the same in its defaults, in what its filters get, in its tags and in docs/base.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs, settings
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import words
+from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+ROLE = CHECKOUT / "roles/base"
+
+
+def load(path):
+    return yaml.safe_load((ROLE / path).read_text(encoding="utf-8"))
+
+
+DEFAULTS = load("defaults/main.yml")
+DOCUMENT = (CHECKOUT / "docs/base.md").read_text(encoding="utf-8")
+
+
+def test_the_filters_get_every_variable():
+    mapping = load("vars/main.yml")["__base_variables"]
+    assert mapping == {name[len("base_") :]: "{{ %s }}" % name for name in DEFAULTS}
+
+
+def test_the_defaults_are_accepted():
+    variables = {name[len("base_") :]: value for name, value in DEFAULTS.items()}
+    assert inputs.normalised(variables, load("vars/versions.yml")["base_versions"])["kubernetes_minor"] == "1.36"
+
+
+def test_every_switch_is_a_step_with_a_tag_and_a_file():
+    tasks = {entry["tags"][0]: entry for entry in load("tasks/main.yml") if len(entry["tags"]) == 1}
+    switches = {name[len("base_manage_") :] for name in DEFAULTS if name.startswith("base_manage_")}
+    assert switches == set(settings._MAKERS) - {"facts"}
+    for step in switches:
+        assert tasks[step]["ansible.builtin.import_tasks"] in (step + ".yml", "packages.yml", "sources.yml")
+        assert "base_manage_" + step in (ROLE / "tasks" / (step + ".yml")).read_text(encoding="utf-8")
+        assert "`%s`" % step in DOCUMENT
+
+
+def test_what_prebaking_removes_is_what_the_module_removes_by_default():
+    default = node_cleanup.arguments()["remove"]["default"]
+    assert DEFAULTS["base_prebake_clean"] == default
+    assert set(default) == set(words.ITEMS) - set(words.ASKED)
+
+
+@pytest.mark.parametrize("name", [name for name in DEFAULTS if not name.startswith("base_manage_")])
+def test_the_document_has_every_variable_with_its_default(name):
+    (row,) = re.findall(r"^\| `%s` \| (.*?) \| " % name, DOCUMENT, re.MULTILINE)
+    default = DEFAULTS[name]
+    if default == "":
+        assert row == "–"
+    elif name == "base_prebake_clean":
+        assert row == "all but `authorized-keys`, `hostname`"
+    else:
+        assert yaml.safe_load(re.sub(r"([:,\[{]) ?", r"\1 ", row.strip("`"))) == default or row == "`%s`" % default
+
+
+def test_the_document_names_no_variable_that_is_not_there():
+    named = set(re.findall(r"\bbase_[a-z0-9_]*[a-z0-9]", DOCUMENT)) - {"base_manage"}
+    assert named <= set(DEFAULTS)
