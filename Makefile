@@ -20,8 +20,13 @@ demo-robot: ## two dedicated servers on the lab: image command under UEFI, insta
 	@dev/setup --debian base,lab main
 	@dev/demo-robot
 
+demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod
+	@dev/setup --debian base,lab,cluster main
+	@dev/demo-node
+
 test: ## every test: unit tests on three ansible-cores, then everything on the lab
-	@dev/setup --debian base,lab,test main core-2.18 core-2.21
+	@dev/setup --debian base,lab,cluster,test main core-2.18 core-2.21
+	@mkdir -p build && dev/run python -m lab cluster build >build/cluster.log 2>&1 & # tests of the cluster wait for it
 	@dev/test unit 2.18
 	@dev/test unit 2.21
 	@dev/test all 2.19 $(PYTEST_ARGS)
@@ -62,4 +67,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-robot test test-unit lint bench docs commands provision lock clean
+.PHONY: help setup demo demo-robot demo-node test test-unit lint bench docs commands provision lock clean

@@ -102,9 +102,9 @@ class Stage:
         """What the report callback writes."""
         return self.folder / "provision-report.json"
 
-    def image_url(self, suffix: str = "zst") -> str:
-        """The lab's Debian image with its digest in the fragment."""
-        url = f"{self.lab['images_url']}/debian.raw.{suffix}"
+    def image_url(self, suffix: str = "zst", image: str = "debian") -> str:
+        """A Debian image of the lab (``debian``, ``debian13``) with its digest in the fragment."""
+        url = f"{self.lab['images_url']}/{image}.raw.{suffix}"
         reply = subprocess.run(["curl", "-fsS", f"{url}.sha256"], check=True, stdout=subprocess.PIPE, text=True)
         return f"{url}#sha256={reply.stdout.split()[0]}"
 
@@ -132,12 +132,21 @@ class Stage:
             "kubenode_dir": str(self.folder / "kubenode"),
         }
 
+    def user_data(self) -> dict[str, Any]:
+        """More for the machines' cloud-init."""
+        return {}
+
     def bootstrap_settings(self, *, known_host_key: bool = True) -> dict[str, Any]:
         """Bootstrap data that lets the operator in and leaves a proof, with a host key made here when asked for."""
+        more = self.user_data()
         user_data: dict[str, Any] = {
             "ssh_authorized_keys": [self.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()],
             "disable_root": False,
-            "write_files": [{"path": PROOF_FILE, "content": "made by the bootstrap data\n"}],
+            **more,
+            "write_files": [
+                {"path": PROOF_FILE, "content": "made by the bootstrap data\n"},
+                *more.get("write_files", []),
+            ],
         }
         data = self.folder / ("user-data.yml" if known_host_key else "user-data-without-key.yml")
         settings: dict[str, Any] = {"kubenode_bootstrap_data_file": str(data)}

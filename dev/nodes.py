@@ -1,0 +1,109 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab with a control plane and a mirror, and an inventory of machines that shall become its nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dev.stage import CHECKOUT, Stage
+from lab import mirror
+from lab.images import cache
+
+PLAYBOOK = """---
+- import_playbook: kubenode.provision.hcloud_image_url
+- import_playbook: kubenode.provision.node
+"""
+PAUSE = "3.10.1"
+NETWORK = {
+    "cniVersion": "0.4.0",
+    "name": "lab",
+    "plugins": [
+        {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False,
+         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.1.0/24"}]]}},
+        {"type": "loopback"},
+    ],
+}  # fmt: skip
+#: What the API server's own age needs: the last kubelet that it signs certificates for in the old way, built with it.
+REAL_KUBELET: dict[str, Any] = {
+    "base_kubernetes_version": "1.20.2",
+    "base_crictl_version": "1.36.0",
+    "join_config_dir": False,
+    "join_unknown_fields": "allow",
+    "join_kubelet_extra_args": {
+        "container-runtime": "remote",
+        "container-runtime-endpoint": "unix:///run/containerd/containerd.sock",
+    },
+    "join_kubelet_config": {"shutdownGracePeriod": None, "shutdownGracePeriodCriticalPods": None},
+}
+
+
+class NodeStage(Stage):
+    """A stage whose machines find packages and programs on the lab's mirror, and a cluster to join."""
+
+    def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
+        """``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
+        super().__init__(folder, name, lab_options=lab_options, keep=keep)
+        self.kubeconfig = ""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        playbook = self.folder / "playbook.yml"
+        playbook.write_text(PLAYBOOK, encoding="utf-8")
+        self.playbook = str(playbook)
+        self.lab_command("cluster", "up")
+        self.kubeconfig = self.lab_command("cluster", "kubeconfig").strip()
+
+    def lab_command(self, *arguments: str) -> str:
+        """What ``python -m lab ARGUMENTS`` prints for this lab."""
+        words = [sys.executable, "-m", "lab", *arguments, "--name", self.name]
+        return subprocess.run(words, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def user_data(self) -> dict[str, Any]:
+        """Packages come from the lab's mirror."""
+        return mirror.cloud_config(self.lab["mirror_url"], "trixie")
+
+    def node_settings(self) -> dict[str, Any]:
+        """Variables of base and join."""
+        about = json.loads(self.lab_command("cluster", "status", "--json"))
+        sums = mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubelet")
+        archive = mirror.find(f"images/pause-{PAUSE}.tar")
+        assert archive is not None
+        return {
+            "kubenode_image_url": self.image_url(image="debian13"),
+            "base_mirror": self.lab["mirror_url"],
+            "base_checksums": sums,
+            "base_containerd_version": "1.7.24",
+            "base_runc_version": "1.1.15",
+            "base_cni_plugins_version": "1.1.1",
+            "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
+            "base_sandbox_image": f"registry.k8s.io/pause:{PAUSE}",
+            "base_image_archives": [
+                {"url": f"{self.lab['mirror_url']}/images/pause-{PAUSE}.tar", "sha256": cache.sha256(archive)}
+            ],
+            "join_api_server": about["endpoint"],
+            "join_ca_file": about["ca_file"],
+            "join_token_create": {"kubeconfig": self.kubeconfig},
+            "join_labels": {"example.com/made-by": "demo", "topology.kubernetes.io/region": "fsn1"},
+            "join_cni_config": json.dumps(NETWORK),
+            "join_ready": True,
+            "join_timeout": 600,
+            **REAL_KUBELET,
+        }
+
+    def kubectl(self, *arguments: str) -> str:
+        """What kubectl prints, as the cluster's administrator."""
+        environment = {**os.environ, "KUBECONFIG": self.kubeconfig}
+        words = [self._kubectl(), *arguments]
+        return subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def _kubectl(self) -> str:
+        from lab import cluster
+
+        return str(cluster.ensure().kubectl)

@@ -1,0 +1,149 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""base and join on one machine at 10 ms latency: tasks, first run, second run, join after prebake.
+
+The peer makes the same state the way most roles do: one task a setting, one module a file (node_peer.yml). Its machine
+is of the same image in the same lab, the files it writes are those that our run wrote, and our own base, run in check
+mode on the peer's machine afterwards, says what is still different.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lab.nodes import Node
+from lab.running import RunningLab
+from tests.integration.node.controller import LOCAL, Controller, Play, mirrored
+
+RESULTS = Path(__file__).parents[2] / "build" / "bench"
+PEER = Path(__file__).with_name("node_peer.yml")
+DELAY = Path(__file__).with_name("delay.py")
+EACH_WAY = 5  # ms
+MARK = "/root/bench-mark"
+#: where base and join write files of their own, apart from what they download
+PLACES = (
+    "/etc/modules-load.d", "/etc/sysctl.d", "/etc/systemd", "/etc/apt/apt.conf.d", "/etc/containerd",
+    "/etc/crictl.yaml", "/usr/local/lib/kubenode", "/etc/kubernetes/kubelet.env", "/etc/kubernetes/pki",
+    "/var/lib/kubelet/config.yaml",
+)  # fmt: skip
+HOW = "one nspawn machine, 10 ms round trip, kubelet stand-in 1.36.4, same image and lab for both"
+
+
+def executions(play: Play, host: str) -> int:
+    """How often something ran on the machine: each item of a loop is a run of its own."""
+    remote = [entry for entry in play.of(host) if entry["action"].rpartition(".")[2] not in {*LOCAL, "meta"}]
+    return sum(len(entry["result"].get("results", [0])) for entry in remote)
+
+
+class Bench:
+    """One lab, two machines, one controller."""
+
+    def __init__(self, lab: RunningLab, folder: Path) -> None:
+        """Start the control plane, too."""
+        self.lab, self.cluster = lab, lab.cluster()
+        self.controller = Controller(lab, folder)
+        self.settings: dict[str, Any] = {
+            **mirrored(lab),
+            "join_api_server": self.cluster.endpoint,
+            "join_ca_file": str(self.cluster.ca_file),
+            "join_version_check": "warn",  # the lab's API server is older than the kubelet
+        }
+
+    def node(self, name: str) -> Node:
+        """A fresh machine behind a long line."""
+        node = self.lab.node(name, disk="8G")
+        proxy = f"ProxyCommand='{sys.executable} {DELAY} %h %p {EACH_WAY}'"
+        self.controller.add(node, ansible_ssh_common_args=f"{node.inventory['ansible_ssh_common_args']} -o {proxy}")
+        return node
+
+    def timed(self, playbook: Any, host: str, *arguments: str, **variables: Any) -> tuple[Play, float]:
+        """Run a playbook on one machine; it has to end well."""
+        started = time.monotonic()
+        play = self.controller.run(
+            playbook, *arguments, hosts=[host], **{**self.settings, "join_token": self.cluster.token(), **variables}
+        )
+        seconds = time.monotonic() - started
+        if play.code:
+            raise SystemExit(f"{playbook} failed on {host}:\n{play.output[-4000:]}")
+        return play, seconds
+
+
+def written(node: Node) -> list[dict[str, str]]:
+    """The files that came since `mark`, with their content: what the peer has to write, too."""
+    found = []
+    for path in node.run(f"find {' '.join(PLACES)} -type f -newer {MARK} 2>/dev/null | sort; true").split():
+        mode, content = node.run(f"stat -c %a {path}; cat {path}").split("\n", 1)
+        found.append({"path": path, "mode": mode.zfill(4), "content": content + "\n"})
+    node.run(f"sleep 1; touch {MARK}")
+    return found
+
+
+def figure(name: str, value: float, peer: float | None, unit: str, against: str) -> dict[str, Any]:
+    """One line of the result file."""
+    return {
+        "figure": name,
+        "value": round(value, 2),
+        "unit": unit,
+        "against": against if peer is None else f"{against}: {round(peer, 2)}",
+        "ratio": round(value / peer, 3) if peer else None,
+        "how": HOW,
+    }
+
+
+def main() -> int:
+    """Measure, print one line a figure, write the result file."""
+    folder = RESULTS / "node"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with RunningLab(kind="nspawn", name="bench-node") as lab:
+        bench = Bench(lab, folder)
+        ours, _peer = bench.node("ours"), bench.node("peer")
+        ours.run(f"touch {MARK}; sleep 1")
+        base, base_seconds = bench.timed("kubenode.provision.node_base", "ours")
+        base_files = written(ours)
+        join, join_seconds = bench.timed("kubenode.provision.node_join", "ours")
+        join_files = written(ours)
+        again, again_seconds = bench.timed("kubenode.provision.node", "ours")
+        variables = {
+            "peer_files": base_files,
+            "peer_packages": _packages(base),
+            "peer_join_files": join_files,
+            "peer_checksums": bench.settings["base_checksums"],
+            "peer_mirror": lab.mirror_url,
+        }
+        theirs, peer_seconds = bench.timed(str(PEER), "peer", **variables)
+        theirs_again, peer_again_seconds = bench.timed(str(PEER), "peer", **variables)
+        left, _seconds = bench.timed("kubenode.provision.node_base", "peer", "--check")
+    single = "one task a setting"
+    lines = [
+        figure("base: runs of a module on the machine", executions(base, "ours"), None, "tasks", "at most 15"),
+        figure("join: runs of a module on the machine", executions(join, "ours"), None, "tasks", "at most 8"),
+        figure("both: runs of a module on the machine", executions(base, "ours") + executions(join, "ours"),
+               executions(theirs, "peer"), "tasks", single),
+        figure("both, first run", base_seconds + join_seconds, peer_seconds, "s", single),
+        figure("both, second run", again_seconds, peer_again_seconds, "s", single),
+        figure("both, second run: runs of a module", executions(again, "ours"), executions(theirs_again, "peer"),
+               "tasks", single),
+        figure("settings that the peer's machine still lacks", len(left.settings("peer")), None, "settings",
+               ", ".join(sorted(left.settings("peer"))) or "none"),
+    ]  # fmt: skip
+    for line in lines:
+        print(
+            f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})", flush=True
+        )
+    (RESULTS / "node.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    return 0 if not again.changed("ours") else 1
+
+
+def _packages(play: Play) -> list[str]:
+    for entry in play.of("ours"):
+        if entry["action"].endswith(".apt"):
+            return list(entry["result"]["invocation"]["module_args"]["name"] or [])
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
