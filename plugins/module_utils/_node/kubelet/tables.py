@@ -9,8 +9,8 @@ keys, ``{name: T}`` a struct. What is not named here, the minor does not know.
     (kubernetes/kubernetes issue 133779)
 1.35: declarations of kubernetes/kubelet 0ac2cd6 (config/v1beta1/types.go) and of cmd/kubelet/app/options as of
     blitzy-kubernetes 8aa0d21, after the removals of 1.35 and before the additions of 1.36
-1.36: derived from 1.35: CHANGELOG-1.36 names memoryReservationPolicy (pull request 137584) and TLS curve preferences
-    (137115; that the kubelet has them too is read from its sources of the 1.37 cycle)
+1.36: derived from 1.35: CHANGELOG-1.36 names memoryReservationPolicy (pull request 137584); TLS curve preferences
+    (137115) are left out, since it is not proven that the kubelet of 1.36 has them and not only the servers
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ _FLAGS = {
 _FLAGS_OF = {
     "1.34": {"pod-infra-container-image": "deprecated"},
     "1.35": {},
-    "1.36": {"tls-curve-preferences": "deprecated"},
+    "1.36": {},
 }
 
 _FIELDS = {
@@ -330,7 +330,7 @@ _FIELDS = {
 _FIELDS_OF = {
     "1.34": {},
     "1.35": {},
-    "1.36": {"memoryReservationPolicy": "string", "tlsCurvePreferences": ["int"]},
+    "1.36": {"memoryReservationPolicy": "string"},
 }
 
 
