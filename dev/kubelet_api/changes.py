@@ -41,8 +41,8 @@ CHANGES = {
     ),
     "1.36": Change(
         base="1.35",
-        why="CHANGELOG-1.36 names memoryReservationPolicy (pull request 137584); TLS curve preferences (137115) are left "
-        "out, since it is not proven that the kubelet of 1.36 has them and not only the servers",
+        why="CHANGELOG-1.36 names memoryReservationPolicy (pull request 137584); TLS curve preferences (137115) are "
+        "left out, since it is not proven that the kubelet of 1.36 has them and not only the servers",
         fields={"memoryReservationPolicy": "string"},
     ),
 }
