@@ -119,7 +119,7 @@ def test_nobody_listens(tmp_path):
 
 def test_a_slow_server_has_its_time(web, tmp_path):
     web.answers = [trickle(web.stop)]
-    with pytest.raises(fetch.FetchError, match="did not come within its time|cannot be fetched"):
+    with pytest.raises(fetch.FetchError, match=r"did not come within its time|cannot be fetched"):
         get(web, tmp_path / "part", timeout=2)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
 def test_a_program_that_hangs_is_killed_with_its_children():
     (done,) = process.run_all([(["sh", "-c", "sleep 1000 & sleep 1000"], 0.5, None)])
     assert done.code == process.LATE
+
+
+def test_a_program_that_leaves_a_daemon_is_not_waited_for():
+    (done,) = process.run_all([(["sh", "-c", "setsid sleep 1000 & echo $!"], 900, None)])
+    os.kill(int(done.out), signal.SIGKILL)
+    assert (done.code, done.err) == (0, "")
 
 
 def test_programs_speak_english():

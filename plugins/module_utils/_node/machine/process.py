@@ -34,39 +34,49 @@ def run_all(commands):
 
 def _one(results, index, argv, seconds, given):
     environment = dict(os.environ, LANG="C", LC_ALL="C", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive")
+    # files in memory: a daemon that a program leaves behind would keep pipes open for ever
+    streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    try:
+        if given is not None:
+            os.write(streams[0], given.encode("utf-8", "surrogateescape"))
+            os.lseek(streams[0], 0, os.SEEK_SET)
+        results[index] = _run(argv, seconds, environment, streams)
+    finally:
+        for fd in streams:
+            os.close(fd)
+
+
+def _run(argv, seconds, environment, streams):
     try:
         # AnsibleModule.run_command can run one program at a time only, and cannot limit it.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
             argv,
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
             env=environment,
             cwd="/",
             start_new_session=True,
         )
     except OSError as error:
-        results[index] = Done(MISSING, "", "%s cannot be run (%s)" % (argv[0], error.strerror))
-        return
+        return Done(MISSING, "", "%s cannot be run (%s)" % (argv[0], error.strerror))
     late = threading.Event()
 
     def end():
         late.set()
-        # the whole session, so that no child keeps the pipes open
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
 
     guard = threading.Timer(seconds, end)
     guard.start()
     try:
-        out, err = process.communicate(None if given is None else given.encode("utf-8", "surrogateescape"))
+        process.wait()
     finally:
         guard.cancel()
     if late.is_set():
-        results[index] = Done(LATE, _text(out), "%s did not end within %d s" % (argv[0], seconds))
-    else:
-        results[index] = Done(process.returncode, _text(out), _text(err))
+        return Done(LATE, _text(streams[1]), "%s did not end within %d s" % (argv[0], seconds))
+    return Done(process.returncode, _text(streams[1]), _text(streams[2]))
 
 
-def _text(data):
-    return data[:LONGEST_OUTPUT].decode("utf-8", "replace")
+def _text(fd):
+    return os.pread(fd, LONGEST_OUTPUT, 0).decode("utf-8", "replace")
