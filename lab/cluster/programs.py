@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.images import cache
 
-from . import go, kubernetes, oci, tools
+from . import kept, kubernetes, oci, tools
 from .errors import ClusterError
 from .kubernetes import BUILT, KUBERNETES
 
@@ -22,7 +21,6 @@ PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
 _PAUSE = "registry.k8s.io/pause"
 _VERSION = b"@KUBENODE-CRICTL-VERSION@--------"  # as in go/crictl/main.go
 _SOURCES = Path(__file__).parent / "go"
-_DONE = "complete"
 
 
 @dataclass(frozen=True)
@@ -81,23 +79,9 @@ def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
     here = Path(__file__).parent
     tree = cache.root() / f"kubernetes-{_digest(here / 'kubernetes.py')}"
     own = cache.root() / f"kubernetes-tools-{_digest(here / 'kubernetes.py', *sorted(_SOURCES.rglob('*.go')))}"
-    _once(tree, lambda folder: kubernetes.build(folder, progress), progress)
-    _once(own, lambda folder: tools.build(tree, _SOURCES, folder, progress), progress)
+    kept.once(tree, lambda folder: kubernetes.build(folder, progress), progress)
+    kept.once(own, lambda folder: tools.build(tree, _SOURCES, folder, progress), progress)
     return Programs(tree, own)
-
-
-def _once(folder: Path, build: Callable[[Path], None], progress: Callable[[str], None]) -> None:
-    if (folder / _DONE).exists():
-        return
-    with cache.locked("kubernetes"):
-        if (folder / _DONE).exists():
-            return
-        go.require_programs()
-        started = time.monotonic()
-        with cache.new_folder(folder) as partial:
-            build(partial)
-            (partial / _DONE).touch()
-        progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
 
 
 def _digest(*files: Path) -> str:
@@ -105,4 +89,4 @@ def _digest(*files: Path) -> str:
     for file in files:
         total.update(f"{file.parent.name}/{file.name}\0".encode())
         total.update(file.read_bytes())
-    return total.hexdigest()[:16]
+    return total.hexdigest()[: kept.DIGITS]

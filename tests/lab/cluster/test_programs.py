@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import signal
 import subprocess
 import tarfile
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster import Programs, ensure, oci
+from lab.cluster import Programs, ensure, kept, oci
 
 pytestmark = pytest.mark.cluster
 
@@ -64,6 +65,34 @@ def test_crictl_reads_its_configuration_and_refuses_a_wrong_one(crictl: Path, tm
 def test_crictl_refuses_what_it_does_not_know(crictl: Path) -> None:
     assert run(crictl, "conjure").returncode == 1
     assert run(crictl, "images", "--colour").returncode != 0
+
+
+def test_builds_are_made_once_and_forgotten_when_nobody_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
+    built: list[str] = []
+
+    def build(folder: Path) -> None:
+        built.append(folder.name)
+
+    long_ago, recent, other, new = (
+        tmp_path / f"{name}-{digit * 16}" for name, digit in zip("aaba", "1234", strict=True)
+    )
+    for folder in (long_ago, recent, other, new, new):
+        kept.once(folder, build, built.append)
+        if folder in (long_ago, other):
+            os.utime(folder / "complete", (0, 0))
+    assert len(built) == 8  # of each of the four its build and its progress
+    assert [path.exists() for path in (long_ago, recent, other, new)] == [False, True, True, True]
+
+    def broken(folder: Path) -> None:
+        (folder / "half").touch()
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError):
+        kept.once(tmp_path / f"a-{'5' * 16}", broken, built.append)
+    assert not (tmp_path / f"a-{'5' * 16}").exists()
 
 
 def test_pause_speaks_waits_and_ends(programs: Programs) -> None:
