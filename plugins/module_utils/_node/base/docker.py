@@ -21,6 +21,9 @@ def packages(node, inputs):
         return []
     if from_repository(node, inputs):
         return ["docker-ce", "docker-ce-cli", "containerd.io"]
+    if node["os"]["id"] == "debian" and node["os"].get("version_id") != "12":
+        # Debian 13 took the command line out of docker.io; node_images needs it
+        return [system.docker_package, "docker-cli"]
     return [system.docker_package] if system.docker_package else []
 
 

@@ -133,7 +133,7 @@ def every_name(inputs):
     """Every package name that any supported system may be asked about, for the first look at a machine."""
     names = [name for family in _BASE.values() for name in family]
     names += [*_IPVS, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
-    names += ["containerd", "runc", "containerd.io", "docker.io", "docker", "docker-ce", "docker-ce-cli"]
+    names += ["containerd", "runc", "containerd.io", "docker.io", "docker-cli", "docker", "docker-ce", "docker-ce-cli"]
     names += [name for client in inputs["storage_clients"] for name in _STORAGE[client].values()]
     names += [name.partition("=")[0] for name in inputs["packages_extra"]]
     return list(dict.fromkeys(names))

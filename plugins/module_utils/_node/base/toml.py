@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -36,7 +37,7 @@ def value(item):
     if isinstance(item, int):
         return str(int(item))
     if isinstance(item, float):
-        if item != item or item in (float("inf"), float("-inf")):
+        if not math.isfinite(item):
             raise ValueError("%r has no place in a configuration" % item)
         return repr(float(item))
     if isinstance(item, str):
