@@ -134,6 +134,8 @@ def _installed(node, base):
         binary = found.get(name)
         if binary and binary.get("version"):
             return binary["path"], binary["version"].lstrip("v")
+    if node.get("assumed_kubelet"):
+        return "kubelet", node["assumed_kubelet"]
     raise InvalidInput("there is no kubelet on this machine; run the role base first")
 
 

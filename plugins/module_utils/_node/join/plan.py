@@ -59,7 +59,7 @@ def undone(seen):
     """The settings after a join that failed while it asked for a certificate: nothing runs, nothing new is left."""
     before = set(seen["present"])
     listed = [
-        _unit(state="stopped"),
+        _unit(state="stopped", optional=True),
         _absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
         _absent("kubeadm-join", paths.KUBEADM_JOIN),
         _absent("key-unused", paths.PKI + "/kubelet-client.key.tmp"),
@@ -72,7 +72,7 @@ def undone(seen):
 
 def absent(seen):
     """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
-    listed = [_unit(state="stopped")]
+    listed = [_unit(state="stopped", optional=True)]
     listed += [_absent("leave" + path, path) for path in paths.MADE if path != paths.CNI]
     if paths.CNI in (seen.get("record") or {}).get("files", []):
         listed.append(_absent("leave" + paths.CNI, paths.CNI))
