@@ -24,6 +24,7 @@ from lab.api.power import Power
 from lab.api.schemas import ServerCreate
 from lab.api.servers import Servers
 from lab.images import disk as disks
+from lab.machines import store
 from lab.machines.host import LabError
 from lab.mirror.repository import IMAGES
 
@@ -125,9 +126,12 @@ class Nodes:
         *,
         swap: str | None = None,
         user_data: str | Mapping[str, Any] | None = None,
+        cloud_init: bool = True,
         wait: bool = True,
     ) -> Node:
         """See `RunningLab.node`."""
+        if user_data is not None and not cloud_init:
+            raise LabError(f"machine {name}: user_data is for cloud-init, and cloud_init is off")
         suite = _SUITES.get(str(image), "")
         if suite:
             source = images.ensure(str(image)).files["raw"]
@@ -139,7 +143,10 @@ class Nodes:
         kind = _server_type(memory_mib, need)
         source = self._grown(source, kind.disk * catalog.DISK_GB_BYTES, _bytes(swap or "0"))
         if user_data is None:
-            user_data = self._apt(suite) if suite else ""
+            user_data = self._apt(suite) if suite else {}
+        if not cloud_init:
+            source = self._complete(name, source, dict(user_data))
+            user_data = ""
         if not isinstance(user_data, str):
             user_data = "#cloud-config\n" + yaml.safe_dump(dict(user_data))
         server = self._running.in_loop(self._create, name, source, kind.name, user_data)
@@ -181,8 +188,7 @@ class Nodes:
         """The private key that opens every node."""
         path = self.folder / "key"
         if not path.exists():
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab nodes", "-f", str(path)]
-            subprocess.run(command, check=True)
+            _make_key(path)
         return path
 
     @property
@@ -237,6 +243,26 @@ class Nodes:
             raise LabError(f"machine {name} is on; power it off before its disk is copied")
         await chassis.machine.copy_disk(target)
 
+    def _complete(self, name: str, source: Path, config: Mapping[str, Any]) -> Path:
+        """A copy of the image that needs no cloud-init any more."""
+        target = self._running.lab.site.disks / f"image-{name}-complete.raw"
+        store.copy_sparse(source, target)
+        host_key = self.folder / f"host-key-{name}"
+        if not host_key.exists():
+            _make_key(host_key)
+        files = {
+            "/etc/cloud/cloud-init.disabled": ("", 0o644),
+            "/etc/hostname": (f"{name}\n", 0o644),
+            "/etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n", 0o644),
+            "/root/.ssh/authorized_keys": (self.key.with_suffix(".pub").read_text(), 0o600),
+            "/etc/ssh/ssh_host_ed25519_key": (host_key.read_text(), 0o600),
+            "/etc/ssh/ssh_host_ed25519_key.pub": (host_key.with_suffix(".pub").read_text(), 0o644),
+        }
+        for file in config.get("write_files", ()):
+            files[file["path"]] = (file["content"], int(file["permissions"], 8))
+        disks.put(target, files)
+        return target
+
     def _grown(self, source: Path, disk_bytes: int, swap_bytes: int) -> Path:
         """The image on a disk of this size: containers cannot grow their root, and virtual machines boot sooner."""
         if source.stat().st_size == disk_bytes and not swap_bytes:
@@ -247,6 +273,11 @@ class Nodes:
             disks.grow(source, target, disk_bytes, swap_bytes)
             self._images[key] = target
         return self._images[key]
+
+
+def _make_key(path: Path) -> None:
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(path)]
+    subprocess.run(command, check=True)
 
 
 async def _ended(name: str, action: Action) -> None:

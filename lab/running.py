@@ -124,15 +124,19 @@ class RunningLab:
         *,
         swap: str | None = None,
         user_data: str | Mapping[str, Any] | None = None,
+        cloud_init: bool = True,
         wait: bool = True,
     ) -> Node:
         """A cloud server that boots straight from ``image`` (``debian``, ``debian13``, or a raw file).
 
         Its memory and disk (``8G``) are at least what is asked for; ``swap`` (``512M``) adds a swap partition that
         systemd finds by itself. Without ``user_data`` (text, or a dictionary for cloud-init) apt is aimed at the
-        mirror. Returns when cloud-init is done, unless ``wait`` is false.
+        mirror. Without ``cloud_init`` name, key and sources of packages are on the disk from the start, which spares an
+        emulated machine much of its boot. Returns when cloud-init is done, unless ``wait`` is false.
         """
-        return self.nodes.create(name, image, memory_mib, disk, swap=swap, user_data=user_data, wait=wait)
+        return self.nodes.create(
+            name, image, memory_mib, disk, swap=swap, user_data=user_data, cloud_init=cloud_init, wait=wait
+        )
 
     def power_off(self, name: str, limit: float = 300) -> None:
         """Press the power button of a server and wait until it is off, for ``limit`` seconds at most."""

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
 from lab.machines import partition_table
 from lab.machines.partition_table import SECTOR
@@ -43,6 +45,30 @@ def grow(source: Path, target: Path, disk_bytes: int, swap_bytes: int = 0) -> No
         line = f"start={end // SECTOR}, size={swap_bytes // SECTOR}, type={_TYPE}, name=swap\n"
         _run([*_SFDISK, "-N", str(number), str(target)], line)
         _make_swap(target, end, swap_bytes)
+
+
+def put(raw: Path, files: Mapping[str, tuple[str, int]]) -> None:
+    """Write files (absolute path → content, mode) of root into the root file system of a disk that nobody uses."""
+    with raw.open("rb") as disk:
+        partitions = partition_table.parse(disk.read(partition_table.HEAD))
+    root = max((part for part in partitions if part.kind != _TYPE.lower()), key=lambda part: part.size)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = []
+        for number, (path, (content, mode)) in enumerate(files.items()):
+            source = Path(folder) / str(number)
+            source.write_text(content)
+            lines += [f"mkdir {parent}" for parent in reversed(PurePosixPath(path).parents[:-1])]
+            lines += [f"rm {path}", f"write {source} {path}"]
+            lines += [f"sif {path} mode 0{stat.S_IFREG | mode:o}", f"sif {path} uid 0", f"sif {path} gid 0"]
+        script = Path(folder) / "script"
+        script.write_text("\n".join(lines) + "\n")
+        device = f"{raw}?offset={root.start}"
+        _run(["debugfs", "-w", "-f", str(script), device])
+        for path, (content, _mode) in files.items():
+            # debugfs succeeds whatever its commands did: folders that were there already are no error, this is.
+            shown = subprocess.run(["debugfs", "-R", f"cat {path}", device], capture_output=True, text=True, check=True)
+            if shown.stdout != content:
+                raise ImageError(f"{path} could not be written into {raw.name}: {shown.stderr.strip()}")
 
 
 def _make_swap(disk: Path, start: int, size: int) -> None:

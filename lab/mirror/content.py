@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -56,8 +57,14 @@ def checksums(*names: str) -> dict[str, dict[str, dict[str, str]]]:
     found: dict[str, dict[str, dict[str, str]]] = {}
     for part in [*packaged(), *built.parts()] if not names else _parts(names):
         if not names or part.name in names:
-            found.setdefault(part.name, {})[part.version] = {ARCH: cache.sha256(part.file)}
+            found.setdefault(part.name, {})[part.version] = {ARCH: _sum(part.file)}
     return found
+
+
+@functools.cache
+def _sum(file: Path) -> str:
+    """The digest of a file of the cache, which never changes."""
+    return cache.sha256(file)
 
 
 def _parts(names: tuple[str, ...]) -> list[Part]:

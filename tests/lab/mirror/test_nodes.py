@@ -24,9 +24,9 @@ _IMAGE = "registry.example/waits:1"
 
 @pytest.fixture(scope="module", params=sorted(_SUITES))
 def node(request: pytest.FixtureRequest, lab_nspawn: RunningLab) -> Iterator[Node]:
-    """One machine for the tests that change nothing for each other."""
+    """One machine for the tests that change nothing for each other: one with cloud-init, one without."""
     name = f"node-{request.param}"
-    yield lab_nspawn.node(name, request.param)
+    yield lab_nspawn.node(name, request.param, cloud_init=request.param == "debian13")
     lab_nspawn.remove(name)
 
 
@@ -118,5 +118,7 @@ def test_wrong_wishes_are_refused(lab_nspawn: RunningLab) -> None:
         lab_nspawn.node("wrong", "noble")
     with pytest.raises(LabError, match="size '8 gigs' is not a number of bytes"):
         lab_nspawn.node("wrong", disk="8 gigs")
+    with pytest.raises(LabError, match="user_data is for cloud-init, and cloud_init is off"):
+        lab_nspawn.node("wrong", user_data="#cloud-config\n", cloud_init=False)
     with pytest.raises(LabError, match="no server is called 'nobody'"):
         lab_nspawn.isolate("nobody")

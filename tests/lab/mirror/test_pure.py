@@ -126,6 +126,35 @@ def test_a_grown_disk_is_whole(image: Path, tmp_path: Path, swap: int) -> None:
             assert file.read(10) == b"SWAPSPACE2"
 
 
+def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
+    disk.put(image, {"/kept": ("new\n", 0o600), "/root/.ssh/keys": ("key\n", 0o640), "/root/empty": ("", 0o644)})
+    device = f"{image}?offset={6144 * 512}"
+
+    def told(words: str) -> str:
+        return subprocess.run(["debugfs", "-R", words, device], capture_output=True, text=True, check=True).stdout
+
+    assert told("cat /kept") == "new\n"
+    assert told("cat /root/.ssh/keys") == "key\n"
+    modes = {name: told(f"stat {name}").split("Mode:")[1].split()[0] for name in ("/kept", "/root/.ssh/keys")}
+    assert modes == {"/kept": "0600", "/root/.ssh/keys": "0640"}
+    assert "Type: regular" in told("stat /root/empty")
+    assert "Type: directory" in told("stat /root/.ssh")
+    grown = tmp_path / "grown.raw"
+    disk.grow(image, grown, 100_000_000, 16 << 20)
+    disk.put(grown, {"/later": ("later\n", 0o644)})  # finds the root beside the swap partition
+    part = tmp_path / "part"
+    root = _partitions(grown)[2]
+    with grown.open("rb") as file:
+        file.seek(root.start)
+        part.write_bytes(file.read(root.size))
+    assert subprocess.run(["e2fsck", "-f", "-n", str(part)], capture_output=True, check=False).returncode == 0
+
+
+def test_what_cannot_be_put_is_an_error(image: Path) -> None:
+    with pytest.raises(ImageError, match="/kept/below could not be written into small.raw"):
+        disk.put(image, {"/kept/below": ("x", 0o644)})
+
+
 def test_a_disk_that_is_too_small_is_refused(image: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="needs a bigger disk"):
         disk.grow(image, tmp_path / "grown.raw", 40 << 20, 20 << 20)
