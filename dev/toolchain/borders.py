@@ -19,6 +19,7 @@ STATES = UTILS + "/_states"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
+    "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
     "commands": ("commands/parts",),
     "playbooks": (),
     "provision": ("provision", UTILS + "/_node/userdata"),

@@ -1,0 +1,323 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ignition configurations (spec 3): built, merged, checked, written, and shown without their secrets (pure)."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .errors import ImageError
+
+VERSION = "3.2.0"  # the oldest that has all that is used here; CoreOS of every age since 2020 reads it
+_VERSIONS = re.compile(r"3\.[0-9]\.0\Z")
+_UNIT = re.compile(
+    r"[A-Za-z0-9:_.\\@-]{1,200}\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)\Z"
+)
+_DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
+_MOST = 64 * 1024 * 1024  # bytes of one file
+_SECRET_BITS = 0o077  # a file that only its owner may read is shown to nobody else
+_LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
+    ("storage", "files"): "path",
+    ("storage", "directories"): "path",
+    ("storage", "links"): "path",
+    ("systemd", "units"): "name",
+    ("passwd", "users"): "name",
+    ("passwd", "groups"): "name",
+}
+
+
+class Config:
+    """A configuration while it is built; equal calls in equal order give equal bytes."""
+
+    def __init__(self, version: str = VERSION) -> None:
+        """Empty."""
+        if not _VERSIONS.match(version):
+            raise ImageError("Ignition version %r is not 3.0.0 to 3.9.0" % version)
+        self._version = version
+        self._files: dict[str, dict[str, Any]] = {}
+        self._units: dict[str, dict[str, Any]] = {}
+        self._users: dict[str, dict[str, Any]] = {}
+
+    def file(
+        self, path: str, content: str | bytes, mode: int = 0o644, *, overwrite: bool = True, append: bool = False
+    ) -> Config:
+        """A file; ``append`` adds to what the image has there."""
+        path = absolute(path)
+        if path in self._files:
+            raise ImageError("file %s is given twice" % path)
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        if len(data) > _MOST:
+            raise ImageError("file %s has %d bytes, %d is the most" % (path, len(data), _MOST))
+        entry: dict[str, Any] = {"path": path, "mode": mode}
+        if append:
+            entry["append"] = [source(data)]
+        else:
+            entry["contents"] = source(data)
+            entry["overwrite"] = overwrite
+        self._files[path] = entry
+        return self
+
+    def unit(
+        self, name: str, contents: str = "", enabled: bool | None = None, dropins: Mapping[str, str] | None = None,
+        mask: bool = False,
+    ) -> Config:  # fmt: skip
+        """A systemd unit, or drop-ins for one."""
+        if not _UNIT.match(name):
+            raise ImageError("unit %r is no name of a systemd unit" % name)
+        if name in self._units:
+            raise ImageError("unit %s is given twice" % name)
+        entry: dict[str, Any] = {"name": name}
+        if contents:
+            entry["contents"] = contents
+        if enabled is not None:
+            entry["enabled"] = enabled
+        if mask:
+            entry["mask"] = True
+        for dropin in dropins or {}:
+            if not _DROPIN.match(dropin):
+                raise ImageError("drop-in %r of unit %s is no name that ends in .conf" % (dropin, name))
+        if dropins:
+            entry["dropins"] = [{"name": key, "contents": text} for key, text in sorted(dropins.items())]
+        self._units[name] = entry
+        return self
+
+    def user(self, name: str, ssh_keys: Sequence[str]) -> Config:
+        """Authorised keys of a user; keys given before stay."""
+        if not _USER.match(name):
+            raise ImageError("user %r is no user name" % name)
+        entry = self._users.setdefault(name, {"name": name, "sshAuthorizedKeys": []})
+        for key in ssh_keys:
+            if key not in entry["sshAuthorizedKeys"]:
+                entry["sshAuthorizedKeys"].append(key)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain data, without empty parts."""
+        found: dict[str, Any] = {"ignition": {"version": self._version}}
+        if self._users:
+            found["passwd"] = {"users": list(self._users.values())}
+        if self._files:
+            found["storage"] = {"files": list(self._files.values())}
+        if self._units:
+            found["systemd"] = {"units": list(self._units.values())}
+        return found
+
+
+def source(data: bytes) -> dict[str, str]:
+    """A resource with its content inside: percent-encoded or base64, packed when that is shorter."""
+    plain = "data:," + urllib.parse.quote(data, safe="!$&'()*+,-./:;=?@_~")
+    coded = "data:;base64," + base64.b64encode(data).decode("ascii")
+    packed = "data:;base64," + base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii")
+    shortest = min(plain, coded, key=len)
+    if len(packed) + 24 < len(shortest):
+        return {"compression": "gzip", "source": packed}
+    return {"source": shortest}
+
+
+def content(resource: Mapping[str, Any]) -> bytes | None:
+    """The bytes of a resource; None when it has to be fetched from somewhere."""
+    url = resource.get("source") or ""
+    if not url:
+        return b""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, comma, body = url[5:].partition(",")
+    if not comma:
+        raise ImageError("data URL %.40r has no comma" % url)
+    try:
+        if head.endswith(";base64"):
+            data = base64.b64decode(urllib.parse.unquote(body), validate=True)
+        else:
+            data = urllib.parse.unquote_to_bytes(body)
+        if resource.get("compression") == "gzip":
+            data = gzip.decompress(data)
+    except (ValueError, OSError, EOFError) as error:
+        raise ImageError("data URL %.40r is damaged: %s" % (url, error)) from error
+    return data
+
+
+def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Both as one; what both say of a file or unit is taken from the second, keys of users from both."""
+    found = _merged(first, second, ())
+    versions = [str(config.get("ignition", {}).get("version", VERSION)) for config in (first, second)]
+    found["ignition"] = {**found.get("ignition", {}), "version": max(versions)}
+    return found
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    found = dict(first)
+    for key, value in second.items():
+        old = found.get(key)
+        here = (*place, key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            found[key] = _merged(old, value, here)
+        elif isinstance(old, list) and isinstance(value, list):
+            found[key] = _joined(old, value, _LISTS.get(here))
+        else:
+            found[key] = value
+    return found
+
+
+def _joined(old: list[Any], new: list[Any], name: str | None) -> list[Any]:
+    if name is None:
+        return [*old, *(one for one in new if one not in old)]
+    entries = {entry[name]: entry for entry in old if isinstance(entry, Mapping) and name in entry}
+    for entry in new:
+        key = entry.get(name) if isinstance(entry, Mapping) else None
+        before = entries.get(key)
+        if before is not None and name == "name" and "sshAuthorizedKeys" in before:
+            keys = _joined(before["sshAuthorizedKeys"], entry.get("sshAuthorizedKeys", []), None)
+            entry = {**before, **entry, "sshAuthorizedKeys": keys}
+        entries[key] = entry
+    return list(entries.values())
+
+
+def problems(config: Any) -> list[str]:
+    """What Ignition would refuse, or two places would fight over; one line each with its place."""
+    if not isinstance(config, Mapping):
+        return ["the configuration is no JSON object"]
+    found = []
+    version = _get(config, "ignition", "version")
+    if not isinstance(version, str) or not _VERSIONS.match(version):
+        found.append("ignition.version %r is not 3.0.0 to 3.9.0" % (version,))
+    paths: dict[str, str] = {}
+    for kind in ("files", "directories", "links"):
+        for place, entry in _entries(config, ("storage", kind), found):
+            try:
+                path = absolute(entry.get("path"))
+            except ImageError as error:
+                found.append("%s.path: %s" % (place, error))
+                continue
+            if path in paths:
+                found.append("%s.path: %s is also %s" % (place, path, paths[path]))
+            paths[path] = place
+            mode = entry.get("mode")
+            if mode is not None and (not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o7777):
+                found.append("%s.mode: %r is no file mode" % (place, mode))
+            appended = entry.get("append")
+            for resource in [entry.get("contents"), *(appended if isinstance(appended, list) else [])]:
+                found += _resource(place, resource)
+    for place, entry in _entries(config, ("systemd", "units"), found):
+        if not isinstance(entry.get("name"), str) or not _UNIT.match(entry["name"]):
+            found.append("%s.name: %r is no name of a systemd unit" % (place, entry.get("name")))
+    found += _twice(config, ("systemd", "units"))
+    for place, entry in _entries(config, ("passwd", "users"), found):
+        if not isinstance(entry.get("name"), str) or not _USER.match(entry["name"]):
+            found.append("%s.name: %r is no user name" % (place, entry.get("name")))
+    return found + _twice(config, ("passwd", "users"))
+
+
+def render(config: Mapping[str, Any]) -> bytes:
+    """The configuration as JSON, the same bytes for the same content; refused when Ignition would refuse it."""
+    wrong = problems(config)
+    if wrong:
+        raise ImageError("the Ignition is not valid: " + "; ".join(wrong[:5]))
+    return json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode("utf-8")
+
+
+def parse(text: str | bytes) -> dict[str, Any]:
+    """Read a configuration somebody else wrote."""
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ImageError("the Ignition is no JSON: %s" % error) from error
+    wrong = problems(config)
+    if wrong:
+        raise ImageError("the Ignition is not valid: " + "; ".join(wrong[:5]))
+    return dict(config)
+
+
+def shown(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration for people: contents as text, and nothing of files that only their owner may read."""
+    files = []
+    for entry in _get(config, "storage", "files") or []:
+        told = {key: value for key, value in entry.items() if key not in ("contents", "append")}
+        secret = not int(entry.get("mode") or 0o644) & _SECRET_BITS
+        for key in ("contents", "append"):
+            if key in entry:
+                told[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
+        files.append(told)
+    found = {key: value for key, value in config.items() if key != "storage"}
+    for user in _get(found, "passwd", "users") or []:
+        if "passwordHash" in user:
+            users = [
+                {**one, "passwordHash": "********"} if "passwordHash" in one else one
+                for one in found["passwd"]["users"]
+            ]
+            found["passwd"] = {**found["passwd"], "users": users}
+            break
+    storage = dict(config.get("storage") or {})
+    if files:
+        storage["files"] = files
+    return {**found, **({"storage": storage} if storage else {})}
+
+
+def absolute(path: Any) -> str:
+    """A path that is absolute and plain."""
+    if not isinstance(path, str) or not path.startswith("/") or len(path) < 2:
+        raise ImageError("path %r is not absolute" % (path,))
+    if any(part in ("", ".", "..") for part in path[1:].split("/")) or any(ord(one) < 32 for one in path):
+        raise ImageError("path %r is not plain" % path)
+    return path
+
+
+def _text(resource: Mapping[str, Any], secret: bool) -> str:
+    data = content(resource)
+    if data is None:
+        return "from %s" % str(resource.get("source")).partition("?")[0]
+    if secret:
+        return "******** (%d bytes)" % len(data)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "(%d bytes)" % len(data)
+
+
+def _resource(place: str, resource: Any) -> list[str]:
+    if resource is None:
+        return []
+    if not isinstance(resource, Mapping):
+        return ["%s: its content is no object" % place]
+    url = resource.get("source")
+    if url is not None and (
+        not isinstance(url, str) or not url.startswith(("data:", "http://", "https://", "s3://", "tftp://", "gs://"))
+    ):
+        return ["%s: %.40r is no URL that Ignition fetches" % (place, url)]
+    try:
+        content(resource)
+    except ImageError as error:
+        return ["%s: %s" % (place, error)]
+    return []
+
+
+def _entries(
+    config: Mapping[str, Any], keys: Sequence[str], wrong: list[str]
+) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    found = _get(config, *keys)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
+        wrong.append("%s is no list of objects" % ".".join(keys))
+        return []
+    return [("%s[%d]" % (".".join(keys), number), entry) for number, entry in enumerate(found)]
+
+
+def _twice(config: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    names = [str(entry.get("name")) for _place, entry in _entries(config, keys, [])]
+    return [
+        "%s: %s is given twice" % (".".join(keys), name)
+        for name in sorted({one for one in names if names.count(one) > 1})
+    ]
+
+
+def _get(config: Any, *keys: str) -> Any:
+    for key in keys:
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config
