@@ -143,7 +143,7 @@ class Joiner:
         """The files of a join that are on the machine."""
         return set(
             self.node.run(
-                "find /etc/kubernetes /var/lib/kubelet /etc/kubenode/join.json /etc/cni /run/kubenode "
+                "find /etc/kubernetes /var/lib/kubelet /etc/kubenode/join.json /etc/cni /run/kubenode/*.yaml "
                 "-type f -o -type l 2>/dev/null || true"
             ).split()
         )
