@@ -142,17 +142,19 @@ class Nodes:
         need = max(_bytes(disk or "0"), source.stat().st_size)
         kind = _server_type(memory_mib, need)
         source = self._grown(source, kind.disk * catalog.DISK_GB_BYTES, _bytes(swap or "0"))
-        if user_data is None:
-            user_data = self._apt(suite) if suite else {}
-        if not cloud_init:
-            source = self._complete(name, source, dict(user_data))
-            user_data = ""
-        if not isinstance(user_data, str):
-            user_data = "#cloud-config\n" + yaml.safe_dump(dict(user_data))
-        server = self._running.in_loop(self._create, name, source, kind.name, user_data)
+        given = (self._apt(suite) if suite else {}) if user_data is None else user_data
+        if not cloud_init and not isinstance(given, str):
+            source, given = self._complete(name, source, given), ""
+        text = given if isinstance(given, str) else "#cloud-config\n" + yaml.safe_dump(dict(given))
+        server = self._running.in_loop(self._create, name, source, kind.name, text)
         node = Node(name, self._running.lab.cloud.site.address(server.index), self.key, suite)
         if wait:
-            node.wait()
+            try:
+                node.wait()
+            except LabError as error:
+                console = self._running.in_loop(self._console, name)
+                self.remove(name)  # so that whoever tries again finds the name free
+                raise LabError(f"{error}; its console ended with:\n{console[-2000:]}") from error
         return node
 
     def power_off(self, name: str, limit: float) -> None:
@@ -220,6 +222,10 @@ class Nodes:
         for action in (created.action, *created.next_actions):
             await _ended(name, action)
         return created.server
+
+    async def _console(self, name: str) -> str:
+        cloud = self._running.lab.cloud
+        return cloud.chassis[_server(cloud, name).id].console()
 
     async def _act(self, name: str, start: Callable[[Power, Server], Action]) -> None:
         cloud = self._running.lab.cloud

@@ -151,7 +151,7 @@ def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_put_is_an_error(image: Path) -> None:
-    with pytest.raises(ImageError, match="/kept/below could not be written into small.raw"):
+    with pytest.raises(ImageError, match=r"/kept/below could not be written into small\.raw"):
         disk.put(image, {"/kept/below": ("x", 0o644)})
 
 
