@@ -173,7 +173,7 @@ def _plain(value: Any) -> Any:
         return value
     for kind in (str, int, float):
         if isinstance(value, kind):
-            return kind(value) if type(value) is not kind else value
+            return kind(value)
     return value
 
 

@@ -29,9 +29,9 @@ GIVEN = {
 }
 
 
-def settings(given=GIVEN, node=None, token=TOKEN, **changes) -> dict[str, dict]:
+def settings(given=None, node=None, token=TOKEN, **changes) -> dict[str, dict]:
     """The settings by path (the unit by its name)."""
-    listed = join_plan(given, "settings", node=node or machine(), seen=seen(**changes), token=token)
+    listed = join_plan(given or GIVEN, "settings", node=node or machine(), seen=seen(**changes), token=token)
     ids = [one["id"] for one in listed]
     assert len(set(ids)) == len(ids)
     return {one.get("path", one.get("name")): one for one in listed}
