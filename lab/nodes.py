@@ -31,7 +31,7 @@ from lab.mirror.repository import IMAGES
 if TYPE_CHECKING:
     from lab.running import RunningLab
 
-_BOOT_SECONDS = 600  # an emulated machine on a busy host
+_BOOT_SECONDS = 900  # an emulated machine on a busy host
 _CONNECT_SECONDS = 60  # its sshd may need many seconds for its first words
 _NO_CONNECTION = 255  # of ssh
 _SUITES = {image: suite for suite, image in IMAGES.items()}

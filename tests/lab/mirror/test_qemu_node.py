@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(1200)]
 
 
 def test_kernel_of_a_node_swaps_loads_modules_and_controls_resources(lab_qemu: RunningLab) -> None:
-    node = lab_qemu.node("kernel", swap="256M")
+    node = lab_qemu.node("kernel", swap="256M", cloud_init=False)
     swaps = node.run("tail -n +2 /proc/swaps").splitlines()
     assert [line.split()[:2] for line in swaps] == [["/dev/sda3", "partition"]], "systemd found it by itself"
     assert node.run("grep -c swap /etc/fstab || true") == "0"
