@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Removes what makes a machine this machine, and what an image does not need, so that its disk can become the disk of
     many machines.
-  - Run it as the last task on a machine, then turn the machine off. Without host keys, sshd takes no new connection
+  - Run it as the last task on a machine, then turn the machine off. Without host keys, sshd may take no new connection
     until the next boot; the connection that is open goes on.
   - A machine that belongs to a cluster is refused, since every machine made from it would claim to be the same node.
 options:
