@@ -14,7 +14,7 @@ short_description: Deletes the Node of a machine that left its cluster
 version_added: 0.1.0
 author: kubenode.provision authors (@kubenode)
 description:
-  - Deletes a Node. Nothing is drained; do that before, with C(kubectl drain) or M(kubernetes.core.k8s_drain).
+  - Deletes a Node. Nothing is drained; do that before, with C(kubectl drain).
   - Runs where a kubeconfig of the cluster is, usually on the controller. Its user needs C(get) and C(delete) on Nodes.
 extends_documentation_fragment:
   - kubenode.provision.attributes
@@ -48,7 +48,7 @@ options:
     type: str
     default: ''
 seealso:
-  - module: kubernetes.core.k8s_drain
+  - module: kubenode.provision.bootstrap_token
 """
 
 EXAMPLES = r"""
