@@ -122,7 +122,7 @@ def test_a_path_that_passes_is_one_line_and_has_no_detours(path):
         assert "\n" not in path
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=4))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4))
 def test_no_value_breaks_the_checks(value):
     for kind, fields in spec.KINDS.items():
         for field in fields:

@@ -73,14 +73,24 @@ def _port(value):
 
 
 def _seconds(value):
-    return None if type(value) is int and 0 <= value <= 3600 else "must be a number of seconds from 0 to 3600"
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3600
+    return None if good else "must be a number of seconds from 0 to 3600"
 
 
 _text = _is(str, "text")
 _flag = _is(bool, "true or false")
 _line = _matches(_LINE, "one line of text")
 _ids = _each(_line)
-_must, _may = (lambda check: Field(check, True)), (lambda check: Field(check, False))
+
+
+def _must(check):
+    return Field(check, True)
+
+
+def _may(check):
+    return Field(check, False)
+
+
 _owned = {
     "path": _must(names.path_error),
     "mode": _may(_matches(_MODE, 'an octal number in quotes, such as "0644"')),
