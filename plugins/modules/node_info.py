@@ -219,7 +219,10 @@ def main():
     if errors:
         module.fail_json(msg="; ".join(errors))
     asked = gather.Queries(**{field: module.params[field] for field in gather.Queries._fields})
-    module.exit_json(changed=False, node=gather.read(Host(), asked))
+    try:
+        module.exit_json(changed=False, node=gather.read(Host(), asked))
+    except gather.Late as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

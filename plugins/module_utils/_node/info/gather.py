@@ -11,6 +11,7 @@ import stat
 import time
 from collections import namedtuple
 
+from ..machine import process
 from . import clock, packages, parse
 
 #: What to look at beyond the machine itself.
@@ -29,7 +30,11 @@ VERSIONLOCKS = (
 #: How a program tells its version, where that is not --version.
 _VERSION_WORDS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"], "etcdctl": ["version"]}
 _ROUTES = {"4": "1.0.0.0", "6": "2000::"}
-_LIMIT = 30
+_LIMIT = 120
+
+
+class Late(Exception):
+    """A program that was asked for its version did not answer; saying that it is not there would be wrong."""
 
 
 def read(host, queries):
@@ -130,11 +135,13 @@ def _programs(host, queries, manager):
         path = host.find(binary)
         if path:
             words = _VERSION_WORDS.get(os.path.basename(path), ["--version"])
-            commands["binary:" + binary] = [path] + words
+            commands["binary:" + path] = [path] + words  # once, by however many names it was asked for
     done = host.run_all([(argv, _LIMIT, None) for argv in commands.values()])
     texts = {name: result.out for name, result in zip(commands, done)}
     for name, result in zip(commands, done):
         if name.startswith("binary:"):
+            if result.code == process.LATE:
+                raise Late("%s; is the machine overloaded?" % result.err)
             texts[name] = result.out if parse.version(result.out) else result.err
     return texts
 
@@ -158,7 +165,7 @@ def _candidates(queries, manager, found):
 
 def _binary(host, name, found):
     path = host.find(name)
-    return {"path": path, "version": parse.version(found.get("binary:" + name))} if path else None
+    return {"path": path, "version": parse.version(found.get("binary:" + path))} if path else None
 
 
 def selinux(host):
