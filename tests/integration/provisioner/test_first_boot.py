@@ -22,7 +22,7 @@ from lab.nodes import Node
 from tests.integration.commands.web import Web
 from tests.integration.node.controller import mirrored
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.mirror, pytest.mark.timeout(580)]
 
 NAME = "first-boot-1"
 ROLE = """

@@ -135,7 +135,7 @@ def _credentials(inputs, seen):
 
 
 def _files(kubelet, inputs, seen, dump):
-    listed = [_directory("kubelet", paths.KUBELET_DIR), _file("config", paths.CONFIG, dump(kubelet.config()))]
+    listed = [_directory("kubelet", paths.KUBELET_DIR, "0750"), _file("config", paths.CONFIG, dump(kubelet.config()))]
     if kubelet.reads_drop_ins:
         listed.append(_directory("drop-ins", paths.DROP_INS))
     for name, content in sorted(inputs["kubelet_drop_ins"].items()):
@@ -158,8 +158,8 @@ def _absent(name, path, recursive=False):
     return dict(setting, recursive=True) if recursive else setting
 
 
-def _directory(name, path):
-    return {"id": "join/dir/" + name, "step": "join", "kind": "directory", "path": path, "mode": "0755"}
+def _directory(name, path, mode="0755"):
+    return {"id": "join/dir/" + name, "step": "join", "kind": "directory", "path": path, "mode": mode}
 
 
 def _unit(**fields):
