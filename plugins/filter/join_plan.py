@@ -94,6 +94,8 @@ def join_plan(
             raise AnsibleFilterError(f"join_plan: {purpose} needs {name}")
     try:
         checked = inputs_.checked(_read(_plain(given)), str(token or ""))
+        if purpose in _TOKEN_OF_THE_USER:
+            inputs_.check_one_token(checked, token)
         return function(checked, _plain(node), _plain(seen), str(token or ""))
     except inputs_.InvalidInput as error:
         raise AnsibleFilterError(str(error)) from error
@@ -140,6 +142,10 @@ _PURPOSES: dict[str, tuple[tuple[str, ...], Callable[[Any, Any, Any, str], Any]]
     "undone": (("seen",), lambda inputs, node, seen, token: plan.undone(seen)),
     "absent": (("seen",), lambda inputs, node, seen, token: plan.absent(seen)),
 }
+
+
+#: Later on, the token may be the one that was made.
+_TOKEN_OF_THE_USER = ("inputs", "check")
 
 
 def _read(given: dict) -> dict:

@@ -86,6 +86,13 @@ def test_the_token_is_in_the_secrets_only():
     assert written["clusters"][0]["cluster"]["server"] == "https://192.0.2.1:6443"
 
 
+def test_a_made_token_is_used_like_a_given_one():
+    given = {**GIVEN, "token_create": {"kubeconfig": "admin.conf"}}
+    assert join_plan(given, "check", node=machine())["options"]["node_name"] == "node-1"
+    assert settings(given)["/etc/kubernetes/bootstrap-kubelet.conf"]["content_secret"] == "bootstrap-kubeconfig"
+    assert TOKEN in join_plan(given, "secrets", node=machine(), seen=seen(), token=TOKEN)["bootstrap-kubeconfig"]
+
+
 def test_a_node_needs_no_token_and_gets_no_bootstrap_file():
     client = {"state": "valid", "server": "https://192.0.2.1:6443"}
     made = settings(token="", need_bootstrap=False, client=client)

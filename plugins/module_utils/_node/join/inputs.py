@@ -93,6 +93,12 @@ def checked(given, token):
     return inputs
 
 
+def check_one_token(inputs, token):
+    """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
+    if token and inputs["token_create"]:
+        raise InvalidInput("join_token and join_token_create: give one of them")
+
+
 def _together(inputs, token):
     pins, jws = inputs["discovery"]["ca_hashes"], inputs["discovery"]["jws"]
     if token:
@@ -100,8 +106,6 @@ def _together(inputs, token):
             discovery.split_token(token)
         except ValueError as error:
             raise InvalidInput("join_token: %s" % error) from error
-        if inputs["token_create"]:
-            raise InvalidInput("join_token and join_token_create: give one of them")
     if not inputs["ca_cert"] and not pins and not (jws and token):
         raise InvalidInput(
             "join_ca_cert: there is no CA to trust; give join_ca_cert, join_ca_file or join_discovery.ca_hashes "
