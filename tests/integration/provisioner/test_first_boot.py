@@ -144,5 +144,5 @@ def test_a_second_run_changes_nothing(booted, lab_nspawn):
     command = f"--vars /root/variables.json --api-server {lab_nspawn.cluster().endpoint}"
     done = booted.ssh(f"/var/lib/kubenode/provision-source/provision-* {command}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "changed" not in done.stdout, done.stdout
-    assert "ok: " in done.stdout
+    assert not re.search("^changed", done.stdout, re.MULTILINE), done.stdout
+    assert "  changed: nothing" in done.stdout.splitlines()
