@@ -37,8 +37,14 @@ VALUES = {
 }
 
 
-def test_base_lasts_over_a_reboot(lab_qemu, tmp_path):
-    node = lab_qemu.node("base-qemu", "debian13", swap="128M")
+@pytest.fixture
+def node(lab_qemu):
+    """A machine with a swap partition; gone afterwards, since the test may be tried once more."""
+    yield lab_qemu.node("base-qemu", "debian13", swap="128M")
+    lab_qemu.remove("base-qemu")
+
+
+def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     node.run(SWAP, 560)
     active = node.run("tail -n +2 /proc/swaps | cut -d' ' -f1").split()
     assert len(active) == 3, active
@@ -60,8 +66,9 @@ def test_base_lasts_over_a_reboot(lab_qemu, tmp_path):
 
     second = controller.run(BASE, "--diff", limit=1000, **variables)
     assert second.code == 0, second.output
+    reasons = [step for entry in second.of("base-qemu") for step in entry["result"].get("steps", []) if step["changed"]]
+    assert reasons == [], reasons
     assert second.changed("base-qemu") == [], second.output
-    lab_qemu.remove("base-qemu")
 
 
 def prove(node) -> None:
