@@ -1,0 +1,11 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""NMState documents become NetworkManager keyfiles, without NetworkManager, nmstatectl or the host (pure)."""
+
+from __future__ import annotations
+
+from .convert import Profiles, convert, keyfiles
+from .nmstatectl import with_nmstatectl
+from .reader import parse
+
+__all__ = ["Profiles", "convert", "keyfiles", "parse", "with_nmstatectl"]

@@ -1,0 +1,165 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Bonds: modes, options and what excludes what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..errors import ImageError
+from .fields import Fields
+from .model import Interface, Port
+from .values import host_address, interface_name, mac_of
+
+MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
+_WORDS = {
+    "ad_select": ("stable", "bandwidth", "count"),
+    "arp_all_targets": ("any", "all"),
+    "arp_validate": ("none", "active", "backup", "all", "filter", "filter_active", "filter_backup"),
+    "fail_over_mac": ("none", "active", "follow"),
+    "lacp_rate": ("slow", "fast"),
+    "primary_reselect": ("always", "better", "failure"),
+    "xmit_hash_policy": ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"),
+}
+_NUMBERS = {
+    "ad_actor_sys_prio": (1, 65535),
+    "ad_user_port_key": (0, 1023),
+    "arp_interval": (0, 2**31 - 1),
+    "downdelay": (0, 2**31 - 1),
+    "lp_interval": (1, 2**31 - 1),
+    "miimon": (0, 2**31 - 1),
+    "min_links": (0, 2**31 - 1),
+    "num_grat_arp": (0, 255),
+    "num_unsol_na": (0, 255),
+    "packets_per_slave": (0, 65535),
+    "resend_igmp": (0, 255),
+    "updelay": (0, 2**31 - 1),
+}
+_FLAGS = ("all_slaves_active", "tlb_dynamic_lb", "use_carrier")
+_ONLY_IN = {
+    "ad_actor_sys_prio": ("802.3ad",),
+    "ad_actor_system": ("802.3ad",),
+    "ad_user_port_key": ("802.3ad",),
+    "lacp_rate": ("802.3ad",),
+    "packets_per_slave": ("balance-rr",),
+    "primary": ("active-backup", "balance-tlb", "balance-alb"),
+    "tlb_dynamic_lb": ("balance-tlb", "balance-alb"),
+    "arp_interval": ("balance-rr", "active-backup", "balance-xor", "broadcast"),
+    "arp_validate": ("balance-rr", "active-backup", "balance-xor", "broadcast"),
+}
+_NEEDS = {"updelay": "miimon", "downdelay": "miimon", "arp_validate": "arp_interval", "arp_ip_target": "arp_interval"}
+
+
+def bond(fields: Fields, found: Interface) -> None:
+    """A bond by its section ``link-aggregation``."""
+    mode = fields.choice("mode", MODES, numbered=True)
+    if mode is None:
+        raise ImageError("%s is missing; give one of %s" % (fields.at("mode"), ", ".join(MODES)))
+    found.ports = port_list(fields, lambda one: _Plain(one).port())
+    _port_settings(fields, found)
+    options = fields.mapping("options")
+    found.settings["bond"] = {"mode": mode}
+    if options is not None:
+        found.settings["bond"].update(_options(options, mode))
+        found.primary = found.settings["bond"].get("primary")
+        if found.mac and mode == "active-backup" and found.settings["bond"].get("fail_over_mac") == "active":
+            raise options.wrong("fail_over_mac", "leaves the bond without a MAC address of its own, yet one is given")
+    fields.done()
+
+
+class _Plain:
+    """A port that is only named."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+
+    def port(self) -> Port:
+        name = interface_name(self._fields.needed("name"), self._fields.at("name"))
+        self._fields.done()
+        return Port(name, self._fields.path)
+
+
+def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | None:
+    """The ports of a controller, by name or as mappings; None when there is no such list."""
+    keys = [key for key in ("port", "ports") if fields.raw(key) is not None]
+    if not keys:
+        return None
+    if len(keys) == 2:
+        raise ImageError("%s and %s are the same; give one" % (fields.at("port"), fields.at("ports")))
+    found: list[Port] = []
+    for at, one in enumerate(fields.entries(keys[0])):
+        path = "%s[%d]" % (fields.at(keys[0]), at)
+        port = read(Fields({"name": one} if isinstance(one, (str, int)) else one, path))
+        port.path = path
+        if any(other.name == port.name for other in found):
+            raise ImageError("%s: %s is listed twice" % (path, port.name))
+        found.append(port)
+    return found
+
+
+def _port_settings(fields: Fields, found: Interface) -> None:
+    """Priorities and queues have no place in a keyfile that all versions of NetworkManager read."""
+    for one in fields.mappings("ports-config"):
+        name = one.needed("name")
+        if found.ports is None or all(port.name != name for port in found.ports):
+            raise one.wrong("name", "is no port of this bond")
+        for key, most in (("priority", 2**31 - 1), ("queue-id", 65535)):
+            if one.number(key, -(2**31) if key == "priority" else 0, most):
+                raise one.wrong(key, "is not supported; set it in the installed system")
+        one.done()
+
+
+def _options(fields: Fields, mode: str) -> dict[str, str]:
+    found: dict[str, str | None] = {key: fields.choice(key, words, numbered=True) for key, words in _WORDS.items()}
+    for key, (low, high) in _NUMBERS.items():
+        number = fields.number(key, low, high)
+        found[key] = None if number is None else str(number)
+    for key in _FLAGS:
+        found[key] = _switch(fields, key)
+    found["balance-slb"] = _switch(fields, "balance-slb")
+    found["ad_actor_system"] = mac_of(fields, "ad_actor_system")
+    found["arp_ip_target"] = _targets(fields)
+    primary = fields.text("primary")
+    found["primary"] = interface_name(primary, fields.at("primary")) if primary else None
+    fields.done()
+    given = {key: value for key, value in found.items() if value is not None and value != ""}
+    _check(fields, given, mode)
+    return given
+
+
+def _switch(fields: Fields, key: str) -> str | None:
+    if key == "all_slaves_active" and fields.raw(key) in ("dropped", "delivered"):
+        return str(("dropped", "delivered").index(fields.raw(key)))
+    value = fields.flag(key)
+    return None if value is None else str(int(value))
+
+
+def _targets(fields: Fields) -> str | None:
+    text = fields.text("arp_ip_target")
+    if not text:
+        return None
+    found = [str(host_address(one, fields.at("arp_ip_target"), 4)) for one in re.split(r"[, ]+", text) if one]
+    if len(found) > 16:
+        raise fields.wrong("arp_ip_target", "has %d addresses, 16 is the most" % len(found))
+    return ",".join(found)
+
+
+def _check(fields: Fields, given: dict[str, str], mode: str) -> None:
+    """What NetworkManager or the kernel would refuse once the host has booted."""
+    on = {key for key, value in given.items() if value != "0"}
+    for key in sorted(on):
+        allowed = _ONLY_IN.get(key, MODES)
+        if mode not in allowed and not (key == "arp_validate" and given[key] == "none"):
+            raise fields.wrong(key, "has no meaning in mode %s, only in %s" % (mode, ", ".join(allowed)))
+    for key, other in _NEEDS.items():
+        if key in on and other not in on and not (key == "arp_validate" and given[key] == "none"):
+            raise ImageError("%s needs %s, which is not given" % (fields.at(key), other))
+    if "miimon" in on and "arp_interval" in on:
+        raise fields.wrong("arp_interval", "and miimon exclude each other")
+    if "arp_interval" in on and "arp_ip_target" not in on:
+        raise ImageError("%s needs arp_ip_target, which is not given" % fields.at("arp_interval"))
+    if "num_grat_arp" in given and given.get("num_unsol_na", given["num_grat_arp"]) != given["num_grat_arp"]:
+        raise fields.wrong("num_unsol_na", "and num_grat_arp are one setting; give them the same value")
+    if "balance-slb" in on and (mode != "balance-xor" or given.get("xmit_hash_policy") != "vlan+srcmac"):
+        raise fields.wrong("balance-slb", "needs mode balance-xor and xmit_hash_policy vlan+srcmac")

@@ -1,0 +1,101 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""A whole document: read, checked, connected, written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ImageError
+from .dns import dns
+from .fields import Fields
+from .interface import interface
+from .keyfile import render
+from .model import Interface
+from .routes import routes, rules
+from .topology import connect, connection, ordered
+
+_POLICY = "a policy asks the host what it has, and a live image is made before that; give the interfaces themselves"
+_REFUSED = {
+    "capture": _POLICY,
+    "desired": _POLICY,
+    "desiredState": _POLICY,
+    "policy": _POLICY,
+    "ovs-db": "a live image has no Open vSwitch",
+    "ovn": "a live image has no Open vSwitch",
+}
+_MOST_INTERFACES = 500
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Keyfiles by file name, controllers before ports; ``warnings`` name what has no effect."""
+
+    files: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def keyfiles(document: Mapping[str, Any]) -> dict[str, str]:
+    """The keyfiles of a document by their file names; equal documents give equal bytes."""
+    return dict(convert(document).files)
+
+
+def convert(document: Mapping[str, Any]) -> Profiles:
+    """The same with what the user should know; ImageError names the path of the first thing that is wrong."""
+    fields = Fields(document, "")
+    for key, why in _REFUSED.items():
+        fields.refuse(key, why)
+    sections = {key: fields.mapping(key) for key in ("hostname", "routes", "route-rules", "dns-resolver")}
+    found, gone = _interfaces(fields.mappings("interfaces"))
+    fields.done()
+    warnings = _hostname(sections["hostname"])
+    connect(found, gone)
+    in_order = ordered(found)
+    for key, place in (("routes", routes), ("route-rules", rules), ("dns-resolver", dns)):
+        section = sections[key]
+        if section is not None:
+            place(section, found)
+    return Profiles(_files(in_order), tuple(warnings))
+
+
+def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
+    if len(entries) > _MOST_INTERFACES:
+        raise ImageError("interfaces has %d entries, %d is the most" % (len(entries), _MOST_INTERFACES))
+    found: dict[str, Interface] = {}
+    gone: set[str] = set()
+    for entry in entries:
+        one = interface(entry)
+        name = entry.needed("name") if one is None else one.name
+        if name in found or name in gone:
+            raise ImageError("%s.name: %s is given twice" % (entry.path, name))
+        if one is None:
+            gone.add(name)
+        else:
+            found[name] = one
+    return found, gone
+
+
+def _hostname(fields: Fields | None) -> list[str]:
+    if fields is None:
+        return []
+    fields.ignore("running")
+    given = fields.text("config")
+    fields.done()
+    if not given:
+        return []
+    return ["hostname.config has no effect, since keyfiles hold no host name; give the host's name as such"]
+
+
+def _files(in_order: list[Interface]) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for one in in_order:
+        name = one.profile + ".nmconnection"
+        if name in files:
+            raise ImageError("%s.profile-name: %s is given twice" % (one.path, one.profile))
+        one.section("connection").update(connection(one))
+        if one.controller is None:
+            one.settings["ipv4"], one.settings["ipv6"] = one.v4.settings, one.v6.settings
+        files[name] = render(one.settings)
+    return files

@@ -1,0 +1,156 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Mappings of a document, read key by key: what has the wrong kind, and what nobody knows, is refused with its path."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import ImageError
+
+MOST_ENTRIES = 1000  # of one list
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST = 1024  # characters of one text
+_DIGITS = re.compile(r"[+-]?[0-9]{1,20}\Z")
+
+
+class Fields:
+    """One mapping and where it stands; a key set to null counts as not given."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        """A mapping of any origin; anything else is refused."""
+        if not isinstance(value, Mapping):
+            raise ImageError("%s: %s is no mapping" % (path or "the document", shown(value)))
+        self._value = value
+        self.path = path
+        self._known: list[str] = []
+
+    def at(self, key: str) -> str:
+        """The path of a key."""
+        return "%s.%s" % (self.path, key) if self.path else key
+
+    def wrong(self, key: str, why: str) -> ImageError:
+        """An error of a key's value."""
+        return ImageError("%s: %s %s" % (self.at(key), shown(self._value.get(key)), why))
+
+    def raw(self, key: str) -> Any:
+        """A value as it is."""
+        self._known.append(key)
+        return self._value.get(key)
+
+    def ignore(self, *keys: str) -> None:
+        """Keys that only report what is, or that have no meaning before a host boots."""
+        self._known.extend(keys)
+
+    def refuse(self, key: str, why: str) -> None:
+        """A key that NMState knows and that has no place here."""
+        if self.raw(key) is not None:
+            raise ImageError("%s is not supported: %s" % (self.at(key), why))
+
+    def mapping(self, key: str) -> Fields | None:
+        """A mapping below this one."""
+        value = self.raw(key)
+        return None if value is None else Fields(value, self.at(key))
+
+    def entries(self, key: str) -> list[Any]:
+        """A list; its members are not looked at."""
+        value = self.raw(key)
+        if value is None:
+            return []
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+            raise self.wrong(key, "is no list")
+        if len(value) > MOST_ENTRIES:
+            raise ImageError("%s has %d entries, %d is the most" % (self.at(key), len(value), MOST_ENTRIES))
+        return list(value)
+
+    def mappings(self, key: str) -> list[Fields]:
+        """A list of mappings."""
+        return [Fields(one, "%s[%d]" % (self.at(key), at)) for at, one in enumerate(self.entries(key))]
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts."""
+        return [text_of(one, "%s[%d]" % (self.at(key), at)) for at, one in enumerate(self.entries(key))]
+
+    def text(self, key: str) -> str | None:
+        """One line of text; a number counts as the text it was written as."""
+        value = self.raw(key)
+        return None if value is None else text_of(value, self.at(key))
+
+    def needed(self, key: str) -> str:
+        """The same, which must not be absent or empty."""
+        found = self.text(key)
+        if not found:
+            raise ImageError("%s is missing" % self.at(key))
+        return found
+
+    def flag(self, key: str) -> bool | None:
+        """A truth value."""
+        value = self.raw(key)
+        if value is None or isinstance(value, bool):
+            return value
+        word = str(value).lower() if isinstance(value, (str, int)) else ""
+        if word in _TRUE or word in _FALSE:
+            return word in _TRUE
+        raise self.wrong(key, "is neither true nor false")
+
+    def number(self, key: str, low: int, high: int) -> int | None:
+        """A whole number within limits, both included."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        if isinstance(value, str) and _DIGITS.match(value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(key, "is no whole number")
+        if not low <= value <= high:
+            raise self.wrong(key, "is not within %d to %d" % (low, high))
+        return value
+
+    def choice(self, key: str, words: Sequence[str], *, numbered: bool = False) -> str | None:
+        """One of some words; ``numbered``: also by its place among them, as the kernel counts."""
+        found = self.text(key)
+        if found is None or found in words:
+            return found
+        if numbered and found.isascii() and found.isdigit() and len(found) < 3 and int(found) < len(words):
+            return words[int(found)]
+        raise self.wrong(key, "is not one of %s" % ", ".join(words))
+
+    def done(self) -> None:
+        """No key is left that nobody asked for."""
+        for key in self._value:
+            if key in self._known:
+                continue
+            near = difflib.get_close_matches(str(key)[:64], self._known, 1)
+            hint = "did you mean %s?" % near[0] if near else "known are %s" % ", ".join(sorted(set(self._known)))
+            raise ImageError("%s: unknown key; %s" % (self.at(shown(key)), hint))
+
+
+def text_of(value: Any, path: str) -> str:
+    """One line of text without control characters."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if -(2**63) <= value < 2**64 else None
+    if not isinstance(value, str):
+        raise ImageError("%s: %s is no text" % (path, shown(value)))
+    if len(value) > _LONGEST:
+        raise ImageError("%s has %d characters, %d is the most" % (path, len(value), _LONGEST))
+    if _CONTROL.search(value):
+        raise ImageError("%s: %s has a line break or another control character" % (path, shown(value)))
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value for a message: on one line, cut."""
+    if isinstance(value, str):
+        plain = re.match(r"[A-Za-z0-9_.:/-]{1,60}\Z", value)
+        return value if plain else ascii(value[:60])
+    if value is None or isinstance(value, (bool, float)):
+        return {None: "null", True: "true", False: "false"}.get(value, repr(value))  # type: ignore[call-overload]
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**20 else "a number of many digits"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, Sequence) else "a value of kind %s" % type(value).__name__

@@ -1,0 +1,172 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""One entry of ``interfaces``: its kind, its state and what all kinds share."""
+
+from __future__ import annotations
+
+from ..errors import ImageError
+from .bond import bond
+from .bridge import bridge
+from .fields import Fields
+from .ip import stack
+from .keyfile import flag
+from .model import NAMES, UP, Interface
+from .values import interface_name, mac_of, profile_name
+
+_OWN_SECTION = {"bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth"}
+_REASONS = {
+    "ovs-bridge": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
+    "ovs-interface": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
+    "loopback": "NetworkManager before 1.42 does not touch it",
+}
+_LATER = "it is not needed to reach the network from a live image; make it in the installed system"
+_OTHERS = ("vrf", "vxlan", "mac-vlan", "mac-vtap", "macsec", "infiniband", "hsr", "ipsec", "ipvlan", "team", "tun")
+_REFUSED = {
+    "802.1x": "its secrets have no place in a live image",
+    "copy-mac-from": "the MAC address is not known before the host boots; give mac-address",
+    "ethtool": "set it in the installed system",
+    "mptcp": "set it in the installed system",
+    "ovs-db": "a live image has no Open vSwitch",
+    "dispatch": "its scripts would be run by NetworkManager; give a file instead",
+    "pci-address": "identify the interface by name or by MAC address",
+}
+_MAY_FAIL = {"any": (True, True), "ipv4": (False, True), "ipv6": (True, False), "ipv4+ipv6": (False, False)}
+
+
+def interface(fields: Fields) -> Interface | None:
+    """An interface, None when the document does not want a profile for it; all of it is checked in any case."""
+    name = interface_name(fields.needed("name"), fields.at("name"))
+    kind = _kind(fields)
+    profile = profile_name(fields.text("profile-name") or name, fields.at("profile-name"))
+    found = Interface(name, kind, fields.path, profile)
+    state = fields.choice("state", ("up", "down", "absent", "ignore")) or UP
+    found.state = state
+    identifier = fields.choice("identifier", ("name", "mac-address", "pci-address")) or "name"
+    if identifier == "pci-address":
+        raise fields.wrong("identifier", "is not supported; identify the interface by name or by MAC address")
+    found.by_mac = identifier == "mac-address"
+    found.mac = mac_of(fields, "mac-address")
+    if found.by_mac and kind != "ethernet":
+        raise fields.wrong("identifier", "is only for interfaces of type ethernet, this one is %s" % kind)
+    if found.by_mac and found.mac is None:
+        raise ImageError("%s is missing; identifier: mac-address needs it" % fields.at("mac-address"))
+    found.mtu = fields.number("mtu", 68, 65535)
+    found.controller = fields.text("controller")
+    _shared(fields, found)
+    found.v4, found.v6 = stack(fields.mapping("ipv4"), 4), stack(fields.mapping("ipv6"), 6)
+    _wait(fields, found)
+    _specific(fields, found)
+    for key, why in _REFUSED.items():
+        fields.refuse(key, why)
+    fields.ignore("driver", "max-mtu", "min-mtu", "permanent-mac-address")
+    fields.done()
+    if found.mtu is not None and found.v6.enabled and found.mtu < 1280:
+        raise fields.wrong("mtu", "is less than 1280, which IPv6 needs")
+    return None if state in ("absent", "ignore") else found
+
+
+def _kind(fields: Fields) -> str:
+    given = fields.text("type")
+    sections = [kind for kind, key in _OWN_SECTION.items() if fields.raw(key) is not None]
+    if given is None:
+        if sections:
+            raise ImageError("%s is missing; it is %s by its section %s" % (
+                fields.at("type"), sections[0], _OWN_SECTION[sections[0]]))  # fmt: skip
+        return "ethernet"
+    if given not in NAMES:
+        if given in _REASONS or given in _OTHERS:
+            raise fields.wrong("type", "is not supported: %s" % _REASONS.get(given, _LATER))
+        raise fields.wrong("type", "is not one of %s" % ", ".join(NAMES))
+    for kind in sections:
+        if kind != given and not (kind == "veth" and given == "ethernet"):
+            raise ImageError("%s has no meaning for type %s" % (fields.at(_OWN_SECTION[kind]), given))
+    return "veth" if "veth" in sections else given
+
+
+def _shared(fields: Fields, found: Interface) -> None:
+    wired: dict[str, str] = {}
+    if found.mac is not None:
+        wired["mac-address" if found.by_mac else "cloned-mac-address"] = found.mac
+    if found.mtu is not None:
+        wired["mtu"] = str(found.mtu)
+    if fields.flag("accept-all-mac-addresses") is not None:
+        wired["accept-all-mac-addresses"] = str(int(bool(fields.flag("accept-all-mac-addresses"))))
+    link = fields.mapping("ethernet")
+    if link is not None:
+        if found.kind not in ("ethernet", "veth"):
+            raise ImageError("%s has no meaning for type %s" % (link.path, found.kind))
+        wired.update(_link(link))
+    if wired:
+        found.settings["ethernet"] = wired
+    lldp = fields.mapping("lldp")
+    if lldp is not None:
+        enabled = lldp.flag("enabled")
+        lldp.ignore("neighbors")
+        lldp.done()
+        if enabled is not None:
+            found.section("connection")["lldp"] = str(int(enabled))
+    text = fields.text("description")
+    if text and text.strip():
+        found.settings["user"] = {"nmstate.interface.description": text.strip()}
+
+
+def _link(fields: Fields) -> dict[str, str]:
+    negotiate, speed = fields.flag("auto-negotiation"), fields.number("speed", 1, 10_000_000)
+    duplex = fields.choice("duplex", ("full", "half"))
+    fields.refuse("sr-iov", "set it in the installed system")
+    fields.refuse("fec", "set it in the installed system")
+    fields.done()
+    if negotiate is False and (speed is None) != (duplex is None):
+        raise ImageError("%s: without auto-negotiation, give speed and duplex or neither" % fields.path)
+    found = {} if negotiate is None else {"auto-negotiate": flag(negotiate)}
+    if negotiate is False and speed is not None and duplex is not None:
+        found.update({"speed": str(speed), "duplex": duplex})
+    return found
+
+
+def _wait(fields: Fields, found: Interface) -> None:
+    given = fields.choice("wait-ip", tuple(_MAY_FAIL))
+    if given is not None:
+        for one, may_fail in zip((found.v4, found.v6), _MAY_FAIL[given]):
+            one.settings["may-fail"] = flag(may_fail)
+
+
+def _specific(fields: Fields, found: Interface) -> None:
+    """The section that only this kind has."""
+    fields.ignore(*_OWN_SECTION.values())
+    key = _OWN_SECTION.get(found.kind)
+    section = fields.mapping(key) if key else None
+    if key and section is None and found.kind == "linux-bridge":
+        section = Fields({}, fields.at(key))
+    if key and section is None and found.state not in ("absent", "ignore"):
+        raise ImageError("%s is missing; type %s needs it" % (fields.at(key), found.kind))
+    if section is None:
+        return
+    if found.kind == "bond":
+        bond(section, found)
+    elif found.kind == "linux-bridge":
+        bridge(section, found)
+    elif found.kind == "vlan":
+        _vlan(section, found)
+    else:
+        found.peer = interface_name(section.needed("peer"), section.at("peer"))
+        if found.peer == found.name:
+            raise section.wrong("peer", "is the interface itself")
+        found.settings["veth"] = {"peer": found.peer}
+        section.done()
+
+
+def _vlan(fields: Fields, found: Interface) -> None:
+    found.base = interface_name(fields.needed("base-iface"), fields.at("base-iface"))
+    number = fields.number("id", 0, 4094)
+    if number is None:
+        raise ImageError("%s is missing" % fields.at("id"))
+    protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
+    registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
+    reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
+    fields.done()
+    bits = (0 if reorder is False else 1) | {"none": 0, "gvrp": 2, "mvrp": 8}[registration] | (4 if loose else 0)
+    found.vlan = (protocol, number)
+    found.settings["vlan"] = {"id": str(number), "flags": str(bits)}
+    if protocol != "802.1q":
+        found.settings["vlan"]["protocol"] = protocol

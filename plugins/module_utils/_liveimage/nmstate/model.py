@@ -1,0 +1,81 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a document says of its interfaces, once it was read."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from .values import Address
+
+UP, DOWN = "up", "down"
+NAMES = {  # NMState's name of a kind → NetworkManager's
+    "ethernet": "802-3-ethernet",
+    "bond": "bond",
+    "vlan": "vlan",
+    "linux-bridge": "bridge",
+    "dummy": "dummy",
+    "veth": "veth",
+}
+
+
+@dataclass
+class Stack:
+    """One IP version of an interface; ``given``: the document speaks of it."""
+
+    version: int
+    given: bool = False
+    enabled: bool = False
+    automatic: bool = False
+    own_dns: bool = False  # static, or automatic without the network's name servers
+    addresses: tuple[tuple[Address, int], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    routes: int = 0  # how many of each the settings have
+    rules: int = 0
+    tables: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Port:
+    """A controller's port, with what the controller says of it."""
+
+    name: str
+    path: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Interface:
+    """One interface and its profile; ``ports`` is None when the document lists none."""
+
+    name: str
+    kind: str
+    path: str
+    profile: str
+    state: str = UP
+    by_mac: bool = False
+    mac: str | None = None
+    mtu: int | None = None
+    controller: str | None = None
+    ports: list[Port] | None = None
+    base: str | None = None
+    vlan: tuple[str, int] = ("", 0)  # protocol and number
+    peer: str | None = None
+    primary: str | None = None
+    v4: Stack = field(default_factory=lambda: Stack(4))
+    v6: Stack = field(default_factory=lambda: Stack(6))
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def uuid(self) -> str:
+        """The profile's identity: of kind and name alone, as nmstatectl makes it."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, "%s://%s" % (self.kind, self.name)))
+
+    def stack(self, version: int) -> Stack:
+        """The stack of an IP version."""
+        return self.v4 if version == 4 else self.v6
+
+    def section(self, name: str) -> dict[str, str]:
+        """A section of the keyfile, made when it is not there."""
+        return self.settings.setdefault(name, {})

@@ -1,0 +1,45 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The same by the program nmstatectl, where it is installed and asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ImageError
+from .fields import Fields
+from .reader import parse
+
+COMMAND = ("nmstatectl", "gc", "/dev/stdin")
+_FILE = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,200}\.nmconnection\Z")
+Run = Callable[[Sequence[str], str], "tuple[int, str, str]"]
+
+
+def with_nmstatectl(document: Mapping[str, Any], run: Run) -> dict[str, str]:
+    """Keyfiles by nmstatectl; ``run(command, stdin)`` gives exit code, stdout and stderr."""
+    try:
+        text = json.dumps(document, sort_keys=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ImageError("the NMState document is no plain data: %.100s" % ascii(str(error))) from error
+    code, out, err = run(COMMAND, text)
+    if code != 0:
+        raise ImageError("nmstatectl refuses the NMState document: %s" % (_last(err) or "exit code %d" % code))
+    made = Fields(parse(out), "nmstatectl's output")
+    files: dict[str, str] = {}
+    for at, pair in enumerate(made.entries("NetworkManager")):
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, str) for one in pair)):
+            raise ImageError("%s[%d] is no pair of file name and text" % (made.at("NetworkManager"), at))
+        name, content = pair
+        if not _FILE.match(name) or name in files:
+            raise ImageError("%s[%d]: file name %s cannot be used" % (made.at("NetworkManager"), at, ascii(name[:60])))
+        files[name] = content
+    return files
+
+
+def _last(err: str) -> str:
+    """The program's reason: the last lines that are not its own log."""
+    lines = [line.strip() for line in err.splitlines() if line.strip() and not re.match(r"\[?\d{4}-\d\d-\d\d", line)]
+    return " ".join(lines[-3:])[:500]

@@ -1,0 +1,159 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Routes and routing rules, each in the profile of the interface it belongs to."""
+
+from __future__ import annotations
+
+from ..errors import ImageError
+from .fields import Fields
+from .model import UP, Interface
+from .values import Network, host_address, interface_name, network
+
+MAIN = 254
+_FIRST_PRIORITY = 30000  # of rules that were given none, as nmstatectl counts
+_KINDS = ("blackhole", "prohibit", "unreachable")
+
+
+def routes(fields: Fields, found: dict[str, Interface]) -> None:
+    """The section ``routes``; ``running`` only reports what was."""
+    fields.ignore("running")
+    seen: set[tuple[str, ...]] = set()
+    for one in fields.mappings("config"):
+        _route(one, found, seen)
+    fields.done()
+
+
+def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...]]) -> None:
+    _present(fields)
+    target = network(fields.needed("destination"), fields.at("destination"))
+    version = target.version
+    owner = _owner(fields, found, version)
+    gateway = fields.text("next-hop-address")
+    hop = str(host_address(gateway, fields.at("next-hop-address"), version)) if gateway else ""
+    metric = fields.number("metric", -1, 2**32 - 1)
+    table = fields.number("table-id", 0, 2**32 - 1) or MAIN
+    options = ["table=%d" % table]
+    weight, window = fields.number("weight", 1, 256), fields.number("cwnd", 1, 2**31 - 1)
+    source, kind = fields.text("source"), fields.choice("route-type", _KINDS)
+    fields.refuse("vrf-name", "a live image has no VRF")
+    fields.done()
+    if weight is not None:
+        if not (hop and version == 4):
+            raise fields.wrong("weight", "is only for IPv4 routes with next-hop-address")
+        options.append("weight=%d" % weight)
+    if window is not None:
+        options += ["cwnd=%d" % window, "lock-cwnd=true"]
+    if source:
+        options.append("src=%s" % host_address(source, fields.at("source"), version))
+    if kind:
+        if hop:
+            raise fields.wrong("route-type", "excludes next-hop-address")
+        options.append("type=%s" % kind)
+    line = "%s,%s,%d" % (target, hop, max(metric or 0, 0))
+    identity = (owner.name, line, *options)
+    if identity in seen:
+        raise ImageError("%s: the route to %s is given twice" % (fields.path, target))
+    seen.add(identity)
+    stack = owner.stack(version)
+    stack.settings["route%d" % stack.routes] = line
+    stack.settings["route%d_options" % stack.routes] = ",".join(options)
+    stack.routes += 1
+    stack.tables.add(table)
+
+
+def _present(fields: Fields) -> None:
+    if (fields.choice("state", ("present", "absent", "ignore")) or "present") != "present":
+        raise fields.wrong("state", "is not supported: a live image begins without routes and rules; leave them out")
+
+
+def _owner(fields: Fields, found: dict[str, Interface], version: int) -> Interface:
+    name = interface_name(fields.needed("next-hop-interface"), fields.at("next-hop-interface"))
+    owner = found.get(name)
+    if owner is None or owner.state != UP:
+        raise fields.wrong("next-hop-interface", "is no interface of this document that is up")
+    if not owner.stack(version).enabled:
+        raise fields.wrong("next-hop-interface", "has no IPv%d; enable it there" % version)
+    return owner
+
+
+def rules(fields: Fields, found: dict[str, Interface]) -> None:
+    """The section ``route-rules``."""
+    entries = fields.mappings("config")
+    fields.done()
+    taken = {one.number("priority", -1, 2**32 - 1) for one in entries}
+    following = _FIRST_PRIORITY
+    for one in entries:
+        priority = one.number("priority", -1, 2**32 - 1)
+        if priority is None or priority < 0:
+            while following in taken:
+                following += 1
+            priority = following
+            following += 1
+        _rule(one, found, priority)
+
+
+def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
+    _present(fields)
+    source, target = _side(fields, "ip-from"), _side(fields, "ip-to")
+    version = _version(fields, source, target)
+    table = fields.number("route-table", 0, 2**32 - 1) or MAIN
+    mark, mask = fields.number("fwmark", 0, 2**32 - 1), fields.number("fwmask", 0, 2**32 - 1)
+    incoming, action = fields.text("iif"), fields.choice("action", _KINDS)
+    suppress = fields.number("suppress-prefix-length", 0, 32 if version == 4 else 128)
+    fields.done()
+    words = ["priority %d" % priority]
+    words += ["to %s" % target] if target else []
+    if source or not target:
+        words.append("from %s" % (source or ("0.0.0.0/0" if version == 4 else "::/0")))
+    if incoming:
+        name = interface_name(incoming, fields.at("iif"))
+        if name in found and found[name].by_mac:
+            raise fields.wrong("iif", "goes by its MAC address, its name is not known to the kernel")
+        words.append("iif %s" % name)
+    if suppress is not None:
+        words.append("suppress_prefixlength %d" % suppress)
+    if action:
+        if suppress is not None:
+            raise fields.wrong("suppress-prefix-length", "has no meaning with an action")
+        words.append("type %s" % action)
+    else:
+        words.append("table %d" % table)
+    if mask is not None and mark is None:
+        raise ImageError("%s is missing; fwmask needs it" % fields.at("fwmark"))
+    if mark is not None:
+        words.append("fwmark 0x%x" % mark + ("" if mask is None else "/0x%x" % mask))
+    stack = _home(fields, found, version, table, incoming).stack(version)
+    stack.settings["routing-rule%d" % (stack.rules + 1)] = " ".join(words)
+    stack.rules += 1
+
+
+def _side(fields: Fields, key: str) -> Network | None:
+    text = fields.text(key)
+    return network(text, fields.at(key)) if text else None
+
+
+def _version(fields: Fields, source: Network | None, target: Network | None) -> int:
+    family = fields.choice("family", ("ipv4", "ipv6"))
+    versions = {one.version for one in (source, target) if one is not None}
+    if family:
+        versions.add(int(family[-1]))
+    if len(versions) > 1:
+        raise ImageError("%s: IPv4 and IPv6 in one rule" % fields.path)
+    return versions.pop() if versions else 4
+
+
+def _home(
+    fields: Fields, found: dict[str, Interface], version: int, table: int, incoming: str | None
+) -> Interface:  # fmt: skip
+    """The profile a rule lives in: one with routes of its table, else where it applies, else any with that version."""
+    able = [one for one in found.values() if one.state == UP and one.stack(version).enabled]
+    for fits in (
+        lambda one: table in one.stack(version).tables,
+        lambda one: one.name == incoming,
+        lambda one: bool(one.stack(version).addresses),
+        lambda one: True,
+    ):
+        for one in able:
+            if fits(one):
+                return one
+    raise ImageError("%s: no interface that is up has IPv%d, so the rule has no place" % (fields.path, version))

@@ -1,0 +1,169 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""How interfaces hang together: ports and their controllers, bases, peers; conflicts are refused, gaps filled."""
+
+from __future__ import annotations
+
+from ..errors import ImageError
+from .ip import stack
+from .keyfile import flag
+from .model import NAMES, UP, Interface, Port
+from .values import interface_name
+
+_CONTROLLERS = ("bond", "linux-bridge")
+
+
+def connect(found: dict[str, Interface], gone: set[str]) -> None:
+    """Give every interface its controller, base and peer; ``gone``: interfaces that get no profile."""
+    unlisted = {one.name for one in found.values() if one.kind in _CONTROLLERS and one.ports is None}
+    for one in found.values():
+        _join(found, unlisted, one)
+    for one in list(found.values()):
+        for port in one.ports or []:
+            _attach(found, gone, one, port)
+        if one.base is not None:
+            _put_on(found, gone, one)
+        if one.peer is not None:
+            _pair(found, gone, one)
+        if one.primary is not None:
+            _check_primary(found, one)
+    _check_addresses(found)
+    _check_macs(found)
+
+
+def ordered(found: dict[str, Interface]) -> list[Interface]:
+    """Controllers before ports, bases before what stands on them; else in the order of the document."""
+    done: dict[str, Interface] = {}
+    under_way: list[str] = []
+
+    def add(one: Interface) -> None:
+        if one.name in done:
+            return
+        if one.name in under_way:
+            circle = " → ".join(under_way[under_way.index(one.name) :] + [one.name])
+            raise ImageError("%s stands on itself: %s" % (one.path, circle))
+        under_way.append(one.name)
+        for name in (one.controller, one.base):
+            if name:
+                add(found[name])
+        under_way.pop()
+        done[one.name] = one
+
+    for one in found.values():
+        add(one)
+    return list(done.values())
+
+
+def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> None:
+    """A port that names its controller itself; ``unlisted``: controllers that do not name their ports."""
+    name, one.controller = one.controller, None
+    if not name:
+        return
+    path = one.path + ".controller"
+    controller = found.get(interface_name(name, path))
+    if controller is None or controller.kind not in _CONTROLLERS:
+        raise ImageError("%s: %s is no bond or bridge of this document" % (path, name))
+    if name in unlisted:
+        controller.ports = [*(controller.ports or []), Port(one.name, path)]
+    elif all(port.name != one.name for port in controller.ports or []):
+        raise ImageError("%s: %s does not list %s among its ports" % (path, name, one.name))
+
+
+def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, port: Port) -> None:
+    if port.name in gone:
+        raise ImageError("%s: %s is a port here and absent or ignored elsewhere" % (port.path, port.name))
+    one = found.get(port.name) or _made(found, port.name, port.path)
+    if one is controller or one.kind == "linux-bridge" or (one.kind == "bond" and controller.kind == "bond"):
+        raise ImageError("%s: %s (%s) cannot be a port of a %s" % (port.path, one.name, one.kind, controller.kind))
+    if one.controller is not None:
+        raise ImageError("%s: %s is already a port of %s" % (port.path, one.name, one.controller))
+    for version in (4, 6):
+        if one.stack(version).enabled:
+            raise ImageError(
+                "%s.ipv%d is enabled, yet %s is a port of %s; give the addresses to %s"
+                % (one.path, version, one.name, controller.name, controller.name)
+            )
+    one.controller = controller.name
+    connection = one.section("connection")
+    connection["master"] = controller.name
+    connection["slave-type"] = NAMES[controller.kind]
+    if controller.kind == "linux-bridge":
+        one.section("bridge-port").update(port.settings)
+
+
+def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
+    name = one.base or ""
+    path = one.path + ".vlan.base-iface"
+    if name in gone:
+        raise ImageError("%s: %s is absent or ignored" % (path, name))
+    base = found.get(name) or _made(found, name, path)
+    for other in found.values():
+        if other is not one and other.base == name and other.vlan == one.vlan:
+            raise ImageError("%s: VLAN %d of %s is %s already" % (one.path, one.vlan[1], name, other.name))
+    if one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
+        raise ImageError("%s.mtu: %d is more than the %d of %s" % (one.path, one.mtu, base.mtu, name))
+    # a profile that goes by MAC address has no interface name that could be told beforehand
+    one.section("vlan")["parent"] = base.uuid if base.by_mac else name
+
+
+def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
+    name = one.peer or ""
+    if name in gone:
+        raise ImageError("%s.veth.peer: %s is absent or ignored" % (one.path, name))
+    other = found.get(name)
+    if other is None:
+        other = _made(found, name, one.path + ".veth.peer", "veth")
+        other.peer = one.name
+        other.settings["veth"] = {"peer": one.name}
+    if other.kind != "veth" or other.peer != one.name:
+        raise ImageError("%s.veth.peer: %s is not the other end" % (one.path, name))
+
+
+def _made(found: dict[str, Interface], name: str, path: str, kind: str = "ethernet") -> Interface:
+    """An interface that others need and the document does not describe."""
+    one = Interface(name, kind, path, name, UP, v4=stack(None, 4), v6=stack(None, 6))
+    found[name] = one
+    return one
+
+
+def _check_primary(found: dict[str, Interface], one: Interface) -> None:
+    path = one.path + ".link-aggregation.options.primary"
+    port = found.get(one.primary or "")
+    if port is None or all(other.name != port.name for other in one.ports or []):
+        raise ImageError("%s: %s is no port of this bond" % (path, one.primary))
+    if port.by_mac:
+        raise ImageError("%s: %s goes by its MAC address, its name is not known to the kernel" % (path, one.primary))
+
+
+def _check_addresses(found: dict[str, Interface]) -> None:
+    seen: dict[object, Interface] = {}
+    for one in found.values():
+        for version in (4, 6):
+            for address, dummy in one.stack(version).addresses:
+                if address in seen:
+                    raise ImageError("%s.ipv%d: %s is also given to %s" % (
+                        one.path, version, address, seen[address].name))  # fmt: skip
+                seen[address] = one
+
+
+def _check_macs(found: dict[str, Interface]) -> None:
+    seen: dict[str, Interface] = {}
+    for one in found.values():
+        if one.by_mac and one.mac is not None:
+            if one.mac in seen:
+                raise ImageError("%s.mac-address: %s identifies %s already" % (one.path, one.mac, seen[one.mac].name))
+            seen[one.mac] = one
+
+
+def connection(one: Interface) -> dict[str, str]:
+    """The section every profile begins with."""
+    found = {
+        "id": one.profile,
+        "uuid": one.uuid,
+        "type": NAMES[one.kind],
+        "autoconnect": flag(one.state == UP),
+        "autoconnect-slaves": "1" if one.kind in _CONTROLLERS else "-1",
+    }
+    if not one.by_mac:
+        found["interface-name"] = one.name
+    return found
