@@ -193,7 +193,7 @@ def _machines(report: Report) -> list[str]:
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
         f"Machines: {len(machines)}, {len(running)} running a verified system, {changed} changed, {len(failed)} failed",
     ]
-    if not changed and not failed:
+    if not changed and not failed and not any(phase["changed"] or phase["failed"] for phase in report.phases()):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     return lines + [f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed]
 
