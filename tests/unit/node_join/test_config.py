@@ -113,7 +113,8 @@ def test_an_old_minor_gets_no_field_it_refuses():
 @pytest.mark.parametrize(
     ("resolv", "file"),
     [
-        ({}, "/etc/resolv.conf"),
+        ({}, ""),
+        ({"/etc/resolv.conf": []}, "/etc/resolv.conf"),
         ({"/etc/resolv.conf": ["192.0.2.1"], config.RESOLVED: ["192.0.2.2"]}, "/etc/resolv.conf"),
         ({"/etc/resolv.conf": ["127.0.0.53"], config.RESOLVED: ["192.0.2.2"]}, config.RESOLVED),
         ({"/etc/resolv.conf": ["127.0.0.1"]}, "/etc/resolv.conf"),

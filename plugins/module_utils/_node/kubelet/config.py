@@ -83,7 +83,12 @@ def defaults(facts):
 
 
 def resolv_conf(resolv):
-    """The file with the name servers pods are to use; never one that leads back to the machine's own stub."""
+    """The file with the name servers pods are to use; never one that leads back to the machine's own stub.
+
+    Empty on a machine without any such file: a kubelet that is told of one makes no pod.
+    """
+    if not resolv:
+        return ""
     servers = resolv.get("/etc/resolv.conf") or []
     if resolv.get(RESOLVED) and any(server.startswith("127.") or server == "::1" for server in servers):
         return RESOLVED
