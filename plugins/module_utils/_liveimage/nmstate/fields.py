@@ -132,7 +132,7 @@ class Fields:
 def text_of(value: Any, path: str) -> str:
     """One line of text without control characters."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value) if -(2**63) <= value < 2**64 else None
+        value = str(value) if abs(value) < 2**64 else value
     if not isinstance(value, str):
         raise ImageError("%s: %s is no text" % (path, shown(value)))
     if len(value) > _LONGEST:
@@ -147,10 +147,10 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         plain = re.match(r"[A-Za-z0-9_.:/-]{1,60}\Z", value)
         return value if plain else ascii(value[:60])
-    if value is None or isinstance(value, (bool, float)):
-        return {None: "null", True: "true", False: "false"}.get(value, repr(value))  # type: ignore[call-overload]
-    if isinstance(value, int):
-        return str(value) if abs(value) < 10**20 else "a number of many digits"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, (int, float)):
+        return str(value) if isinstance(value, float) or abs(value) < 10**20 else "a number of many digits"
     if isinstance(value, Mapping):
         return "a mapping"
     return "a list" if isinstance(value, Sequence) else "a value of kind %s" % type(value).__name__

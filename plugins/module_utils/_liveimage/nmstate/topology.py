@@ -34,24 +34,38 @@ def connect(found: dict[str, Interface], gone: set[str]) -> None:
 def ordered(found: dict[str, Interface]) -> list[Interface]:
     """Controllers before ports, bases before what stands on them; else in the order of the document."""
     done: dict[str, Interface] = {}
-    under_way: list[str] = []
 
     def add(one: Interface) -> None:
-        if one.name in done:
-            return
-        if one.name in under_way:
-            circle = " → ".join(under_way[under_way.index(one.name) :] + [one.name])
-            raise ImageError("%s stands on itself: %s" % (one.path, circle))
-        under_way.append(one.name)
-        for name in (one.controller, one.base):
-            if name:
+        if one.name not in done:
+            for name in filter(None, (one.controller, one.base)):
                 add(found[name])
-        under_way.pop()
-        done[one.name] = one
+            done[one.name] = one
 
+    _check_circles(found)
     for one in found.values():
         add(one)
     return list(done.values())
+
+
+def _check_circles(found: dict[str, Interface]) -> None:
+    """A controller stands on its ports, a VLAN on its base; nothing may stand on itself."""
+    settled: set[str] = set()
+    under_way: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in settled:
+            return
+        if name in under_way:
+            circle = " → ".join([*under_way[under_way.index(name) :], name])
+            raise ImageError("%s stands on itself: %s" % (found[name].path, circle))
+        under_way.append(name)
+        one = found[name]
+        for below in [port.name for port in one.ports or []] + ([one.base] if one.base else []):
+            visit(below)
+        settled.add(under_way.pop())
+
+    for name in found:
+        visit(name)
 
 
 def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> None:

@@ -1,0 +1,75 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole documents and the keyfiles they become; this file, run as a program, writes them anew.
+
+dev/run sh -c 'PYTHONPATH=$ANSIBLE_COLLECTIONS_PATH python tests/unit/liveimage/nmstate/test_golden.py'
+"""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import nmstate
+
+HERE = Path(__file__).parent
+DOCUMENTS = sorted((HERE / "documents").glob("*.yaml"))
+HEADER = "# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
+
+
+def golden(document: Path) -> Path:
+    return HERE / "golden" / (document.stem + ".txt")
+
+
+def made(document: Path) -> str:
+    files = nmstate.keyfiles(nmstate.parse(document.read_text()))
+    return HEADER + "".join("\n==> %s <==\n%s" % pair for pair in files.items())
+
+
+def turned(value):
+    """The same with the keys of all mappings in the other order."""
+    if isinstance(value, dict):
+        return {key: turned(value[key]) for key in reversed(value)}
+    return [turned(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.stem)
+def test_a_document_becomes_these_keyfiles(document):
+    assert made(document) == golden(document).read_text()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.stem)
+def test_the_order_of_keys_means_nothing(document):
+    given = nmstate.parse(document.read_text())
+    assert list(nmstate.keyfiles(turned(given)).items()) == list(nmstate.keyfiles(given).items())
+
+
+def test_no_golden_file_is_left_over():
+    assert sorted((HERE / "golden").iterdir()) == [golden(one) for one in DOCUMENTS]
+    assert len(DOCUMENTS) >= 12
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.stem)
+def test_controllers_come_before_ports_and_bases_before_vlans(document):
+    seen: set[str] = set()
+    for text in nmstate.keyfiles(nmstate.parse(document.read_text())).values():
+        profile = configparser.RawConfigParser(strict=True)
+        profile.read_string(text)
+        master = profile.get("connection", "master", fallback=None)
+        parent = profile.get("vlan", "parent", fallback=None)
+        for needed in filter(None, (master, parent)):
+            assert needed in seen
+        seen.update((profile.get("connection", "interface-name", fallback=""), profile["connection"]["uuid"]))
+
+
+def test_the_name_of_a_host_is_only_a_warning():
+    result = nmstate.convert({"hostname": {"config": "a.example.com"}, "interfaces": [{"name": "eth0"}]})
+    assert list(result.files) == ["eth0.nmconnection"]
+    assert ["hostname.config" in one for one in result.warnings] == [True]
+
+
+if __name__ == "__main__":
+    for each in DOCUMENTS:
+        golden(each).write_text(made(each))

@@ -1,0 +1,210 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no keyfile can be made of is refused with its path, before anything is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import keyfiles, parse
+
+STATIC = "ipv4: {enabled: true, address: [{ip: 192.0.2.2, prefix-length: 24}]}"
+
+
+def iface(rest: str) -> str:
+    return "interfaces: [{name: eth0, %s}]" % rest
+
+
+def bond(options: str, mode: str = "active-backup", more: str = "") -> str:
+    return "interfaces: [{name: b0, type: bond, %s link-aggregation: {mode: %s, options: {%s}, port: [e0, e1]}}]" % (
+        more, mode, options)  # fmt: skip
+
+
+def bridge(port: str, options: str = "") -> str:
+    return "interfaces: [{name: br0, type: linux-bridge, bridge: {options: {%s}, port: [{name: e0, %s}]}}]" % (
+        options, port)  # fmt: skip
+
+
+def route(rest: str, more: str = STATIC) -> str:
+    return "interfaces: [{name: eth0, %s}, {name: down0, state: down}]\nroutes: {config: [{%s}]}" % (more, rest)
+
+
+def rule(rest: str) -> str:
+    return "interfaces: [{name: eth0, %s}]\nroute-rules: {config: [{%s}]}" % (STATIC, rest)
+
+
+def dns(rest: str, more: str = STATIC) -> str:
+    return "interfaces: [{name: eth0, %s}]\ndns-resolver: {config: {%s}}" % (more, rest)
+
+
+CASES = {
+    # unknown keys, with the nearest known one
+    "interfacs: []": "interfacs: unknown key; did you mean interfaces?",
+    "zebra: []": "zebra: unknown key; known are ",
+    iface("ipv4: {enabled: true, dchp: true}"): "interfaces[0].ipv4.dchp: unknown key; did you mean dhcp?",
+    iface("mut: 1500"): "interfaces[0].mut: unknown key; did you mean mtu?",
+    bond("mimon: 100"): "interfaces[0].link-aggregation.options.mimon: unknown key; did you mean miimon?",
+    bridge("stp-cost: 1"): "interfaces[0].bridge.port[0].stp-cost: unknown key; did you mean stp-path-cost?",
+    route("destination: 0.0.0.0/0, next-hop-iface: eth0"): "routes.config[0].next-hop-interface is missing",
+    route("destination: 0.0.0.0/0, next-hop-interface: eth0, metrik: 1"): "metrik: unknown key; did you mean metric?",
+    # kinds of values
+    "interfaces: {}": "interfaces: a mapping is no list",
+    "interfaces: [eth0]": "interfaces[0]: eth0 is no mapping",
+    iface("mtu: big"): "interfaces[0].mtu: big is no whole number",
+    iface("mtu: 67"): "interfaces[0].mtu: 67 is not within 68 to 65535",
+    iface("ipv4: {enabled: maybe}"): "interfaces[0].ipv4.enabled: maybe is neither true nor false",
+    iface("state: sideways"): "interfaces[0].state: sideways is not one of up, down, absent, ignore",
+    iface("description: [a]"): "interfaces[0].description: a list is no text",
+    iface('description: "a\\nmethod=manual"'): "interfaces[0].description: 'a\\nmethod=manual' has a line break",
+    # names
+    "interfaces: [{type: ethernet}]": "interfaces[0].name is missing",
+    "interfaces: [{name: ../x}]": "interfaces[0].name: ../x is no name for an interface",
+    "interfaces: [{name: .hidden}]": "interfaces[0].name: .hidden is no name",
+    "interfaces: [{name: sixteen-letters0}]": "is no name for an interface",
+    "interfaces: [{name: lo}]": "interfaces[0].name: lo is no name",
+    "interfaces: [{name: 'a b'}]": "interfaces[0].name: 'a b' is no name",
+    iface("profile-name: a/b"): "interfaces[0].profile-name: a/b is no name for a profile",
+    "interfaces: [{name: a}, {name: a}]": "interfaces[1].name: a is given twice",
+    "interfaces: [{name: a, state: absent}, {name: a}]": "interfaces[1].name: a is given twice",
+    "interfaces: [{name: a, profile-name: b}, {name: b}]": "interfaces[1].profile-name: b is given twice",
+    # what has no place in a live image
+    "capture: {a: b}": "capture is not supported: a policy",
+    "desiredState: {interfaces: []}": "desiredState is not supported: a policy",
+    "ovs-db: {a: b}": "ovs-db is not supported: a live image has no Open vSwitch",
+    iface("type: ovs-bridge"): "interfaces[0].type: ovs-bridge is not supported: a live image has no Open vSwitch",
+    iface("type: vxlan"): "interfaces[0].type: vxlan is not supported",
+    iface("type: ethrnet"): "interfaces[0].type: ethrnet is not one of ethernet, bond",
+    iface("802.1x: {identity: a}"): "interfaces[0].802.1x is not supported: its secrets",
+    iface("ethtool: {feature: {}}"): "interfaces[0].ethtool is not supported",
+    iface("copy-mac-from: eth1"): "interfaces[0].copy-mac-from is not supported: the MAC address is not known",
+    iface("ethernet: {sr-iov: {total-vfs: 1}}"): "interfaces[0].ethernet.sr-iov is not supported",
+    # kinds and their sections
+    "interfaces: [{name: b, type: bond}]": "interfaces[0].link-aggregation is missing; type bond needs it",
+    "interfaces: [{name: v, vlan: {base-iface: a, id: 1}}]": "interfaces[0].type is missing; it is vlan",
+    iface("type: dummy, vlan: {base-iface: a, id: 1}"): "interfaces[0].vlan has no meaning for type dummy",
+    iface("type: vlan, vlan: {base-iface: a}"): "interfaces[0].vlan.id is missing",
+    iface("type: vlan, vlan: {base-iface: a, id: 4095}"): "interfaces[0].vlan.id: 4095 is not within 0 to 4094",
+    iface("type: vlan, vlan: {base-iface: eth0, id: 4}"): "interfaces[0] stands on itself: eth0 → eth0",
+    iface("type: veth, veth: {peer: eth0}"): "interfaces[0].veth.peer: eth0 is the interface itself",
+    "interfaces: [{name: a, type: veth, veth: {peer: b}}, {name: b}]": "veth.peer: b is not the other end",
+    # MAC addresses and MTU
+    iface("mac-address: 52:54:00:12:34"): "interfaces[0].mac-address: 52:54:00:12:34 is no MAC address",
+    iface("mac-address: 01:00:5e:00:00:01"): "interfaces[0].mac-address: 01:00:5E:00:00:01 is no address of a single",
+    iface("identifier: mac-address"): "interfaces[0].mac-address is missing; identifier: mac-address needs it",
+    iface("type: dummy, identifier: mac-address, mac-address: 52:54:00:12:34:56"): "is only for interfaces of type",
+    "interfaces: [{name: a, identifier: mac-address, mac-address: 52:54:00:12:34:56},"
+    " {name: b, identifier: mac-address, mac-address: 52-54-00-12-34-56}]": "identifies a already",
+    iface("mtu: 1000, ipv6: {enabled: true}"): "interfaces[0].mtu: 1000 is less than 1280",
+    "interfaces: [{name: v, type: vlan, mtu: 9000, vlan: {base-iface: e, id: 1}}, {name: e, mtu: 1500}]":
+        "interfaces[0].mtu: 9000 is more than the 1500 of e",
+    # addresses
+    iface("ipv4: {address: [{ip: 192.0.2.2, prefix-length: 24}]}"): "interfaces[0].ipv4.enabled is missing",
+    iface("ipv4: {enabled: false, dhcp: true}"): "interfaces[0].ipv4.enabled is false, yet",
+    iface("ipv4: {enabled: true, address: [{ip: 192.0.2.2}]}"): "ipv4.address[0].prefix-length is missing",
+    iface("ipv4: {enabled: true, address: [{ip: 192.0.2.2, prefix-length: 33}]}"): "33 is not within 0 to 32",
+    iface("ipv4: {enabled: true, address: [{ip: 192.0.2.256, prefix-length: 3}]}"): "192.0.2.256 is no IP address",
+    iface("ipv4: {enabled: true, address: [{ip: '2001:db8::1', prefix-length: 3}]}"): "is no IPv4 address",
+    iface("ipv6: {enabled: true, address: [{ip: 192.0.2.2, prefix-length: 24}]}"): "is no IPv6 address",
+    iface("ipv6: {enabled: true, address: [{ip: 'fe80::1%eth0', prefix-length: 64}]}"): "has a zone",
+    iface("ipv4: {enabled: true, address: [{ip: 224.0.0.1, prefix-length: 24}]}"): "224.0.0.1 is no address of a host",
+    iface("ipv4: {enabled: true, address: [{ip: 192.0.2.2, prefix-length: 24}, {ip: 192.0.2.2, prefix-length: 25}]}"):
+        "interfaces[0].ipv4.address[1].ip: 192.0.2.2 is given twice",
+    "interfaces: [{name: a, %s}, {name: b, %s}]" % (STATIC, STATIC): "interfaces[1].ipv4: 192.0.2.2 is also given to a",
+    iface("ipv6: {enabled: true, autoconf: true}"): "interfaces[0].ipv6.autoconf: true needs dhcp: true",
+    iface("ipv6: {enabled: true, dhcp: true, autoconf: true, token: '2001::1'}"): "interfaces[0].ipv6.token",
+    iface("ipv6: {enabled: true, token: '::1'}"): "needs addr-gen-mode eui64 and autoconf",
+    iface("ipv4: {enabled: true, dhcp: true, dhcp-client-id: 'a b'}"): "ipv4.dhcp-client-id: 'a b' is not",
+    iface("ipv4: {enabled: true, autoconf: true}"): "interfaces[0].ipv4.autoconf: unknown key",
+    # controllers and ports
+    "interfaces: [{name: a, controller: b}]": "interfaces[0].controller: b is no bond or bridge",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [c]}}, {name: a, controller: b}]":
+        "interfaces[1].controller: b does not list a among its ports",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}},"
+    " {name: c, type: linux-bridge, bridge: {port: [{name: a}]}}]":
+        "interfaces[1].bridge.port[0]: a is already a port of b",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a, a]}}]": "a is listed twice",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [b]}}]": "b (bond) cannot be a port",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}}, {name: a, %s}]" % STATIC:
+        "interfaces[1].ipv4 is enabled, yet a is a port of b",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}}, {name: a, state: absent}]":
+        "a is a port here and absent or ignored elsewhere",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a], ports: [a]}}]": "are the same; give one",
+    "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [v]}},"
+    " {name: v, type: vlan, vlan: {base-iface: b, id: 2}}]": "stands on itself",
+    "interfaces: [{name: v, type: vlan, vlan: {base-iface: e, id: 2}}, {name: w, type: vlan,"
+    " vlan: {base-iface: e, id: 2}}]": "VLAN 2 of e is",
+    # bonds
+    bond("", "roundrobin"): "interfaces[0].link-aggregation.mode: roundrobin is not one of balance-rr",
+    bond("miimon: 100, arp_interval: 100, arp_ip_target: 192.0.2.1"): "exclude each other",
+    bond("lacp_rate: fast"): "lacp_rate: fast has no meaning in mode active-backup, only in 802.3ad",
+    bond("updelay: 100"): "options.updelay needs miimon",
+    bond("arp_interval: 100"): "options.arp_interval needs arp_ip_target",
+    bond("primary: e7"): "options.primary: e7 is no port of this bond",
+    bond("primary: e0", "802.3ad"): "primary: e0 has no meaning in mode 802.3ad",
+    bond("num_grat_arp: 1, num_unsol_na: 2"): "are one setting",
+    bond("fail_over_mac: active", more="mac-address: 52:54:00:12:34:56,"): "leaves the bond without a MAC address",
+    bond("xmit_hash_policy: 9"): "xmit_hash_policy: 9 is not one of layer2",
+    # bridges
+    bridge("vlan: {mode: access, trunk-tags: [{id: 4}]}"): "access ports have one tag",
+    bridge("vlan: {mode: trunk, tag: 4}"): "needs enable-native: true",
+    bridge("vlan: {mode: trunk, trunk-tags: [{id: 4}, {id-range: {min: 2, max: 9}}]}"): "VLAN 4 is given twice",
+    bridge("vlan: {mode: trunk, trunk-tags: [{id-range: {min: 9, max: 2}}]}"): "min the smaller one",
+    bridge("vlan: {tag: 3}"): "interfaces[0].bridge.port[0].vlan.mode is missing",
+    bridge("stp-priority: 64"): "stp-priority: 64 is not within 0 to 63",
+    bridge("", "stp: {forward-delay: 31}"): "stp.forward-delay: 31 is not within 2 to 30",
+    bridge("", "hash-max: 1000"): "hash-max: 1000 is no power of two",
+    bridge("", "group-addr: 01:80:C2:00:00:01"): "group-addr: 01:80:C2:00:00:01 is not 01:80:C2:00:00:0X",
+    bridge("", "group-forward-mask: 1"): "lowest bits",
+    # routes
+    route("destination: 0.0.0.0/0, next-hop-interface: eth9"): "eth9 is no interface of this document that is up",
+    route("destination: 0.0.0.0/0, next-hop-interface: down0"): "down0 is no interface of this document that is up",
+    route("destination: '::/0', next-hop-interface: eth0"): "next-hop-interface: eth0 has no IPv6",
+    route("destination: 0.0.0.0/0, next-hop-interface: eth0, state: absent"): "routes.config[0].state: absent is not",
+    route("destination: 0.0.0.0/0, next-hop-interface: eth0, next-hop-address: '2001:db8::1'"): "is no IPv4 address",
+    route("destination: 0.0.0.0/33, next-hop-interface: eth0"): "has no prefix length of 0 to 32",
+    route("destination: 0.0.0.0/255.0.0.0, next-hop-interface: eth0"): "has no prefix length of 0 to 32",
+    route("next-hop-interface: eth0"): "routes.config[0].destination is missing",
+    route("destination: 10.0.0.0/8, next-hop-interface: eth0}, {destination: 10.0.0.1/8, next-hop-interface: eth0"):
+        "routes.config[1]: the route to 10.0.0.0/8 is given twice",
+    # rules
+    rule("ip-from: 192.0.2.0/24, ip-to: '2001:db8::/32'"): "route-rules.config[0]: IPv4 and IPv6 in one rule",
+    rule("ip-from: 192.0.2.0/24, family: ipv6"): "IPv4 and IPv6 in one rule",
+    rule("ip-from: '2001:db8::/32'"): "no interface that is up has IPv6",
+    rule("state: absent"): "route-rules.config[0].state: absent is not supported",
+    rule("fwmask: 1"): "route-rules.config[0].fwmark is missing",
+    # name servers
+    dns("server: [localhost]"): "dns-resolver.config.server[0]: localhost is no IP address",
+    dns("server: ['2001:db8::1']"): "no interface that is up has static or automatic IPv6",
+    dns("server: [192.0.2.1]", "ipv4: {enabled: false}"): "no interface that is up has static or automatic IPv4",
+    dns("server: ['fe80::1']"): "needs its interface",
+    dns("server: ['fe80::1%eth7']"): "no link-local address on an interface of this document",
+    dns("server: ['fe80::1%eth0']"): "eth0 has no IPv6",
+    dns("server: [192.0.2.1, 192.0.2.1]"): "dns-resolver.config.server[1]: 192.0.2.1 is given twice",
+    dns("server: [192.0.2.1, '::5', 192.0.2.2]"): "list all servers of one IP version before",
+    dns("search: ['a;b']"): "dns-resolver.config.search[0]: 'a;b' is no domain",
+    dns("options: ['debug;x']"): "dns-resolver.config.options[0]: 'debug;x' is no option",
+    dns("search: [example.com]", "ipv4: {enabled: false}"): "so it has no place",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), CASES.items())
+def test_refused_with_its_path(text, reason):
+    document = parse(text)
+    with pytest.raises(ImageError) as caught:
+        keyfiles(document)
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 1500
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), 1.5, b"a", {1: 2}, [[]], float("nan"), 10**5000, {"name": {}}],
+    ids=lambda one: type(one).__name__,
+)
+def test_values_that_no_text_can_hold(value):
+    for document in (value, {"interfaces": value}, {"interfaces": [value]}, {"interfaces": [{"name": value}]},
+                     {"interfaces": [{"name": "eth0", "mtu": value}]}):  # fmt: skip
+        with pytest.raises(ImageError):
+            keyfiles(document)
