@@ -16,7 +16,7 @@ from typing import Any
 import gi
 
 gi.require_version("NM", "1.0")
-from gi.repository import GLib, NM  # noqa: E402
+from gi.repository import NM, GLib  # noqa: E402
 
 _ALIASES = {"ethernet": "802-3-ethernet"}
 _NUMBERED = {  # keys that are one of a list, and the property they fill

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import nmstate
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import bond, bridge
 
 READER = Path(__file__).parent / "read_keyfiles.py"
 DOCUMENTS = sorted((Path(__file__).parents[2] / "unit/liveimage/nmstate/documents").glob("*.yaml"))
@@ -140,3 +143,41 @@ def test_rules(answers):
     blackhole, suppressed = setting(answers, "rules/eth0", "ipv4")["routing-rules"]
     assert (blackhole["from"], blackhole["action"]) == ("203.0.113.9", 6)
     assert (suppressed["iifname"], suppressed["suppress-prefixlength"]) == ("eth0", 0)
+
+
+def limits():
+    """Documents at both ends of what each option of a bond and a bridge may be."""
+    options = {key: list(words) for key, words in bond._WORDS.items()}
+    options.update({key: [low, high] for key, (low, high) in bond._NUMBERS.items()})
+    options.update({key: [0, 1] for key in (*bond._FLAGS, "balance-slb")})
+    options.update({"ad_actor_system": ["02:00:00:00:00:01"], "primary": ["e0"]})
+    watched = ({}, {"miimon": 100}, {"arp_interval": 100, "arp_ip_target": "192.0.2.1,192.0.2.2"})
+    for mode, (key, values), more in itertools.product(bond.MODES, options.items(), watched):
+        for value in values:
+            section = {"mode": mode, "options": {**more, key: value}, "port": ["e0", "e1"]}
+            yield {"name": "b0", "type": "bond", "link-aggregation": section}
+    bridges = {key: [low, high] for key, (_name, low, high) in bridge._NUMBERS.items() if key != "hash-max"}
+    bridges.update({key: [True, False] for key in bridge._FLAGS})
+    bridges.update({"hash-max": [1, 2**31], "multicast-router": [0, 1, 2], "group-forward-mask": [0, 65528]})
+    for key, values in bridges.items():
+        for value in values:
+            yield {"name": "br0", "type": "linux-bridge", "bridge": {"options": {key: value}}}
+    for enabled, (key, ends) in itertools.product((True, False), bridge._STP.items()):
+        for value in ends:
+            section = {"options": {"stp": {"enabled": enabled, key: value}}}
+            yield {"name": "br0", "type": "linux-bridge", "bridge": section}
+
+
+def test_what_our_limits_allow_network_manager_allows():
+    files, refused = {}, 0
+    for document in limits():
+        try:
+            made = nmstate.keyfiles({"interfaces": [document]})
+        except ImageError:
+            refused += 1
+        else:
+            files[json.dumps(document)] = made[document["name"] + ".nmconnection"]
+    complaints = {name: one for name, one in read(files).items() if "error" in one or one["warnings"] or one["unknown"]}
+    assert complaints == {}
+    assert len(files) > 400
+    assert refused > 100

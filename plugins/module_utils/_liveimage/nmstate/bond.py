@@ -48,6 +48,14 @@ _ONLY_IN = {
     "arp_interval": ("balance-rr", "active-backup", "balance-xor", "broadcast"),
     "arp_validate": ("balance-rr", "active-backup", "balance-xor", "broadcast"),
 }
+_DEFAULTS = {  # what nmstatectl shows of any bond, whether its mode uses it or not
+    "ad_actor_sys_prio": "65535",
+    "ad_user_port_key": "0",
+    "lacp_rate": "slow",
+    "packets_per_slave": "1",
+    "tlb_dynamic_lb": "1",
+}
+_NO_MAC = "00:00:00:00:00:00"
 _NEEDS = {"updelay": "miimon", "downdelay": "miimon", "arp_validate": "arp_interval", "arp_ip_target": "arp_interval"}
 
 
@@ -118,12 +126,16 @@ def _options(fields: Fields, mode: str) -> dict[str, str]:
     for key in _FLAGS:
         found[key] = _switch(fields, key)
     found["balance-slb"] = _switch(fields, "balance-slb")
-    found["ad_actor_system"] = mac_of(fields, "ad_actor_system")
+    unset = fields.raw("ad_actor_system") == _NO_MAC
+    found["ad_actor_system"] = None if unset else mac_of(fields, "ad_actor_system")
     found["arp_ip_target"] = _targets(fields)
     primary = fields.text("primary")
     found["primary"] = interface_name(primary, fields.at("primary")) if primary else None
     fields.done()
-    given = {key: value for key, value in found.items() if value is not None and value != ""}
+    for key, default in _DEFAULTS.items():
+        if found[key] == default and mode not in _ONLY_IN[key]:
+            found[key] = None
+    given = {key: value for key, value in found.items() if value}
     _check(fields, given, mode)
     return given
 
