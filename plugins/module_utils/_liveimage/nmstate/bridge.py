@@ -134,11 +134,10 @@ def _vlans(fields: Fields) -> str:
 def _trunk(fields: Fields) -> tuple[int, int]:
     single, span = fields.number("id", 1, 4094), fields.mapping("id-range")
     fields.done()
-    if (single is None) == (span is None):
-        raise ImageError("%s: give id or id-range" % fields.path)
-    if single is not None:
+    if single is not None and span is None:
         return single, single
-    assert span is not None
+    if span is None or single is not None:
+        raise ImageError("%s: give id or id-range" % fields.path)
     low, high = span.number("min", 1, 4094), span.number("max", 1, 4094)
     span.done()
     if low is None or high is None or low > high:

@@ -11,10 +11,9 @@ from ..errors import ImageError
 _SECTIONS = (
     "connection", "bond", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "dummy", "user",
 )  # fmt: skip
-Settings = Mapping[str, Mapping[str, str]]
 
 
-def render(settings: Settings) -> str:
+def render(settings: Mapping[str, Mapping[str, str]]) -> str:
     """The text of a keyfile; empty values are left out."""
     parts = []
     for section in sorted(settings, key=_SECTIONS.index):

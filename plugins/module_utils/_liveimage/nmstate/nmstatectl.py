@@ -15,10 +15,11 @@ from .reader import parse
 
 COMMAND = ("nmstatectl", "gc", "/dev/stdin")
 _FILE = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,200}\.nmconnection\Z")
-Run = Callable[[Sequence[str], str], "tuple[int, str, str]"]
 
 
-def with_nmstatectl(document: Mapping[str, Any], run: Run) -> dict[str, str]:
+def with_nmstatectl(
+    document: Mapping[str, Any], run: Callable[[Sequence[str], str], tuple[int, str, str]]
+) -> dict[str, str]:
     """Keyfiles by nmstatectl; ``run(command, stdin)`` gives exit code, stdout and stderr."""
     try:
         text = json.dumps(document, sort_keys=False)

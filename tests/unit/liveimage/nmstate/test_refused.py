@@ -150,6 +150,8 @@ CASES = {
     bridge("vlan: {mode: trunk, tag: 4}"): "needs enable-native: true",
     bridge("vlan: {mode: trunk, trunk-tags: [{id: 4}, {id-range: {min: 2, max: 9}}]}"): "VLAN 4 is given twice",
     bridge("vlan: {mode: trunk, trunk-tags: [{id-range: {min: 9, max: 2}}]}"): "min the smaller one",
+    bridge("vlan: {mode: trunk, trunk-tags: [{}]}"): "trunk-tags[0]: give id or id-range",
+    bridge("vlan: {mode: trunk, trunk-tags: [{id: 1, id-range: {min: 2, max: 3}}]}"): "trunk-tags[0]: give id or",
     bridge("vlan: {tag: 3}"): "interfaces[0].bridge.port[0].vlan.mode is missing",
     bridge("stp-priority: 64"): "stp-priority: 64 is not within 0 to 63",
     bridge("", "stp: {forward-delay: 31}"): "stp.forward-delay: 31 is not within 2 to 30",
