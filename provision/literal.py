@@ -12,12 +12,13 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 def document(values: Mapping[str, Any]) -> str:
     """The variables as YAML; every string is tagged `!unsafe` and written in printable ASCII."""
-    return "".join(f"{_quoted(name)}: {_value(value)}\n" for name, value in sorted(values.items())) or "{}\n"
+    # a key with a question mark may be of any length, one without has at most 1024 characters
+    return "".join(f"? {_quoted(name)}\n: {_value(value)}\n" for name, value in sorted(values.items())) or "{}\n"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{%s}" % ", ".join(f"{_key(key)}: {_value(item)}" for key, item in value.items())
+        return "{%s}" % ", ".join(f"? {_key(key)} : {_value(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return "[%s]" % ", ".join(_value(item) for item in value)
     if value is None:

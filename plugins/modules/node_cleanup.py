@@ -126,6 +126,7 @@ diff:
 """
 
 import os
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -174,7 +175,8 @@ def main():
     module = AnsibleModule(arguments(), supports_check_mode=True)
     host = Host()
     # where Ansible keeps what this run still needs; asking for module.tmpdir would make a folder
-    own = [os.path.realpath(os.path.expanduser(path)) for path in (module._remote_tmp, __file__)]
+    home = os.environ.get("HOME", "/root")
+    own = [os.path.realpath(re.sub(r"\A~(?=/|\Z)", home, path)) for path in (module._remote_tmp, __file__)]
     try:
         plan.refuse_joined(host)
         actions = plan.actions(host, module.params["remove"], own)

@@ -45,7 +45,7 @@ def check_labels(labels: dict[str, str]) -> None:
             % (" ".join(unknown), ", ".join(_PREFIXES), ", ".join(sorted(ALLOWED)))
         )
     for key, value in labels.items():
-        prefix, _, name = key.rpartition("/")
+        prefix, _slash, name = key.rpartition("/")
         if not _NAME.match(name) or (prefix and not _PREFIX.match(prefix)):
             raise LabelError("invalid label key %r" % key)
         if not _VALUE.match(value):
@@ -69,6 +69,6 @@ def taints(text: str) -> list[dict[str, str]]:
         head, colon, effect = part.rpartition(":")
         if not colon or effect not in EFFECTS:
             raise LabelError("invalid taint effect: %s, %s" % (effect, part))
-        key, _, value = head.partition("=")
+        key, _equals, value = head.partition("=")
         found.append({"key": key, "value": value, "effect": effect})
     return found

@@ -27,7 +27,7 @@ def test_started_alive_and_hung(kubelet: Factory, tmp_path: Path) -> None:
     one.start(f"--config={one.config}")  # no kubeconfig: on its own
     assert _next(inbox, LIMIT) == "READY=1"
     assert one.healthz() == "ok"
-    assert [_next(inbox, LIMIT) for _ in range(3)] == ["WATCHDOG=1"] * 3
+    assert [_next(inbox, LIMIT) for _turn in range(3)] == ["WATCHDOG=1"] * 3
 
     assert one.process is not None
     one.process.send_signal(signal.SIGUSR1)

@@ -98,7 +98,11 @@ def test_links_that_are_not_wanted_are_not_followed(tmp_path):
     assert tree(tmp_path) == ["part", "root/opt/bin/a"]
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense" * 200, gzip.compress(b"x" * 5000), b"\x28\xb5\x2f\xfdnonsense"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nonsense" * 200, gzip.compress(b"x" * 5000, mtime=0), b"\x28\xb5\x2f\xfdnonsense"],
+    ids=["nothing", "noise", "packed noise", "zstd noise"],
+)
 def test_what_is_no_archive_installs_nothing(tmp_path, data):
     with pytest.raises(archive.ArchiveError):
         bring(tmp_path, data, BIN)

@@ -147,7 +147,8 @@ class Connection:
 
     def _gathered(self, head: bytes) -> memoryview:
         """The head with as many of the first segments as are small."""
-        assert self._answer is not None
+        if self._answer is None:
+            raise RuntimeError("nothing is under way")
         parts, length = [head], len(head)
         segments = self._answer.segments
         while self._index < len(segments) and length + segments[self._index].length <= _GATHER:
@@ -158,8 +159,10 @@ class Connection:
 
     def _content(self, segment: Segment) -> bytes:
         if isinstance(segment, BaseRange):
-            assert self._answer is not None
-            assert self._answer.image is not None
+            if self._answer is None:
+                raise RuntimeError("nothing is under way")
+            if self._answer.image is None:
+                raise RuntimeError("nothing is under way")
             data = os.pread(self._answer.image.file.fd, segment.length, segment.offset)
             if len(data) != segment.length:
                 raise OSError("the base became shorter")
@@ -169,7 +172,8 @@ class Connection:
     def _send(self) -> int:
         """One call to the kernel; the number of bytes it took."""
         answer = self._answer
-        assert answer is not None
+        if answer is None:
+            raise RuntimeError("nothing is under way")
         if self._rest is not None:
             more = socket.MSG_MORE if self._index < len(answer.segments) else 0
             sent = self._socket.send(self._rest, more)
@@ -188,7 +192,8 @@ class Connection:
         return sent
 
     def _from_base(self, answer: Answer, segment: BaseRange) -> int:
-        assert answer.image is not None
+        if answer.image is None:
+            raise RuntimeError("nothing is under way")
         if not answer.image.file.intact(self._loop.time()):
             raise OSError("the base was changed")  # the reader sees a cut, never mixed bytes
         count = min(_CHUNK, segment.length - self._at)

@@ -67,7 +67,8 @@ class Listener:
             connection.close()
 
     def _accept(self) -> None:
-        assert self._socket is not None
+        if self._socket is None:
+            raise RuntimeError("nothing is under way")
         for _turn in range(64):
             try:
                 client, peer = self._socket.accept()

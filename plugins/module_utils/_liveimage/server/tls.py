@@ -59,7 +59,8 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
-        assert isinstance(transport, asyncio.Transport)
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("not the transport of a socket")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -85,7 +86,8 @@ class TlsConnection(asyncio.Protocol):
         self._resume.set()
 
     async def _write(self) -> None:
-        assert self._transport is not None
+        if self._transport is None:
+            raise RuntimeError("nothing is under way")
         while self._queue:
             request = self._queue.popleft()
             if request.problem:
@@ -119,7 +121,8 @@ def _chunks(answer: Answer) -> Iterator[bytes]:
         for start in range(0, segment.length, _CHUNK):
             stop = min(segment.length, start + _CHUNK)
             if isinstance(segment, BaseRange):
-                assert answer.image is not None
+                if answer.image is None:
+                    raise RuntimeError("nothing is under way")
                 if not answer.image.file.intact(0.0):
                     raise OSError("the base was changed")
                 data = os.pread(answer.image.file.fd, stop - start, segment.offset + start)

@@ -52,7 +52,9 @@ def _download(url, path, given):
     digest = hashlib.sha256()
     try:
         request = urllib.request.Request(url, headers=given["headers"])
-        with urllib.request.urlopen(request, timeout=given["timeout"]) as answer, open(path, "wb") as file:
+        # an opener of its own: proxies come from the environment at this moment
+        opener = urllib.request.build_opener()
+        with opener.open(request, timeout=given["timeout"]) as answer, open(path, "wb") as file:
             for chunk in iter(lambda: answer.read(_CHUNK), b""):
                 digest.update(chunk)
                 file.write(chunk)
