@@ -10,6 +10,7 @@ mode on the peer's machine afterwards, says what is still different.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -72,6 +73,15 @@ class Bench:
         return play, seconds
 
 
+def for_the_peer(files: list[dict[str, str]], ours: Node, peer: Node) -> list[dict[str, str]]:
+    """The same files as the other machine needs them: its own name and address."""
+    found = []
+    for file in files:
+        content = file["content"].replace(ours.address, peer.address)
+        found.append({**file, "content": content.replace(f"={ours.name} ", f"={peer.name} ")})
+    return found
+
+
 def written(node: Node) -> list[dict[str, str]]:
     """The files that came since `mark`, with their content: what the peer has to write, too."""
     found = []
@@ -97,15 +107,16 @@ def figure(name: str, value: float, peer: float | None, unit: str, against: str)
 def main() -> int:
     """Measure, print one line a figure, write the result file."""
     folder = RESULTS / "node"
+    shutil.rmtree(folder, ignore_errors=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with RunningLab(kind="nspawn", name="bench-node") as lab:
         bench = Bench(lab, folder)
-        ours, _peer = bench.node("ours"), bench.node("peer")
+        ours, peer = bench.node("ours"), bench.node("peer")
         ours.run(f"touch {MARK}; sleep 1")
         base, base_seconds = bench.timed("kubenode.provision.node_base", "ours")
         base_files = written(ours)
         join, join_seconds = bench.timed("kubenode.provision.node_join", "ours")
-        join_files = written(ours)
+        join_files = for_the_peer(written(ours), ours, peer)
         again, again_seconds = bench.timed("kubenode.provision.node", "ours")
         variables = {
             "peer_files": base_files,
