@@ -37,6 +37,7 @@ def swapping(machine):
     machine.unit("swapfile.swap", "active", "generated", **generated)
     machine.unit("mine.swap", "active", "enabled", FragmentPath="/etc/systemd/system/mine.swap")
     machine.unit("dev-vda3.swap", "inactive", "generated", FragmentPath="/run/systemd/generator.late/dev-vda3.swap")
+    machine.unit("vendor.swap", "inactive", "enabled", FragmentPath="/usr/lib/systemd/system/vendor.swap")
     machine.unit("dev-sda9.swap", "active", "")  # only mirrors /proc/swaps
     machine.unit("zramswap.service", "active", "enabled")
 
@@ -57,19 +58,21 @@ def test_swap_goes_from_everywhere_and_stays_away(swapping):
     assert swapping.file("/etc/fstab").stat().st_mode & 0o777 == 0o600
     assert swapping.file(swap.BACKUP).read_text() == FSTAB
     assert swapping.file(swap.ZRAM).read_text() == swap.ZRAM_EMPTY
-    for name in ("swap.target", "dev-vda3.swap"):
+    for name in ("swap.target", "vendor.swap"):
         assert os.readlink(swapping.file("/etc/systemd/system/" + name)) == "/dev/null"
-    assert not swapping.file("/etc/systemd/system/swapfile.swap").exists()
-    assert not swapping.file("/etc/systemd/system/dev-sda9.swap").exists()
+    for name in ("swapfile.swap", "dev-sda9.swap", "dev-vda3.swap"):  # these start with swap.target alone
+        assert not swapping.file("/etc/systemd/system/" + name).exists()
     assert swapping.file("/etc/systemd/system/mine.swap").read_text() == "[Swap]\nWhat=/mine\n"
     assert "ConditionPathExists=!/" in swapping.file("/etc/systemd/system/mine.swap.d/90-kubenode.conf").read_text()
     assert swapping.ran[-1] == "swapoff --all"
     assert "systemctl disable --now zramswap.service" in swapping.ran
     assert "systemctl daemon-reload" in swapping.ran[: swapping.ran.index("swapoff --all")]
     # systemd has read that meanwhile
-    for name in ("swap.target", "dev-vda3.swap"):
+    for name in ("swap.target", "vendor.swap"):
         swapping.units[name].update(UnitFileState="masked", LoadState="masked")
     swapping.units["zramswap.service"].update(UnitFileState="disabled", ActiveState="inactive")
+    # without a line in fstab, its generator now finds the partition by itself
+    swapping.unit("dev-vda4.swap", "inactive", "generated", FragmentPath="/run/systemd/generator.late/dev-vda4.swap")
     assert swapping.apply(OFF) == {"swap": False}
 
 

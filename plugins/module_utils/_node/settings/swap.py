@@ -24,6 +24,7 @@ _ZRAM_PLACES = ("/usr/lib/systemd/system-generators/zram-generator", "/lib/syste
 _ZRAM_CONFIGS = ("/etc/systemd/zram-generator.conf", "/usr/lib/systemd/zram-generator.conf")
 #: A unit file of the administrator cannot be masked beside itself; this condition is never met.
 _NEVER = "# kubenode: swap is off\n[Unit]\nConditionPathExists=!/\n"
+_GENERATED = "/run/systemd/generator"
 _OFF_LIMIT = 600
 
 
@@ -85,7 +86,7 @@ def _zram_jobs(host):
 
 
 def _unit_jobs(context):
-    """Mask swap.target and the .swap units that are not fstab's, and switch off the services that make swap."""
+    """Mask swap.target and the .swap units that no generator made, and switch off the services that make swap."""
     host, jobs = context.host, []
     names = _swap_units(host)
     context.look_at(list(SERVICES) + ["swap.target"] + names)
@@ -99,7 +100,9 @@ def _unit_jobs(context):
         state = context.unit(name)
         if state.get("UnitFileState", "").startswith("masked") or state.get("SourcePath") == FSTAB:
             continue
-        if name != "swap.target" and not state.get("FragmentPath"):
+        fragment = state.get("FragmentPath", "")
+        # a generator's unit starts with swap.target alone; it would come and go with every reload
+        if name != "swap.target" and (not fragment or fragment.startswith(_GENERATED)):
             continue
         jobs += _mask_jobs(context, name)
     return jobs
