@@ -16,7 +16,18 @@ from .variables import variables
 #: what is run, by scope; a worker takes whole files, since the tests of a file share a lab
 SCOPES = {
     "unit": ["-q", "-n", "2", "tests/unit"],
-    "all": ["-n", "2", "--dist", "loadfile", "--durations", "10", "tests/unit", "tests/lab", "tests/integration"],
+    "all": [
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "--durations",
+        "10",
+        "tests/unit",
+        "tests/lab",
+        "tests/integration",
+    ],
 }
 
 
