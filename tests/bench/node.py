@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""base and join on one machine at 10 ms latency: tasks, first run, second run, join after prebake.
+"""base and join on one machine at 10 ms latency: tasks, first run, second run.
 
 The peer makes the same state the way most roles do: one task a setting, one module a file (node_peer.yml). Its machine
 is of the same image in the same lab, the files it writes are those that our run wrote, and our own base, run in check

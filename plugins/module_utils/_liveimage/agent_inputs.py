@@ -10,7 +10,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from .errors import ImageError
 
@@ -179,6 +179,3 @@ def _check_pull_secret(text: str) -> None:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
         raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")
-
-
-ALL_FIELDS = tuple(one.name for one in fields(AgentInputs))

@@ -212,7 +212,7 @@ def test_a_broken_record_is_no_record(tmp_path, text):
 
 
 def test_credentials_in_urls_are_not_shown():
-    assert fetch.shown("https://user:secret@host:1/a.tar?token=secret#x") == "https://host:1/a.tar"
+    assert images.public("https://user:secret@host:1/a.tar?token=secret#x") == "https://host:1/a.tar"
 
 
 @pytest.mark.parametrize("url", ["file:///etc/shadow", "ftp://host/a.tar"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 
+from ..artifacts.fetch import public
 from ..machine import files
 from . import archive, fetch, references
 from .runtimes import RuntimeFailed
@@ -100,7 +101,7 @@ def read_record(host):
 
 
 def _source(one):
-    return fetch.shown(one["url"]) if one.get("url") else one["path"]
+    return public(one["url"]) if one.get("url") else one["path"]
 
 
 def _result(names, pulls, loads, pins):
