@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from dev.stage import CHECKOUT, PROOF_FILE, Stage
@@ -41,13 +40,7 @@ def main() -> int:
             say(f"proof from inside {name}: hostname, boot id, the file that the bootstrap data made")
             proof = f"hostname; cat /proc/sys/kernel/random/boot_id {PROOF_FILE}"
             print("".join(f"  {line}\n" for line in stage.ssh(name, proof).splitlines()), end="", flush=True)
-        first = stage.report.read_bytes()
-        say("the same again: nothing may change")
-        code = stage.provision(say=say)
-        again = json.loads(stage.report.read_bytes())
-        stage.report.write_bytes(first)
-        if code or again["changed"]:
-            say("the second run failed" if code else "the second run changed something")
+        if not stage.unchanged_again(say):
             return 1
     say(f"done; the report of the first run: {stage.report}")
     return 0

@@ -60,13 +60,7 @@ def main() -> int:
         if not run_pod(stage):
             say("the pod does not run")
             return 1
-        first = stage.report.read_bytes()
-        say("the same again: nothing may change")
-        code = stage.provision(say=say)
-        again = json.loads(stage.report.read_bytes())
-        stage.report.write_bytes(first)
-        if code or again["changed"]:
-            say("the second run failed" if code else "the second run changed something")
+        if not stage.unchanged_again(say):
             return 1
     say(f"done; the report of the first run: {stage.report}")
     return 0

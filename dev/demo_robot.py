@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -98,13 +97,7 @@ def main() -> int:
             say(f"the run failed; its logs are in {stage.folder / 'kubenode' / 'logs'}")
             return code
         show(stage)
-        first = stage.report.read_bytes()
-        say("the same again: nothing may change")
-        code = stage.provision(say=say)
-        again = json.loads(stage.report.read_bytes())
-        stage.report.write_bytes(first)
-        if code or again["changed"]:
-            say("the second run failed" if code else "the second run changed something")
+        if not stage.unchanged_again(say):
             return 1
     say(f"done; the report of the first run: {stage.report}")
     return 0

@@ -172,6 +172,17 @@ class Stage:
         say(shlex.join(command))
         return subprocess.run(command, env=self.environment, cwd=self.folder, check=False, **options).returncode
 
+    def unchanged_again(self, say: Callable[[str], None]) -> bool:
+        """Run the playbook once more and say whether nothing changed; the report stays the first run's."""
+        first = self.report.read_bytes()
+        say("the same again: nothing may change")
+        code = self.provision(say=say)
+        again = json.loads(self.report.read_bytes())
+        self.report.write_bytes(first)
+        if code or again["changed"]:
+            say("the second run failed" if code else "the second run changed something")
+        return not code and not again["changed"]
+
     def machines(self) -> list[dict[str, Any]]:
         """The lab's word on its machines, with every boot they made."""
         return json.loads(self._lab("machines", "--json"))

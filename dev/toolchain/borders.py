@@ -20,6 +20,7 @@ ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
+    "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "commands": ("commands/parts",),
     "playbooks": (),
     "provision": ("provision", UTILS + "/_node/userdata"),

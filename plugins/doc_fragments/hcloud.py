@@ -26,7 +26,7 @@ options:
     description:
       - What the task does when single machines fail. The result of every machine is returned in any case.
       - V(fail) fails the task after all machines are done.
-      - V(report) only marks the machines by RV(machines[].failed).
+      - V(report) only marks what failed by C(failed) in its result.
       - Errors that concern the whole fleet (credentials, impossible input, a budget that cannot suffice) always fail
         the task, and they do so before anything is changed.
     type: str

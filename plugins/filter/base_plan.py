@@ -9,7 +9,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
     refusals,
     repositories,
     settings,
+    steps,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs as variables_of_base
 
@@ -86,8 +87,8 @@ def base_repositories(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
 
 
 @_told
-def base_artifacts(node: Facts, inputs: Facts, versions: Facts | None = None) -> list[dict[str, Any]]:
-    return artifacts.artifacts(node, inputs)
+def base_artifacts(node: Facts, inputs: Facts, only_missing: bool = False) -> list[dict[str, Any]]:
+    return artifacts.artifacts(node, inputs, only_missing)
 
 
 @_told
@@ -102,8 +103,13 @@ def base_secrets(node: Facts, inputs: Facts) -> dict[str, str]:
 
 
 @_told
-def base_queries(inputs: Facts) -> dict[str, Any]:
-    return queries.queries(inputs)
+def base_queries(inputs: Facts, joins: bool = False) -> dict[str, Any]:
+    return queries.queries(inputs, joins)
+
+
+@_told
+def base_steps(inputs: Facts, run_tags: Sequence[str] = ("all",), skip_tags: Sequence[str] = ()) -> list[str]:
+    return steps.steps(inputs, run_tags, skip_tags)
 
 
 @_told
@@ -125,5 +131,6 @@ class FilterModule:
             "base_settings": base_settings,
             "base_secrets": base_secrets,
             "base_queries": base_queries,
+            "base_steps": base_steps,
             "base_images": base_images,
         }

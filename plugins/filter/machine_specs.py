@@ -64,6 +64,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "image_url_check": {
         "image_url": ("kubenode_image_url",),
         "command": ("kubenode_image_url_command",),
+        "require_digest": ("kubenode_require_digest",),
         "bootstrap_data": ("kubenode_bootstrap_data",),
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "root_devices": ("kubenode_root_devices",),
@@ -71,7 +72,8 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "hcloud_machine": {
         "server_type": ("kubenode_server_type", "hcloud_server_type"),
         "location": ("kubenode_location", "hcloud_location"),
-        "image": ("kubenode_placeholder_image",),
+        "image": ("kubenode_image_name", "kubenode_placeholder_image"),
+        "image_newest": ("kubenode_image_newest",),
         "ssh_keys": ("kubenode_ssh_keys",),
         "labels": ("kubenode_labels",),
         "networks": ("kubenode_networks",),
@@ -79,10 +81,13 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "placement_group": ("kubenode_placement_group",),
         "enable_ipv4": ("kubenode_enable_ipv4",),
         "enable_ipv6": ("kubenode_enable_ipv6",),
+        "user_data": ("kubenode_user_data",),
+        "architecture": ("kubenode_architecture",),
         "adopt": ("kubenode_adopt",),
     },
     "installimage_check": {
         "image": ("kubenode_image",),
+        "require_digest": ("kubenode_require_digest",),
         "root_device_hints": ("kubenode_root_device_hints",),
         "swraid": ("kubenode_swraid",),
         "swraid_level": ("kubenode_swraid_level",),

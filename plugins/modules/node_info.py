@@ -56,6 +56,12 @@ options:
     type: list
     elements: str
     default: []
+  artifacts:
+    description:
+      - Whether to tell what M(kubenode.provision.node_artifacts) installed, and whether its files are still the same.
+        They are read whole for that.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -196,6 +202,11 @@ node:
     modules:
       description: V(loaded), V(builtin), V(available) or V(missing) for each of O(modules).
       type: dict
+    artifacts:
+      description: By name, what M(kubenode.provision.node_artifacts) wrote down, such as C(version) and C(sha256);
+        C(files) has for each path its C(mode) and whether it is the C(same), or V(null) when it is not there.
+        Empty unless O(artifacts=true).
+      type: dict
     base:
       description: Content of C(/etc/kubenode/base.json), in which the role C(base) says what is installed.
       type: dict
@@ -212,7 +223,7 @@ def main():
     names = {"type": "list", "elements": "str", "default": []}
     spec = {option: dict(names) for option in ("packages", "binaries", "units", "files", "sysctls", "modules")}
     module = AnsibleModule(
-        dict(spec, candidates={"type": "bool", "default": False}),
+        dict(spec, candidates={"type": "bool", "default": False}, artifacts={"type": "bool", "default": False}),
         supports_check_mode=True,
     )
     errors = queries.errors(module.params)

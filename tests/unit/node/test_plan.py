@@ -13,6 +13,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter import base_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
     artifacts,
     containerd,
@@ -25,7 +26,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
     registries,
     repositories,
     settings,
+    steps,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.samples import CA, unhurried
 
@@ -200,6 +203,60 @@ def test_every_needed_package_is_looked_at():
         asked = queries.queries(taken)["packages"]
         for name in NAMES:
             assert set(packages.packages(node(name), taken)["names"]) <= set(asked)
+
+
+def test_join_finds_in_the_look_of_base_all_that_it_asks_for():
+    asked = queries.queries(given(), joins=True)
+    for what, names in machine.queries().items():
+        assert set(names) <= set(asked[what])
+    assert not set(queries.queries(given())["files"])
+
+
+def seen_as_wanted(artifact):
+    folder = artifact["install"][0].get("directory")
+    paths = [entry.get("path") or folder + "/bridge" for entry in artifact["install"]]
+    files = {path: {"mode": "0755", "same": True} for path in paths}
+    return {"version": "x", "sha256": artifact["sha256"], "install": record.install_id(artifact), "files": files}
+
+
+def test_only_what_is_not_there_as_it_should_be_is_fetched():
+    taken = given()
+    wanted = artifacts.artifacts(node("debian-13"), taken)
+    there = {artifact["name"]: seen_as_wanted(artifact) for artifact in wanted}
+    assert artifacts.artifacts(node("debian-13", artifacts=there), taken, only_missing=True) == []
+    assert artifacts.artifacts(node("debian-13", artifacts=there), taken) == wanted
+    assert artifacts.artifacts(node("debian-13"), taken, only_missing=True) == wanted
+    for artifact in wanted:
+        path = next(iter(there[artifact["name"]]["files"]))
+        for state in (None, {"mode": "0755", "same": False}, {"mode": "0700", "same": True}):
+            damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
+            found = artifacts.artifacts(node("debian-13", artifacts=damaged), taken, only_missing=True)
+            assert [one["name"] for one in found] == [artifact["name"]]
+        for key in ("sha256", "install"):
+            other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
+            found = artifacts.artifacts(node("debian-13", artifacts=other), taken, only_missing=True)
+            assert [one["name"] for one in found] == [artifact["name"]]
+
+
+ALL_STEPS = inputs.managed(given())
+
+
+@pytest.mark.parametrize(
+    ("run", "skip", "expected"),
+    [
+        (["all"], [], ALL_STEPS),
+        (["nodes"], [], ALL_STEPS),  # a tag of the user's own on the role
+        (["kernel", "swap"], [], ["kernel", "swap"]),
+        (["kernel", "nodes"], [], ["kernel"]),
+        (["preflight"], [], []),
+        (["prebake"], [], []),
+        (["all"], ["packages", "health"], [step for step in ALL_STEPS if step not in ("packages", "health")]),
+        (["kernel"], ["kernel"], []),
+    ],
+)
+def test_tags_choose_the_steps(run, skip, expected):
+    assert steps.steps(given(), run, skip) == expected
+    assert "swap" not in steps.steps(given(manage_swap=False), run, skip)
 
 
 def test_a_mirror_keeps_the_path_of_the_project():

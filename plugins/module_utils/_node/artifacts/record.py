@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 from ..machine import files
 
@@ -57,23 +58,48 @@ def missing(host, artifact):
 
 def missing_files(host, artifact):
     """The same without its links."""
-    record = read(host, artifact["name"])
-    if record is None:
-        return _unrecorded(host, artifact)
-    if record.get("sha256") != artifact["sha256"]:
-        return "version %s is installed" % record.get("version")
-    if record.get("install") != install_id(artifact):
+    found = look(host, artifact["name"])
+    return _unrecorded(host, artifact) if found is None else difference(artifact, found)
+
+
+def look(host, name):
+    """The record with the state of each file now: ``{"mode": "0755", "same": True}``, None when it is not there."""
+    record = read(host, name)
+    return (
+        None if record is None else dict(record, files={path: _state(host, path, record) for path in record["files"]})
+    )
+
+
+def look_at_all(host):
+    """Name → the same, for every artifact that has a record."""
+    names = [name[: -len(".json")] for name in host.names(FOLDER) if name.endswith(".json")]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        found = dict(zip(names, pool.map(lambda name: look(host, name), names)))
+    return {name: seen for name, seen in found.items() if seen}
+
+
+def _state(host, name, record):
+    status = host.status(name)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return None
+    return {"mode": "%04o" % stat.S_IMODE(status.st_mode), "same": host.sha256(name) == record["files"][name]}
+
+
+def difference(artifact, found):
+    """Why what was found (see look()) is not the artifact; None when it is. Pure."""
+    if found.get("sha256") != artifact["sha256"]:
+        return "version %s is installed" % found.get("version")
+    if found.get("install") != install_id(artifact):
         return "other files of it are wanted"
     modes = {entry.get("path"): entry.get("mode", "0755") for entry in artifact["install"]}
     folders = {entry.get("directory"): entry.get("mode", "0755") for entry in artifact["install"]}
-    for name, digest in sorted(record["files"].items()):
-        status = host.status(name)
-        if status is None or not stat.S_ISREG(status.st_mode):
+    for name, state in sorted(found["files"].items()):
+        if state is None:
             return "%s is not there" % name
         mode = modes.get(name) or folders.get(os.path.dirname(name))
-        if mode is not None and stat.S_IMODE(status.st_mode) != int(mode, 8):
+        if mode is not None and int(state["mode"], 8) != int(mode, 8):
             return "%s has another mode" % name
-        if host.sha256(name) != digest:
+        if not state["same"]:
             return "%s has another content" % name
     return None
 

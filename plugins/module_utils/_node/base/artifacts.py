@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..artifacts import record
 from . import checks, containerd, mirrors
 from .systems import bin_dir, known
 
@@ -36,9 +37,11 @@ def needed(node, inputs):
     return result
 
 
-def artifacts(node, inputs):
-    """The list node_artifacts takes."""
-    return [_artifact(node, inputs, *item) for item in needed(node, inputs)]
+def artifacts(node, inputs, only_missing=False):
+    """The list node_artifacts takes; with ``only_missing`` without those that node_info saw as they should be."""
+    listed = [_artifact(node, inputs, *item) for item in needed(node, inputs)]
+    there = (node.get("artifacts") or {}) if only_missing else {}
+    return [one for one in listed if one["name"] not in there or record.difference(one, there[one["name"]])]
 
 
 def pinned(node, inputs, component, version):

@@ -82,7 +82,12 @@ RULES = {
     "host-keys": [_rule(REMOVE, "/etc/ssh/ssh_host_*_key", "/etc/ssh/ssh_host_*_key.pub")],
 }
 
-CLOUD_INIT_STATE = [_rule(REMOVE, "/var/lib/cloud/*", hidden=True), _rule(REMOVE, "/var/log/cloud-init*.log")]
+#: What our image commands wrote to hand over a seed goes with the seed, or the next machine would have no data source.
+CLOUD_INIT_STATE = [
+    _rule(REMOVE, "/var/lib/cloud/*", hidden=True),
+    _rule(REMOVE, "/var/log/cloud-init*.log"),
+    _rule(REMOVE, "/etc/cloud/cloud.cfg.d/zz-kubenode-*.cfg"),
+]
 #: Written again by cloud-init on the next machine; kept where there is no cloud-init to do so.
 CLOUD_INIT_NETWORK = [
     _rule(

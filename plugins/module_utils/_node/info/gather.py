@@ -11,11 +11,12 @@ import stat
 import time
 from collections import namedtuple
 
+from ..artifacts import record
 from ..machine import process
 from . import clock, packages, parse
 
 #: What to look at beyond the machine itself.
-Queries = namedtuple("Queries", "packages candidates binaries units files sysctls modules")
+Queries = namedtuple("Queries", "packages candidates binaries units files sysctls modules artifacts", defaults=[False])
 
 BASE = "/etc/kubenode/base.json"
 FIREWALLS = ("firewalld", "ufw", "nftables")
@@ -84,6 +85,7 @@ def read(host, queries):
         "files": {path: file_facts(host, path) for path in queries.files},
         "sysctls": {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in queries.sysctls},
         "modules": kernel_modules(host, queries.modules),
+        "artifacts": record.look_at_all(host) if queries.artifacts else {},
         "base": _base(host),
     }
 

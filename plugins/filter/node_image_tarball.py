@@ -1,0 +1,35 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters of the playbook node_image_tarball; their documentation is in the .yml files of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+
+
+def node_image_tarballs(
+    builds: list[dict[str, Any]], inputs: Mapping[str, Any], snapshots: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """See node_image_tarballs.yml."""
+    try:
+        return _tarballs.tarballs(builds, inputs, snapshots or [])
+    except _tarballs.TarballsNotUsable as exc:
+        raise AnsibleFilterError(str(exc)) from None
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self):
+        return {
+            "node_image_tarballs": node_image_tarballs,
+            "node_image_tarball_outcomes": _tarballs.outcomes,
+            "node_image_tarball_record": _tarballs.record,
+            "node_image_tarball_table": _tarballs.table,
+        }
