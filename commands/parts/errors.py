@@ -21,7 +21,11 @@ class HttpStatus(Refused):
 
 
 class Interrupted(Exception):
-    """A transfer broke off in a way that another connection may heal."""
+    """A transfer broke off in a way that another connection may heal, at the earliest after so many seconds."""
+
+    def __init__(self, text: str, wait: int = 0):
+        super().__init__(text)
+        self.wait = wait
 
 
 class Terminated(BaseException):

@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
-from commands.parts.decompress import decompress
-from commands.parts.digest import Digest
 from commands.parts.disk import Disk
 from commands.parts.errors import Refused
-from commands.parts.formats import compression, zstd_size
+from commands.parts.incoming import Incoming
 from commands.parts.progress import Progress
-from commands.parts.source import Source
-from commands.parts.stream import blocks
 from commands.parts.writer import Writer
 
 FOREIGN = (
@@ -25,7 +20,7 @@ FOREIGN = (
     (0, b"PK\x03\x04", "a zip archive; unpack it"),
     (0, b"\x04\x22\x4d\x18", "compressed with lz4; use zst, xz, gz or bz2"),
     (0, b"<", "a text, perhaps an error page; check the URL"),
-    (257, b"ustar", "a tar archive; this command writes whole disks"),
+    (257, b"ustar", "a tar archive; image-url-command-rootfs-tar installs those"),
 )
 
 
@@ -41,41 +36,29 @@ def check_head(head: bytes, sector: int) -> None:
         raise Refused("image: its partition table is made for %d-byte sectors, the disk has %d" % (other, sector))
 
 
-def write_image(source: Source, digest: Digest, disk: Disk, progress: Progress) -> tuple:
+def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple:
     """Bring the image onto the disk and prove it; return the ends of the disk, see Writer.finish()."""
-    chunks = digest.watch(source.chunks())
-    first = b""
-    while len(first) < 64:  # a connection may drop after the first bytes
-        more = next(chunks, b"")
-        first += more
-        if not more:
-            break
-    kind = compression(first)
-    size = zstd_size(first) if kind == "zst" else source.size if kind == "none" else None
-    if size is not None and size > disk.size:
-        raise Refused("image: it has %d bytes, %s only %d" % (size, disk.path, disk.size))
-    if digest.expected == "none" and kind == "none" and source.size is None:
-        raise Refused("image: neither digest nor length are known, a truncated image would pass; give #sha256=")
-    stream = blocks(decompress(itertools.chain([first], chunks), kind))
-    head = next(stream, b"")
-    check_head(head, disk.sector)
-    progress.say("image: %s, compression %s, onto %s (%d MB)" % (source.shown, kind, disk.path, disk.size // 10**6))
+    if incoming.size is not None and incoming.size > disk.size:
+        raise Refused("image: it has %d bytes, %s only %d" % (incoming.size, disk.path, disk.size))
+    check_head(incoming.head, disk.sector)
+    what = (incoming.shown, incoming.kind, disk.path, disk.size // 10**6)
+    progress.say("image: %s, compression %s, onto %s (%d MB)" % what)
     began = time.monotonic()
 
     def state() -> str:
         rate = writer.position / 1e6 / (time.monotonic() - began)
-        part = ", %d %% of the download" % (100 * source.received // source.size) if source.size else ""
-        return "writing %s: %d MB%s, %d MB/s" % (disk.path, writer.position // 10**6, part, rate)
+        return "writing %s: %d MB%s, %d MB/s" % (disk.path, writer.position // 10**6, incoming.share(), rate)
 
     with disk.exclusive() as fd:
         writer = Writer(fd, disk.size)
         disk.touched = True
         writer.prepare()
         disk.believe({})  # or the kernel would go on answering from what it read of the old partitions
-        for block in itertools.chain([head], stream):
+        for block in incoming.blocks():
             writer.write(block)
             progress.tick(state)
-        digest.check()
+        incoming.check()
+        digest = incoming.digest
         progress.say("%s: %s %s; flushing" % (disk.path, digest.algorithm, digest.hash.hexdigest()))
         ends = writer.finish()
     progress.say("%s, %d MB of data, %.1f s" % (state(), writer.written // 10**6, time.monotonic() - began))

@@ -19,12 +19,19 @@ class Partition:
     def __init__(self, number: int, disk: Disk, entry: dict, work: Path):
         self.number, self.disk = number, disk
         self.node = self._node(disk.partition_device(number), work)
+        self.partuuid = entry.get("uuid", "").lower()
+        self.partlabel = entry.get("name", "")
+        self.probe()
+
+    def probe(self) -> None:
+        """Look at what is on it."""
         probe = run("blkid", "-p", "-o", "export", self.node, accept=(0, 2, 8))
         tags = dict(line.split("=", 1) for line in probe.splitlines() if "=" in line)
         self.fs = tags.get("TYPE", "")
         self.label = tags.get("LABEL", "")
-        self.names = {"UUID=" + tags.get("UUID", ""), "LABEL=" + self.label}
-        self.names |= {"PARTUUID=" + entry.get("uuid", "").lower(), "PARTLABEL=" + entry.get("name", "")}
+        self.uuid = tags.get("UUID", "")
+        self.names = {"UUID=" + self.uuid, "LABEL=" + self.label}
+        self.names |= {"PARTUUID=" + self.partuuid, "PARTLABEL=" + self.partlabel}
 
     def _node(self, number: str, work: Path) -> str:
         for name in ("%s%d" % (self.disk.path, self.number), "%sp%d" % (self.disk.path, self.number)):

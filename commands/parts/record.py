@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from commands.parts.digest import Digest
-from commands.parts.url import ImageUrl
 
-
-def installed_record(machine: str, url: ImageUrl, digest: Digest, command: str) -> dict:
-    """Return what /etc/kubenode/installed.json holds."""
+def installed_record(machine: str, image_url: str, image_digest: str, command: str) -> dict:
+    """Return what /etc/kubenode/installed.json holds; the URL as it may be shown."""
     return {
         "machine": machine,
-        "image_url": url.shown(),
-        "image_digest": "%s:%s" % (digest.algorithm, digest.hash.hexdigest()),
+        "image_url": image_url,
+        "image_digest": image_digest,
         "command": command,
         "installed_at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

@@ -29,10 +29,12 @@ class Table:
 
     BLKFLSBUF = 0x1261
     EFI = ("C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "ef")
+    PLAIN = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
     SFDISK = ("sfdisk", "--quiet", "--force", "--no-reread", "--no-tell-kernel")
 
-    def __init__(self, disk: Disk, work: Path, head: bytes, tail_start: int, tail: bytes):
-        self.disk, self.path = disk, work / "table"
+    def __init__(self, disk: Disk, work: Path, head: bytes, tail_start: int, tail: bytes, script: str = ""):
+        """Take the ends of a disk, see Writer.finish(); with a script for sfdisk make a new table."""
+        self.disk, self.path, self.esp = disk, work / "table", False
         with self.path.open("wb") as stream:
             stream.truncate(disk.size)
             stream.write(head.rstrip(b"\0"))
@@ -42,6 +44,8 @@ class Table:
         if disk.sector != 512:  # sfdisk believes a file to have sectors of 512 bytes
             size = str(disk.sector)
             self.device = run("losetup", "--find", "--show", "--sector-size", size, self.device).strip()
+        if script:
+            run(*self.SFDISK, self.device, stdin=script)
         self.unit = disk.sector // 512
         self.entries = self._read()
         self.front, self.back = len(head), len(tail)
@@ -70,12 +74,14 @@ class Table:
     def extents(self) -> dict:
         """Return start and length, in the kernel's sectors of 512 bytes, of the partitions to work on, in order."""
         unit = self.unit
-        shown = {number: one for number, one in self.entries.items() if one["type"] not in self.EFI}
+        shown = {number: one for number, one in self.entries.items() if self.esp or one["type"] not in self.EFI}
         return {number: (one["start"] * unit, one["size"] * unit) for number, one in shown.items()}
 
     def show(self) -> None:
         """Give the disk the table without what makes it boot, and make the kernel believe it."""
         script = run("sfdisk", "--dump", self.device).splitlines()
+        if self.esp:
+            script = [line.replace("type=" + self.EFI[0], "type=" + self.PLAIN) for line in script]
         kept = [line for line in script if not any("type=%s" % kind in line.split(", ") for kind in self.EFI)]
         run(*self.SFDISK, "--wipe", "never", self.disk.path, stdin="\n".join(kept) + "\n")
         self.disk.believe(self.extents())
@@ -90,11 +96,20 @@ class Table:
         self.entries = self._read()
         self.back = self.disk.size - (self.last + 1) * self.disk.sector if self.gpt else 0
 
-    def partitions(self, work: Path) -> list:
-        """Return the partitions to work on, known to the kernel, in the order of their place."""
+    def partitions(self, work: Path, esp: bool = False) -> list:
+        """Return the partitions to work on, known to the kernel, in the order of their place.
+
+        With `esp` the EFI system partition is one of them, under the name of a plain one.
+        """
+        self.esp = esp
         if self.entries:
             self.show()
         return [Partition(number, self.disk, self.entries[number], work) for number in self.extents()]
+
+    def take_boot_code(self) -> None:
+        """Take over the boot code that a boot loader wrote onto the disk meanwhile."""
+        with open(self.disk.path, "rb") as source, open(self.device, "r+b") as target:
+            target.write(source.read(440))
 
     def commit(self) -> None:
         """Write the table onto the disk, its beginning last, and read it back: from now on the disk boots."""

@@ -10,12 +10,13 @@ import re
 import urllib.parse
 
 from commands.parts.errors import Refused
+from commands.parts.switches import Switched
 
 
-class ImageUrl:
+class ImageUrl(Switched):
     """The image URL taken apart: where to read, how to log in, and the switches of its fragment."""
 
-    SWITCHES = ("sha256", "sha512", "grow", "keys", "stall")
+    SWITCHES = ("sha256", "sha512", "adapt", "grow", "keys", "stall")
 
     def __init__(self, text: str):
         if not re.fullmatch("[!-~]+", text):
@@ -33,7 +34,7 @@ class ImageUrl:
             raise Refused("image URL: the path of the image is missing")
         self.netloc = ("[%s]" % host if ":" in host else host) + (":%d" % port if port else "")
         self.authorization = self._basic(self.parts)
-        self.switches = self._switches(self.parts.fragment)
+        super().__init__(self.parts.fragment)
 
     @staticmethod
     def _basic(parts) -> str:
@@ -41,30 +42,6 @@ class ImageUrl:
             return ""
         login = "%s:%s" % tuple(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
         return "Basic " + base64.b64encode(login.encode()).decode()
-
-    @classmethod
-    def _switches(cls, fragment: str) -> dict:
-        found: dict = {}
-        for name, value in urllib.parse.parse_qsl(fragment, keep_blank_values=True):
-            if name not in cls.SWITCHES or name in found:
-                why = "is given twice" if name in found else "is unknown; known are %s" % ", ".join(cls.SWITCHES)
-                raise Refused("image URL: the switch %r behind the # %s" % (name, why))
-            found[name] = value
-        for name in ("grow", "keys"):
-            if found.get(name, "yes") not in ("yes", "no"):
-                raise Refused("image URL: %s=%s is neither yes nor no" % (name, found[name]))
-        if not re.fullmatch("[1-9][0-9]{0,3}", found.get("stall", "30")):
-            raise Refused("image URL: stall=%s is not a number of seconds from 1 to 9999" % found["stall"])
-        return found
-
-    def wants(self, name: str) -> bool:
-        """Whether a switch with yes and no is on; they are unless the URL says no."""
-        return self.switches.get(name, "yes") == "yes"
-
-    @property
-    def stall(self) -> float:
-        """Seconds without a byte after which a connection counts as dead."""
-        return float(self.switches.get("stall", "30"))
 
     def location(self, suffix: str = "") -> str:
         """What is really requested: without login and fragment, the suffix behind the path."""

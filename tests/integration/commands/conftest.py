@@ -17,7 +17,10 @@ import pytest
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.web import Web
 
-COMMAND = Path(__file__).parents[3] / "playbooks/files/image-url-command-raw-disk"
+FILES = Path(__file__).parents[3] / "playbooks/files"
+COMMAND = FILES / "image-url-command-raw-disk"
+ROOTFS_TAR = FILES / "image-url-command-rootfs-tar"
+OCI = FILES / "image-url-command-oci"
 OLD = b"\xaa" * MIB
 
 
@@ -47,9 +50,10 @@ class Outcome:
 class Target:
     """A loop device full of old data, with the command beside it."""
 
-    def __init__(self, device: str, home: Path):
-        self.device, self.home = device, home
+    def __init__(self, device: str, home: Path, program: Path = COMMAND):
+        self.device, self.home, self.program = device, home, program
         self.bootstrap = home / "bootstrap.data"
+        self.token = ""
 
     def authorize(self, keys: str) -> None:
         """Give the rescue an authorized_keys file."""
@@ -60,13 +64,14 @@ class Target:
     def command(self, url: str, bootstrap: str = "", machine: str = "node-1", devices: str = "") -> list[str]:
         """Return the command line, with the bootstrap data in place."""
         self.bootstrap.write_text(bootstrap)
-        return [str(COMMAND), url, str(self.bootstrap), machine, devices or Path(self.device).name]
+        return [str(self.program), url, str(self.bootstrap), machine, devices or Path(self.device).name]
 
     def install(self, url: str, bootstrap: str = "", **more: str) -> Outcome:
         """Run the command to its end."""
         done = subprocess.run(
-            self.command(url, bootstrap, **more), capture_output=True, text=True, check=False, env={"PATH": PATH}
-        )
+            self.command(url, bootstrap, **more), capture_output=True, text=True, check=False,
+            env={"PATH": PATH, "OCI_REGISTRY_AUTH_TOKEN": self.token},
+        )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr, self.message())
 
     def message(self) -> str:

@@ -13,7 +13,8 @@ import pytest
 
 from lab import images
 from lab.machines.site import Site, open_site
-from tests.integration.commands.conftest import COMMAND
+from tests.integration.commands.conftest import COMMAND, OCI, ROOTFS_TAR
+from tests.integration.commands.registry import LOGIN, Front, with_password
 from tests.integration.commands.web import Web
 from tests.lab.machines.guest import FromDisk, Key, bench
 
@@ -66,3 +67,60 @@ async def test_rescue_command_reboot_system(site: Site, tmp_path: Path) -> None:
     )
     assert json.loads((await one.ssh("cat /etc/kubenode/installed.json")).out)["machine"] == "web-1"
     assert int((await one.ssh("df --output=size -B1M / | tail -1")).out) > one.hardware.disk_bytes // 2**20 * 0.9
+
+
+BOOTED = """
+cat /etc/hostname; cloud-init status --wait | tail -1; cat /root/proof
+findmnt -n -o FSTYPE /; grep -c '^UUID=' /etc/fstab; stat -c %a /usr/bin/sudo
+sed -n 's/.*"command": "\\(.*\\)",/\\1/p' /etc/kubenode/installed.json
+"""
+WORDS = "#cloud-config\nruncmd: [[sh, -c, 'echo seeded > /root/proof']]\n"
+
+
+async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
+    """Run a command in the rescue of a machine, boot what it made, and say what came up."""
+    await one.machine.create(None)
+    await one.machine.power_on()
+    assert await one.answers("hostname") == "rescue"
+    await upload(one, "image-url-command", program.read_bytes(), "0700")
+    await upload(one, "bootstrap.data", WORDS.encode(), "0600")
+    command = f"OCI_REGISTRY_AUTH_TOKEN={token} /root/image-url-command '{url}' /root/bootstrap.data web-1 sda"
+    done = await one.ssh(command)
+    assert done.status == 0, done
+    assert done.out.splitlines()[-1] == "IMAGE_URL_DONE"
+    one.arm(FromDisk())
+    await one.ssh("systemctl reboot")
+    assert await one.answers("hostname", unless="rescue") == "web-1"
+    return (await one.ssh(BOOTED)).out.splitlines()
+
+
+async def test_rescue_tarball_reboot_system(site: Site, tmp_path: Path) -> None:
+    image = images.ensure("tarball").files["tarball"]
+    web = Web(site.listen(8080))
+    web.site.files["/node.tar.zst"] = image.read_bytes()
+    web.site.files["/node.tar.zst.sha256"] = Path(f"{image}.sha256").read_bytes()
+    one = bench(site, Key.make(tmp_path), 2)
+    url = f"{web.site.url}/node.tar.zst#layout=swap:128M,/:ext4"
+    assert await installed(one, url, ROOTFS_TAR) == [
+        "web-1", "status: done", "seeded", "ext4", "2", "4755", "image-url-command-rootfs-tar",
+    ]  # fmt: skip
+    web.close()
+
+
+async def test_rescue_registry_reboot_system(site: Site, tmp_path: Path) -> None:
+    registry = with_password(tmp_path)
+    image = images.ensure("debian").files["zst"].read_bytes()
+    there = registry.artifact("node/debian", "amd64", {"disk.raw.zst": image})
+    registry.index(
+        "node/debian", "v1", {"arm64": registry.artifact("node/debian", "arm64", {"x": b"x"}), "amd64": there}
+    )
+    front = Front(registry, site.listen(8081))
+    front.door.faults = [("/blobs/", "none"), ("/blobs/", "cut", len(image) // 2)]
+    one = bench(site, Key.make(tmp_path), 3)
+    url = f"oci://{front.host}/node/debian:v1#plain-http=yes"
+    assert await installed(one, url, OCI, LOGIN) == [
+        "web-1", "status: done", "seeded", "ext4", "0", "4755", "image-url-command-oci",
+    ]  # fmt: skip
+    assert front.door.ranges() == [f"bytes={len(image) // 2}-"]
+    front.close()
+    registry.close()

@@ -98,6 +98,15 @@ def test_growth_can_be_switched_off(web, target, look, debianish):
     assert look(2, lambda top: (top / "var/lib/cloud/seed/nocloud/user-data").exists())
 
 
+def test_an_image_that_is_not_to_be_adapted_is_written_bit_by_bit(web, target, debianish):
+    refused = install(web, target, debianish, CLOUD_CONFIG, "&adapt=no")
+    assert "bootstrap data: adapt=no in the image URL leaves no place for it" in refused.stderr
+    assert target.untouched()
+    outcome = install(web, target, debianish, "", "&adapt=no")
+    assert outcome.marker, outcome
+    assert target.read(0, len(debianish)) == debianish
+
+
 def test_a_root_that_is_not_the_last_partition_keeps_its_size(web, target, look, tmp_path):
     image = build(tmp_path / "image", [Part(60, "ext4", SYSTEM), Part(8)])
     outcome = install(web, target, image)

@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers = {"ETag": self.site.tag}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-        if fault == "unsized":  # no length, the end of the connection is the end of the body
+        if "unsized" in (fault, *rest):  # no length, the end of the connection is the end of the body
             headers["Connection"] = "close"
         else:
             headers["Content-Length"] = str(len(body) - start)
@@ -66,6 +66,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for place in range(0, len(part), 65536):
                 self.wfile.write(part[place : place + 65536])
                 time.sleep(rest[0])
+            self.close_connection = "unsized" in rest
             return
         if fault in ("cut", "stall"):
             part = part[: rest[0]]

@@ -62,7 +62,7 @@ def test_refused(text, named):
     assert str(caught.value).startswith("image URL: ")
 
 
-@pytest.mark.parametrize("name", ["grow", "keys"])
+@pytest.mark.parametrize("name", ["adapt", "grow", "keys"])
 def test_switches_that_are_on_unless_the_url_says_no(name):
     assert ImageUrl("http://h/a").wants(name)
     assert ImageUrl(f"http://h/a#{name}=yes").wants(name)

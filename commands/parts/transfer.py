@@ -1,0 +1,149 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bytes over HTTP, which go on where a connection ended."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from commands.parts.errors import HttpStatus, Interrupted, Refused
+from commands.parts.sizes import CHUNK
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but never from https to http, and hands the login on to the same host only."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        """Build the next request."""
+        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
+            raise Refused("image URL: the server redirects from %s to %s, refused" % (old.scheme, new.scheme))
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        login = req.unredirected_hdrs.get("Authorization")
+        if request is not None and login and (old.scheme, old.netloc) == (new.scheme, new.netloc):
+            request.add_unredirected_header("Authorization", login)
+        return request
+
+
+class Transfer:
+    """A stream of bytes that a server sends.
+
+    A dropped or stalled transfer goes on where it stopped (Range, If-Range); two versions of a file are never mixed.
+    """
+
+    BUSY = (408, 425, 429, 500, 502, 503, 504)
+    IN_A_ROW = 6
+    IN_ALL = 50
+    NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+    LONGEST_WAIT = 60  # seconds that a server may ask for (Retry-After)
+
+    def __init__(self, shown: str, agent: str, stall: float, pause: float = 0.5, say=lambda text: None):
+        self.shown, self.agent, self.stall, self.pause, self.say = shown, agent, stall, pause, say
+        self.size: int | None = None
+        self.received = 0
+        self.validator = ""
+        self.opener = urllib.request.build_opener(Redirects)
+
+    def request(self):
+        """Ask for the bytes that are missing; return the response."""
+        raise NotImplementedError
+
+    def chunks(self):
+        """Yield the bytes in order; ends without an error only when all of them came."""
+        failures = 0
+        for tried in itertools.count(1):
+            wait = 0
+            try:
+                with self.open() as stream:
+                    for chunk in iter(lambda: stream.read(CHUNK), b""):
+                        self.received += len(chunk)
+                        failures = 0
+                        yield chunk
+                if self.size is None or self.received == self.size:
+                    return
+                reason = "the connection ended after %d of %d bytes" % (self.received, self.size)
+            except (Interrupted, http.client.HTTPException, OSError) as error:
+                reason = str(error) or type(error).__name__
+                wait = getattr(error, "wait", 0)
+            failures += 1
+            if failures >= self.IN_A_ROW or tried >= self.IN_ALL:
+                raise Refused("%s: given up after %d connections: %s" % (self.shown, tried, reason))
+            self.say("%s: %s; trying again" % (self.shown, reason))
+            time.sleep(max(wait, min(self.pause * 2 ** (failures - 1), 15)))
+
+    def open(self):
+        """Open a stream at the byte that comes next."""
+        response = self.request()
+        tag = response.headers.get("ETag", "")
+        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
+        if not self.received:
+            length = response.headers.get("Content-Length", "")
+            self.begin(int(length) if length.isdigit() else None, validator)
+            return response
+        if self.validator != validator and not self.content_addressed:
+            raise Refused("%s: the file changed on the server during the transfer; run again" % self.shown)
+        if response.status == 206:
+            place = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+            total = place.group(2) if place and self.size is not None else "*"
+            if not place or int(place.group(1)) != self.received or total not in ("*", str(self.size)):
+                raise Refused("%s: the server answered another range than asked for" % self.shown)
+        else:
+            self._skip(response, self.received)
+        return response
+
+    #: Whether the name of the bytes is their digest, so that no two versions of them can be.
+    content_addressed = False
+
+    def begin(self, size: int | None, validator: str) -> None:
+        """Take note of what the first answer says: the size, if it does, and which version this is."""
+        self.size, self.validator = size, validator
+
+    def ask(self, location: str, headers: dict, login: str = ""):
+        """Send one request for the rest of the bytes; an error status is an error, a passing one may be healed."""
+        request = urllib.request.Request(location, headers={"User-Agent": self.agent, **headers})
+        request.add_header("Accept-Encoding", "identity")
+        if login:
+            request.add_unredirected_header("Authorization", login)
+        if self.received:
+            request.add_header("Range", "bytes=%d-" % self.received)
+            if self.validator and not self.content_addressed:
+                request.add_header("If-Range", self.validator)
+        try:
+            return self.opener.open(request, timeout=self.stall)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self.judge(error) from None
+        except http.client.InvalidURL:
+            raise Refused("image URL: it holds characters that must be percent-encoded") from None
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                raise Refused("%s: %s" % (self.shown, error.reason.verify_message)) from None
+            if getattr(error.reason, "reason", "") in self.NO_TLS:
+                raise Refused("%s: the server does not speak TLS (https) there" % self.shown) from None
+            raise Interrupted(str(error.reason)) from None
+
+    def judge(self, error: urllib.error.HTTPError) -> Exception:
+        """Return what an error status means."""
+        text = "HTTP %d %s" % (error.code, error.reason)
+        if error.code not in self.BUSY:
+            return HttpStatus(error.code, "%s: %s; check the URL and who may read it" % (self.shown, text))
+        wait = error.headers.get("Retry-After", "")
+        if wait.isdigit() and int(wait) > self.LONGEST_WAIT:
+            return Refused("%s: %s, and the server asks to come back in %s s" % (self.shown, text, wait))
+        return Interrupted(text, int(wait) if wait.isdigit() else 0)
+
+    @staticmethod
+    def _skip(response, count: int) -> None:
+        while count:
+            part = response.read(min(count, CHUNK))
+            if not part:
+                raise Interrupted("the connection ended while skipping what is already there")
+            count -= len(part)

@@ -1,0 +1,208 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real registry on loopback, what is pushed to it, and a door in front of it that misbehaves on request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import http.server
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LOGIN = "robot:geheim"
+HTPASSWD = "robot:$2y$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+EMPTY = "application/vnd.oci.empty.v1+json"
+
+
+def sha256(data: bytes) -> str:
+    """The digest of some bytes, as registries write it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Registry:
+    """Debian's docker-registry, with the authentication that is asked for."""
+
+    def __init__(self, home: Path, auth: dict):
+        self.port = free_port()
+        self.headers: dict[str, str] = {}
+        settings = {
+            "version": "0.1",
+            "log": {"level": "error", "accesslog": {"disabled": True}},
+            "storage": {"filesystem": {"rootdirectory": str(home / "registry")}},
+            "http": {"addr": f"127.0.0.1:{self.port}", "secret": "test"},
+            "auth": auth,
+        }
+        config = home / "registry.yml"
+        config.write_text(json.dumps(settings))
+        self.process = subprocess.Popen(
+            ["docker-registry", "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                http.client.HTTPConnection("127.0.0.1", self.port, timeout=5).connect()
+                return
+            except OSError:
+                assert self.process.poll() is None, "the registry has ended"
+                assert time.monotonic() < deadline, "the registry does not listen"
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, method: str, path: str, data: bytes = b"", **headers: str) -> http.client.HTTPResponse:
+        """One request of somebody who may push."""
+        url = path if path.startswith("http") else f"http://127.0.0.1:{self.port}{path}"
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(url, data or None, {**self.headers, **named}, method=method)
+        return urllib.request.urlopen(request, timeout=60)
+
+    def blob(self, name: str, data: bytes) -> dict:
+        """Push a blob; return its descriptor."""
+        place = self.send("POST", f"/v2/{name}/blobs/uploads/").headers["Location"]
+        mark = "&" if "?" in place else "?"
+        self.send("PUT", f"{place}{mark}digest={sha256(data)}", data, Content_Type="application/octet-stream")
+        return {"mediaType": LAYER, "digest": sha256(data), "size": len(data)}
+
+    def manifest(self, name: str, tag: str, content: dict) -> dict:
+        """Push a manifest or an index; return its descriptor."""
+        data = json.dumps({"schemaVersion": 2, **content}).encode()
+        self.send("PUT", f"/v2/{name}/manifests/{tag or sha256(data)}", data, Content_Type=content["mediaType"])
+        return {"mediaType": content["mediaType"], "digest": sha256(data), "size": len(data)}
+
+    def image(self, name: str, tag: str, layers: list[bytes], architecture: str = "amd64") -> dict:
+        """Push a container image."""
+        config = json.dumps({"os": "linux", "architecture": architecture, "rootfs": {"type": "layers"}}).encode()
+        content = {
+            "mediaType": MANIFEST,
+            "config": {**self.blob(name, config), "mediaType": CONFIG},
+            "layers": [self.blob(name, layer) for layer in layers],
+        }
+        return self.manifest(name, tag, content)
+
+    def artifact(self, name: str, tag: str, files: dict[str, bytes]) -> dict:
+        """Push files, as ORAS does."""
+        layers = []
+        for title, data in files.items():
+            layers.append({**self.blob(name, data), "annotations": {"org.opencontainers.image.title": title}})
+        config = {**self.blob(name, b"{}"), "mediaType": EMPTY}
+        return self.manifest(name, tag, {"mediaType": MANIFEST, "config": config, "layers": layers})
+
+    def index(self, name: str, tag: str, manifests: dict[str, dict]) -> dict:
+        """Push an index of manifests by architecture."""
+        entries = [{**one, "platform": {"os": "linux", "architecture": arch}} for arch, one in manifests.items()]
+        return self.manifest(name, tag, {"mediaType": INDEX, "manifests": entries})
+
+
+@dataclass
+class Door:
+    """Requests that came, and faults: (method and path as a pattern, what, …), each for one allowed request."""
+
+    backend: int
+    seen: list[tuple[str, dict]] = field(default_factory=list)
+    faults: list[tuple] = field(default_factory=list)
+
+    def ranges(self) -> list[str]:
+        """The ranges that were asked for."""
+        return [headers["Range"] for _path, headers in self.seen if "Range" in headers]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Passes a request on, unless a fault says otherwise."""
+
+    protocol_version = "HTTP/1.1"
+    door: Door
+
+    def log_message(self, *_):
+        """Keep quiet."""
+
+    def do_GET(self):
+        """Answer one request."""
+        door = self.door
+        door.seen.append((self.path, dict(self.headers)))
+        connection = http.client.HTTPConnection("127.0.0.1", door.backend, timeout=60)
+        connection.request("GET", self.path, headers=dict(self.headers))
+        answer = connection.getresponse()
+        body, headers = answer.read(), dict(answer.getheaders())
+        connection.close()
+        fault = next((one for one in door.faults if re.search(one[0], self.path)), None)
+        if fault and answer.status != 401:  # a login comes before
+            door.faults.remove(fault)
+        _pattern, what, *rest = fault if fault and answer.status != 401 else ("", "none")
+        if what == "answer":
+            return self._send(rest[0], rest[1], b"")
+        length = len(body)
+        if what == "flip":
+            body = body[: rest[0]] + bytes([body[rest[0]] ^ 1]) + body[rest[0] + 1 :]
+        elif what == "cut":
+            body = body[: rest[0]]
+        elif what == "short":
+            body = body[: rest[0]]
+            length = len(body)
+        self.close_connection = what == "cut"
+        for name in ("Content-Length", "Transfer-Encoding", "Connection", "Date"):
+            headers.pop(name, None)
+        return self._send(answer.status, headers, body, length)
+
+    def _send(self, status: int, headers: dict, body: bytes, length: int = 0) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(length)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True
+
+
+class Front:
+    """The door, open."""
+
+    def __init__(self, registry: Registry, listener: socket.socket | None = None):
+        self.door = Door(registry.port)
+        handler = type("BoundHandler", (Handler,), {"door": self.door})
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=listener is None)
+        if listener is not None:
+            self.server.socket.close()
+            self.server.socket = listener
+            self.server.server_address = listener.getsockname()
+            self.server.server_port = self.server.server_address[1]
+        self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self.host = "{}:{}".format(*self.server.server_address[:2])
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def close(self) -> None:
+        """Close it."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def with_password(home: Path) -> Registry:
+    """A registry that wants a user and a password."""
+    (home / "htpasswd").write_text(HTPASSWD)
+    registry = Registry(home, {"htpasswd": {"realm": "test", "path": str(home / "htpasswd")}})
+    registry.headers["Authorization"] = "Basic " + base64.b64encode(LOGIN.encode()).decode()
+    return registry
