@@ -56,6 +56,12 @@ def examine(
     if url:
         shown = image_url.redact(url)
         _check(findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url))
+        if spec.get("require_digest") and not image_url.digest_in(url):
+            way = "NAME@sha256:… instead of a tag" if url.lower().startswith("oci:") else "#sha256=… behind it"
+            findings.append(
+                f"image_url {_shown(shown)}: require_digest is set and it names no digest; give {way}, so that only "
+                "the image that you mean is installed"
+            )
     command = None
     if name:
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir))

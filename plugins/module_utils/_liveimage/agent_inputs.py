@@ -63,8 +63,7 @@ class AgentInputs:
         if self.pull_secret:
             _check_pull_secret(self.pull_secret)
         for key in self.ssh_keys:
-            if not _KEY.match(key):
-                raise ImageError("ssh key (IRONIC_RAMDISK_SSH_KEY) %.60r is no line of a .pub file" % key)
+            ssh_key(key)
         for server in self.ntp_servers:
             if not _SERVER.match(server):
                 raise ImageError("NTP server (ADDITIONAL_NTP_SERVERS) %.100r is no name or address" % server)
@@ -153,6 +152,13 @@ def host_name(name: str) -> str:
             "hostname %.300r is not one by RFC 1123: letters, digits and hyphens, parts of at most 63 characters" % name
         )
     return lower
+
+
+def ssh_key(line: str) -> str:
+    """A line for authorized_keys."""
+    if not _KEY.match(line):
+        raise ImageError("ssh key (IRONIC_RAMDISK_SSH_KEY) %.60r is no line of a .pub file" % line)
+    return line
 
 
 def one_line(what: str, text: str) -> str:

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import lzma
+import re
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,9 +19,13 @@ _MAGIC = (b"070701", b"070702")
 _TRAILER = "TRAILER!!!"
 _HEADER = 110
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_GZIP_HEADER = _GZIP + b"\x08" + bytes(5) + b"\x02\x03"  # deflate, packed as well as it goes, on Unix
 _FILE, _FOLDER = 0o100000, 0o040000
 _MOST_BYTES = 64 * 1024 * 1024  # of what is unpacked
 _MOST_MEMBERS = 10_000
+_MOST_ARCHIVES = 100  # that follow one another; each may be nothing but an end
+_FIELDS = re.compile(rb"[0-9A-Fa-f]{104}\Z")
+_USED = re.compile(rb"[^\0]")
 _XZ_MEMORY = 128 * 1024 * 1024
 
 
@@ -57,10 +62,17 @@ def archive(files: Mapping[str, bytes], compression: str = "gzip", mode: int = 0
 def compress(data: bytes, compression: str) -> bytes:
     """Pack an archive as kernels read it: gzip without name and time, xz with CRC32."""
     if compression == "gzip":
-        return gzip.compress(data, 9, mtime=0)
+        return gzipped(data)
     if compression == "xz":
         return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, preset=6 | lzma.PRESET_EXTREME)
     return data
+
+
+def gzipped(data: bytes) -> bytes:
+    """gzip without name and time; the header of Python's own differs between versions, and ETags with it."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = packer.compress(data) + packer.flush()
+    return _GZIP_HEADER + body + struct.pack("<LL", zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def aligned(length: int) -> int:
@@ -70,24 +82,33 @@ def aligned(length: int) -> int:
 
 def members(data: bytes) -> Iterator[Member]:
     """Every member of archives that follow one another, plain, gzip or xz, zeros between them."""
-    left = [_MOST_BYTES]
-    seen = 0
+    budget = _Budget()
     while True:
         data = data.lstrip(b"\0")
         if not data:
             return
-        plain, data = _unpacked(data, left)
-        for member in plain:
-            seen += 1
-            if seen > _MOST_MEMBERS:
-                raise ImageError("the archive has more than %d members" % _MOST_MEMBERS)
-            yield member
+        plain, data = _unpacked(data, budget)
+        yield from plain
 
 
-def _unpacked(data: bytes, left: list[int]) -> tuple[list[Member], bytes]:
+class _Budget:
+    """What archives that follow one another may have altogether."""
+
+    def __init__(self) -> None:
+        self.bytes, self.members, self.archives = _MOST_BYTES, _MOST_MEMBERS, _MOST_ARCHIVES
+
+    def take(self, what: str, count: int = 1) -> None:
+        left = getattr(self, what) - count
+        setattr(self, what, left)
+        if left < 0:
+            most = {"bytes": _MOST_BYTES, "members": _MOST_MEMBERS, "archives": _MOST_ARCHIVES}[what]
+            raise ImageError("the archive has more than %d %s" % (most, what))
+
+
+def _unpacked(data: bytes, budget: _Budget) -> tuple[list[Member], bytes]:
     """The members of the first archive, and what follows it."""
     if data.startswith(_MAGIC):
-        found, used = _plain(data)
+        found, used = _plain(data, 0, budget)
         return found, data[used:]
     if data.startswith(_ZSTD):
         raise ImageError("the archive is packed with zstd, which cannot be read here; use gzip or xz")
@@ -99,46 +120,42 @@ def _unpacked(data: bytes, left: list[int]) -> tuple[list[Member], bytes]:
     else:
         raise ImageError("no archive: it begins with %s" % data[:6].hex())
     try:
-        plain = unpacker.decompress(data, left[0] + 1)
+        plain = unpacker.decompress(data, budget.bytes + 1)
     except (zlib.error, lzma.LZMAError) as error:
         raise ImageError("the archive is damaged: %s" % error) from error
-    left[0] -= len(plain)
-    if left[0] < 0:
-        raise ImageError("the archive has more than %d bytes when it is unpacked" % _MOST_BYTES)
+    budget.take("bytes", len(plain))
     if not unpacker.eof:
         raise ImageError("the archive is cut off")
+    budget.take("archives")
     found = []
-    while plain.lstrip(b"\0"):
-        plain = plain.lstrip(b"\0")
-        more, used = _plain(plain)
+    begin = _USED.search(plain)
+    while begin:
+        more, used = _plain(plain, begin.start(), budget)
         found += more
-        plain = plain[used:]
+        begin = _USED.search(plain, used)
     return found, unpacker.unused_data
 
 
-def _plain(data: bytes) -> tuple[list[Member], int]:
-    """The members of an archive that is not packed, and its length."""
+def _plain(data: bytes, origin: int, budget: _Budget) -> tuple[list[Member], int]:
+    """The members of an archive that is not packed and begins at ``origin``, and where it ends."""
     found: list[Member] = []
-    at = 0
+    budget.take("archives")
+    at = origin
     while True:
         header = data[at : at + _HEADER]
-        if len(header) < _HEADER or header[:6] not in _MAGIC:
+        if header[:6] not in _MAGIC or not _FIELDS.match(header, 6):
             raise ImageError("the archive is damaged at byte %d: no header" % at)
-        try:
-            fields = [int(header[place : place + 8], 16) for place in range(6, _HEADER, 8)]
-        except ValueError as error:
-            raise ImageError("the archive is damaged at byte %d: %s" % (at, error)) from error
+        fields = [int(header[place : place + 8], 16) for place in range(6, _HEADER, 8)]
         mode, length, name_length = fields[1], fields[6], fields[11]
         begin = at + _HEADER
         name = data[begin : begin + name_length].rstrip(b"\0").decode("utf-8", "replace")
-        content = _up(begin + name_length)
-        at = _up(content + length)
+        content = origin + _up(begin + name_length - origin)
+        at = origin + _up(content + length - origin)
         if content + length > len(data):
             raise ImageError("the archive is cut off in member %.100r" % name)
         if name == _TRAILER:
             return found, min(at, len(data))
-        if len(found) >= _MOST_MEMBERS:
-            raise ImageError("the archive has more than %d members" % _MOST_MEMBERS)
+        budget.take("members")
         found.append(Member(name, mode, data[content : content + length]))
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import re
@@ -12,6 +13,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .cpio import gzipped
 from .errors import ImageError
 
 VERSION = "3.2.0"  # the oldest that has all that is used here; CoreOS of every age since 2020 reads it
@@ -22,6 +24,7 @@ _UNIT = re.compile(
 _DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _MOST = 64 * 1024 * 1024  # bytes of one file
+_WORTH, _NOT_WORTH = 16 * 1024, 1024 * 1024  # bytes of contents that are kept once they are packed or unpacked
 _SECRET_BITS = 0o077  # a file that only its owner may read is shown to nobody else
 _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
     ("storage", "files"): "path",
@@ -112,13 +115,21 @@ class Config:
 
 def source(data: bytes) -> dict[str, str]:
     """A resource with its content inside: percent-encoded or base64, packed when that is shorter."""
+    return dict(_kept_source(data) if _WORTH <= len(data) <= _NOT_WORTH else _source(data))
+
+
+def _source(data: bytes) -> Mapping[str, str]:
     plain = "data:," + urllib.parse.quote(data, safe="!$&'()*+,-./:;=?@_~")
     coded = "data:;base64," + base64.b64encode(data).decode("ascii")
-    packed = "data:;base64," + base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii")
+    packed = "data:;base64," + base64.b64encode(gzipped(data)).decode("ascii")
     shortest = min(plain, coded, key=len)
     if len(packed) + 24 < len(shortest):
         return {"compression": "gzip", "source": packed}
     return {"source": shortest}
+
+
+#: a bundle of authorities is the same for all hosts of a server, and packing it takes longer than all else
+_kept_source = functools.lru_cache(maxsize=8)(_source)
 
 
 def content(resource: Mapping[str, Any]) -> bytes | None:
@@ -128,6 +139,11 @@ def content(resource: Mapping[str, Any]) -> bytes | None:
         return b""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
+    packed = resource.get("compression") == "gzip"
+    return _kept_content(url, packed) if _WORTH <= len(url) <= _NOT_WORTH else _content(url, packed)
+
+
+def _content(url: str, packed: bool) -> bytes:
     head, comma, body = url[5:].partition(",")
     if not comma:
         raise ImageError("data URL %.40r has no comma" % url)
@@ -136,11 +152,14 @@ def content(resource: Mapping[str, Any]) -> bytes | None:
             data = base64.b64decode(urllib.parse.unquote(body), validate=True)
         else:
             data = urllib.parse.unquote_to_bytes(body)
-        if resource.get("compression") == "gzip":
+        if packed:
             data = gzip.decompress(data)
     except (ValueError, OSError, EOFError) as error:
         raise ImageError("data URL %.40r is damaged: %s" % (url, error)) from error
     return data
+
+
+_kept_content = functools.lru_cache(maxsize=8)(_content)
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from . import cpio
 from .base import identify
@@ -17,13 +17,19 @@ def inspect(path: str) -> Overlay:
     return whole(identify(path))
 
 
-def customise(base: Overlay, ignition: bytes | None, network: Mapping[str, str] | None = None) -> Overlay:
+def customise(
+    base: Overlay,
+    ignition: bytes | None,
+    network: Mapping[str, str] | None = None,
+    *,
+    pack: Callable[[Mapping[str, bytes], str], bytes] = cpio.archive,
+) -> Overlay:
     """The initramfs followed by an archive; both begin and end at multiples of 4, so that a plain one may follow."""
     members: dict[str, bytes] = {} if ignition is None else {IGNITION: ignition}
     for name, text in (network or {}).items():
         members["%s/%s" % (NETWORK, profile_name(name))] = text.encode("utf-8")
     if not members:
         return base
-    archive = cpio.archive(members, "gzip")
+    archive = pack(members, "gzip")
     append: list[Patch] = [Zeros(cpio.aligned(base.size)), archive, Zeros(cpio.aligned(len(archive)))]
     return base.patched([], append)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ def customise(
     *,
     force: bool = False,
     enlarge: bool = False,
+    pack: Callable[[Mapping[str, bytes], str], bytes] = cpio.archive,
 ) -> Overlay:
     """The image with an Ignition, NetworkManager profiles for its initramfs and other kernel arguments.
 
@@ -95,7 +96,7 @@ def customise(
     patches: list[tuple[int, Patch]] = []
     append: list[Patch] = []
     if members:
-        archive = fitting(members, iso.area.extent.length)
+        archive = fitting(members, iso.area.extent.length, pack)
         if len(archive) <= iso.area.extent.length:
             patches += _filled(iso, archive)
         elif enlarge:
@@ -116,10 +117,12 @@ def customise(
     return iso.overlay.patched(patches, append)
 
 
-def fitting(members: Mapping[str, bytes], length: int) -> bytes:
+def fitting(
+    members: Mapping[str, bytes], length: int, pack: Callable[[Mapping[str, bytes], str], bytes] = cpio.archive
+) -> bytes:
     """The archive, packed with gzip or, when only that fits, with xz; the smaller one when neither does."""
-    packed = cpio.archive(members, "gzip")
-    return packed if len(packed) <= length else min(packed, cpio.archive(members, "xz"), key=len)
+    packed = pack(members, "gzip")
+    return packed if len(packed) <= length else min(packed, pack(members, "xz"), key=len)
 
 
 def reset(iso: Iso) -> Overlay:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from .errors import ImageError
 from .overlay import Overlay
@@ -25,6 +25,9 @@ SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR
 _SMALLEST = SYSTEM_AREA + 2 * SECTOR
 _MOST_FILES = 10_000
+_MOST_BYTES = 16 * 1024 * 1024  # of all folders
+_MOST_DESCRIPTORS = 64
+_WITH_ROOT, _END_OF_DESCRIPTORS = (1, 2), 255  # types of volume descriptors
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class IsoFiles:
         self.volume_id = ""
         self._folders: list[tuple[int, int]] = []
         self._check_size()
+        self._check_tree()
         iso = pycdlib.PyCdlib()
         with open_overlay(overlay) as file:
             try:
@@ -94,6 +98,33 @@ class IsoFiles:
                     if record[2:6] == wanted[0] and record[10:14] == wanted[1] and not record[25] & 2:
                         found.add(offset + place)
         return sorted(found)
+
+    def _check_tree(self) -> None:
+        """Folders that are in several others, each of them in several others, would take for ever to walk."""
+        with open_overlay(self.overlay) as file:
+            for sector in range(_MOST_DESCRIPTORS):
+                file.seek(SYSTEM_AREA + sector * SECTOR)
+                descriptor = file.read(SECTOR)
+                if descriptor[1:6] != b"CD001" or descriptor[0] == _END_OF_DESCRIPTORS:
+                    return
+                if descriptor[0] in _WITH_ROOT:
+                    self._check_folders(file, struct.unpack("<I4xI", descriptor[158:170]))
+        raise ImageError("%s has more than %d volume descriptors" % (self.overlay.base.path, _MOST_DESCRIPTORS))
+
+    def _check_folders(self, file: BinaryIO, root: tuple[int, ...]) -> None:
+        waiting, seen, total = [root], 0, 0
+        while waiting:
+            sector, length = waiting.pop()
+            total += length
+            if total > _MOST_BYTES:
+                raise ImageError("the folders of the ISO image have more than %d bytes" % _MOST_BYTES)
+            file.seek(sector * SECTOR)
+            for _place, record in _records(file.read(length)):
+                seen += 1
+                if seen > _MOST_FILES:
+                    raise ImageError("the ISO image has more than %d files" % _MOST_FILES)
+                if record[25] & 2 and record[32:34] not in (b"\x01\x00", b"\x01\x01"):
+                    waiting.append(struct.unpack("<I4xI", record[2:14]))
 
     def _check_size(self) -> None:
         size = self.overlay.size
@@ -159,5 +190,7 @@ def _records(directory: bytes) -> Iterator[tuple[int, bytes]]:
         if length < 34:  # records do not cross sectors: the rest of this one is empty
             at = (at // SECTOR + 1) * SECTOR
             continue
+        if at + length > len(directory):
+            return
         yield at, directory[at : at + length]
         at += length

@@ -83,6 +83,8 @@ def minimal(files: IsoFiles) -> Overlay:
 def _segments(full: Overlay, entries: list[tuple[int, int, int]], rest: bytes) -> list[Segment]:
     found: list[Segment] = []
     at = used = 0
+    if sum(length for _there, _here, length in entries) + len(rest) > full.size:
+        raise ImageError("%s is damaged: its minimal image is larger than the full one" % DATA)
     for there, here, length in entries:
         gap = there - at
         if gap < 0 or used + gap > len(rest):

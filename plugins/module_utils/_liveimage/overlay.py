@@ -11,6 +11,8 @@ from __future__ import annotations
 import base64
 import bisect
 import hashlib
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -19,6 +21,8 @@ from .base import Base
 from .errors import ImageError
 
 VERSION = 1  # of the descriptor
+_LARGEST = 2**62  # bytes; what files may have
+_IDENTITY = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ class Overlay:
         self._starts = tuple(starts)
         self.size = size
 
+    def place(self, at: int) -> tuple[Segment, int]:
+        """The segment that a byte of the image is in, and the byte's place in it."""
+        index = bisect.bisect_right(self._starts, at) - 1
+        return self.segments[index], at - self._starts[index]
+
     def slice(self, start: int, stop: int) -> list[Segment]:
         """The segments of the bytes from ``start`` to before ``stop``; both within the image."""
         if not 0 <= start <= stop <= self.size:
@@ -156,13 +165,17 @@ class Overlay:
         if not isinstance(data, Mapping) or data.get("version") != VERSION:
             raise ImageError("this is no overlay descriptor of version %d" % VERSION)
         try:
-            told = data["base"]
-            base = Base(str(told["path"]), int(told["size"]), int(told["mtime_ns"]), str(told["identity"]))
-            return cls(base, [_read(segment) for segment in data["segments"]])
+            base, segments = _read_base(data["base"]), data["segments"]
+            if not isinstance(segments, list):
+                raise ValueError("its segments are no list")
+            found = cls(base, [_read(segment) for segment in segments])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, ImageError):
                 raise
             raise ImageError("the overlay descriptor is damaged: %s" % error) from error
+        if found.size > _LARGEST:
+            raise ImageError("the overlay descriptor is damaged: its image has %.50r bytes" % found.size)
+        return found
 
 
 def whole(base: Base) -> Overlay:
@@ -204,11 +217,27 @@ def _told(segment: Segment) -> Any:
     return [segment.offset, segment.length]
 
 
+def _read_base(told: Any) -> Base:
+    path, identity = told["path"], told["identity"]
+    if not isinstance(path, str) or not path.isprintable() or not os.path.isabs(path):
+        raise ValueError("its base's path is no absolute path of characters that can be shown")
+    if not isinstance(identity, str) or not _IDENTITY.match(identity):
+        raise ValueError("its base's identity is no digest")
+    for name in ("size", "mtime_ns"):
+        if not _is_number(told[name]):
+            raise ValueError("its base's %s is no number" % name)
+    return Base(path, told["size"], told["mtime_ns"], identity)
+
+
+def _is_number(told: Any) -> bool:
+    return isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _LARGEST
+
+
 def _read(told: Any) -> Segment:
     if isinstance(told, str):
         return Bytes(base64.b64decode(told, validate=True))
-    if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
+    if _is_number(told):
         return Zeros(told)
-    if isinstance(told, list) and len(told) == 2 and all(isinstance(one, int) and one >= 0 for one in told):
+    if isinstance(told, list) and len(told) == 2 and all(_is_number(one) for one in told):
         return BaseRange(*told)
     raise ValueError("a segment is neither text, a number nor a pair of numbers")

@@ -23,23 +23,23 @@ class Served:
                  path_of=None, port: int = 0) -> None:  # fmt: skip
         self.metrics, self.progress = Metrics(), Progress()
         self._tls, self.port = tls, port
-        self._listener = Listener(Answers(registry, path_of), self.metrics, self.progress, limits or Limits(), tls)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.listener = Listener(Answers(registry, path_of), self.metrics, self.progress, limits or Limits(), tls)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(10)
         return self
 
     async def _start(self) -> int:
-        return self._listener.start("127.0.0.1", self.port)
+        return self.listener.start("127.0.0.1", self.port)
 
     def __exit__(self, *_error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._listener.stop(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        asyncio.run_coroutine_threadsafe(self.listener.stop(), self.loop).result(10)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
-        self._loop.close()
+        self.loop.close()
 
     def url(self, path: str) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}{path}"

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import email.utils
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,3 +142,10 @@ def test_a_changed_signature_opens_nothing(data):
     changed = signed[:place] + other + signed[place + 1 :]
     if changed != signed:
         assert names.unsign(SECRET, changed, 0) is None
+
+
+@given(st.integers(0, 1 << 33))
+def test_dates_are_those_of_the_library(seconds):
+    date = ranges.http_date(seconds)
+    assert date == email.utils.formatdate(seconds, usegmt=True)
+    assert ranges.from_http_date(date) == seconds

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Callable
 
 from ..overlay import Bytes, Segment
 from . import ranges
@@ -17,6 +18,7 @@ _REASONS = {
     405: "Method Not Allowed", 412: "Precondition Failed", 414: "URI Too Long", 416: "Range Not Satisfiable",
     431: "Request Header Fields Too Large", 503: "Service Unavailable",
 }  # fmt: skip
+Count = Callable[[int, int, float], None]
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -37,7 +39,18 @@ class Answer:
         return sum(segment.length for segment in self.segments)
 
 
-def _ignored(_answer: Answer, _address: str, _length: int, _whole: bool) -> None:
+class Ledger:
+    """Is told when answers are over; this one does not care."""
+
+    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
+        """``length`` bytes of the body went to this address, ``whole``: that was all of them."""
+
+    def counter(self, image: Image, address: str) -> Count:
+        """What is called with (start, stop, moment) for each range of an image that went to this address whole."""
+        return _ignored
+
+
+def _ignored(_start: int, _stop: int, _now: float) -> None:
     return None
 
 
@@ -45,34 +58,33 @@ class Answers:
     """Answers requests from a registry."""
 
     def __init__(
-        self,
-        registry: Registry,
-        path_of: Callable[[str], str | None] | None = None,
-        sent: Callable[[Answer, str, int, bool], None] = _ignored,
+        self, registry: Registry, path_of: Callable[[str], str | None] | None = None, ledger: Ledger | None = None
     ) -> None:
-        """``path_of``: from the path of a request to the one that is registered; None: refused (403).
-
-        ``sent``: told when an answer is over: the answer, whom it went to, how many bytes of its body, whether all.
-        """
-        self._registry = registry
+        """``path_of``: from the path of a request to the one that is registered; None: refused (403)."""
+        self.registry = registry
         self._path_of = path_of
-        self.sent = sent
-        self._date = (0, b"")
+        self.ledger = ledger or Ledger()
+        self._second = 0
+        self._starts: dict[int, bytes] = {}  # status → what a head begins with in this second
 
     def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
         """The answer to one request; header names in lower case, ``path`` without its query."""
         if method not in ("GET", "HEAD"):
             return self.refusal(405, "only GET and HEAD are possible", b"Allow: GET, HEAD\r\n")
-        plain = path if self._path_of is None else self._path_of(path)
+        plain = self.registered(path)
         if plain is None:
             return self.refusal(403, "this address has expired or was never valid", head_only=method == "HEAD")
-        image = self._registry.get(plain)
+        image = self.registry.get(plain)
         if image is None:
             return self.refusal(404, "there is no such image", head_only=method == "HEAD")
         if not image.file.intact(time.monotonic()):
             text = "the base of this image is being replaced"
             return self.refusal(503, text, b"Retry-After: 5\r\n", head_only=method == "HEAD")
         return self._image(image, headers, method == "HEAD")
+
+    def registered(self, path: str) -> str | None:
+        """The path in the registry that the path of a request stands for; None: it may not have it (now)."""
+        return path if self._path_of is None else self._path_of(path)
 
     def refusal(
         self, status: int, text: str, lines: bytes = b"", *, head_only: bool = False, close: bool = False
@@ -107,10 +119,17 @@ class Answers:
             return Answer(416, self._head(416, lines, 0), (), image, ())
         if len(spans) == 1:
             start, stop = spans[0]
-            lines = image.head + b"Content-Range: bytes %d-%d/%d\r\n" % (start, stop - 1, size)
-            segments = () if head_only else image.overlay.slice(start, stop)
-            return Answer(206, self._head(206, lines, stop - start), segments, image, () if head_only else spans)
+            head = self.range_head(image, start, stop)
+            if head_only:
+                return Answer(206, head, (), image, ())
+            return Answer(206, head, image.overlay.slice(start, stop), image, spans)
         return self._several(image, spans, head_only)
+
+    def range_head(self, image: Image, start: int, stop: int) -> bytes:
+        """The head of an answer that is one range."""
+        return b"%b%bContent-Range: bytes %d-%d/%d\r\nContent-Length: %d\r\n\r\n" % (
+            self.start(206), image.head, start, stop - 1, image.overlay.size, stop - start,
+        )  # fmt: skip
 
     def _several(self, image: Image, spans: Sequence[tuple[int, int]], head_only: bool) -> Answer:
         """Several ranges: parts with a boundary that is in no image by chance, made of its tag."""
@@ -128,10 +147,16 @@ class Answers:
         )
 
     def _head(self, status: int, lines: bytes, length: int | None) -> bytes:
-        now = int(time.time())
-        if self._date[0] != now:
-            self._date = (now, ranges.http_date(now).encode("ascii"))
         size = b"" if length is None else b"Content-Length: %d\r\n" % length
-        return b"HTTP/1.1 %d %s\r\nDate: %s\r\n%s%s\r\n" % (
-            status, _REASONS[status].encode("ascii"), self._date[1], lines, size,
-        )  # fmt: skip
+        return b"%s%s%s\r\n" % (self.start(status), lines, size)
+
+    def start(self, status: int) -> bytes:
+        """The first two lines of a head."""
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._starts = now, {}
+        start = self._starts.get(status)
+        if start is None:
+            told = status, _REASONS[status].encode("ascii"), ranges.http_date(now).encode("ascii")
+            start = self._starts[status] = b"HTTP/1.1 %d %s\r\nDate: %s\r\n" % told
+        return start

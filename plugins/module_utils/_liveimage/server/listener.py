@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from .answers import Answer, Answers
+from .answers import Answer, Answers, Count, Ledger
 from .connection import Connection
 from .metrics import Metrics
+from .poller import READ, Poller
 from .progress import Progress
+from .registry import Image
 from .tls import TlsConnection
 
 _MOST_PARTING = 64
@@ -29,6 +32,30 @@ class Limits:
     per_address: int = 64
 
 
+class Books(Ledger):
+    """Metrics and progress of what was sent."""
+
+    def __init__(self, metrics: Metrics, progress: Progress) -> None:
+        """Both are told."""
+        self._metrics, self._progress = metrics, progress
+
+    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
+        """See `Ledger`."""
+        self._metrics.answered(answer.status, length, whole)
+        if answer.image is not None and answer.spans:
+            self._progress.sent(answer.image, address, answer.spans, length, time.monotonic())
+
+    def counter(self, image: Image, address: str) -> Count:
+        """See `Ledger`."""
+        metrics, progress = self._metrics, self._progress.counter(image, address)
+
+        def count(start: int, stop: int, now: float) -> None:
+            metrics.answered(206, stop - start, True)
+            progress(start, stop, now)
+
+        return count
+
+
 class Listener:
     """One listening socket and its connections; lives in one event loop."""
 
@@ -38,35 +65,58 @@ class Listener:
     ) -> None:  # fmt: skip
         """With ``tls``, bytes go through this process; without, base ranges do not."""
         self._answers, self._metrics, self._progress, self._limits, self._tls = answers, metrics, progress, limits, tls
-        answers.sent = self._sent
+        answers.ledger = Books(metrics, progress)
         self._connections: set[Connection | TlsConnection] = set()
         self._by_address: Counter[str] = Counter()
         self._parting: deque[socket.socket] = deque()
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._poller: Poller
 
     def start(self, host: str, port: int) -> int:
         """Listen (``host`` empty: on every address, IPv6 too where there is any); returns the port."""
         self._loop = asyncio.get_running_loop()
         self._socket = _listen(host, port)
-        self._loop.add_reader(self._socket.fileno(), self._accept)
+        self._poller = Poller(self._loop)
+        self._poller.add(self._socket.fileno(), READ, self._accept)
         self._sweeper = self._loop.create_task(self._sweep())
         return int(self._socket.getsockname()[1])
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Connections from now on use this context: a certificate was renewed."""
+        if self._tls is None:
+            raise RuntimeError("this listener was started without TLS")
+        self._tls = context
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more connections; idle ones end now, the others with their answer, if it is over in time."""
+        self._close_socket()
+        over = time.monotonic() + seconds
+        while self._connections and time.monotonic() < over:
+            for connection in [one for one in self._connections if not one.busy]:
+                connection.close()
+            if self._connections:
+                await asyncio.sleep(0.05)
+
     async def stop(self) -> None:
         """End everything."""
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._close_socket()
         if self._sweeper is not None:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
         for connection in [*self._connections, *self._parting]:
             connection.close()
+        if self._socket is not None:
+            self._poller.close()
 
-    def _accept(self) -> None:
+    def _close_socket(self) -> None:
+        if self._socket is not None and self._socket.fileno() >= 0:
+            self._poller.remove(self._socket.fileno())
+            self._socket.close()
+
+    def _accept(self, _events: int) -> None:
         if self._socket is None:
             raise RuntimeError("nothing is under way")
         for _turn in range(64):
@@ -99,7 +149,7 @@ class Listener:
         self._by_address[address] += 1
         self._metrics.connections += 1
         if self._tls is None:
-            self._connections.add(Connection(self._loop, client, address, self._answers, self._over))
+            self._connections.add(Connection(self._poller, client, address, self._answers, self._over))
         else:
             self._connections.add(TlsConnection(self._loop, client, address, self._answers, self._over, self._tls))
 
@@ -110,11 +160,6 @@ class Listener:
             self._by_address[connection.address] -= 1
             if not self._by_address[connection.address]:
                 del self._by_address[connection.address]
-
-    def _sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
-        self._metrics.answered(answer.status, length, whole)
-        if answer.image is not None and answer.spans:
-            self._progress.sent(answer.image, address, answer.spans, length, self._loop.time())
 
     async def _sweep(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .registry import Image
 
@@ -18,10 +18,11 @@ _MIB = 1024 * 1024
 
 
 class _Reader:
-    __slots__ = ("done", "etag", "logged", "parts", "touched")
+    __slots__ = ("done", "etag", "logged", "parts", "step", "touched")
 
-    def __init__(self, etag: str) -> None:
+    def __init__(self, etag: str, size: int) -> None:
         self.etag = etag
+        self.step = -(-size // _PARTS)
         self.parts = bytearray(_PARTS)
         self.touched = 0
         self.logged = float("-inf")
@@ -41,28 +42,51 @@ class Progress:
         if not length:
             return
         self.fetched[image.host] = self.fetched.get(image.host, 0) + length
+        reader = self._reader(image, address)
+        if not reader.done:
+            self._touch(reader, image, address, spans, length, now)
+
+    def counter(self, image: Image, address: str) -> Callable[[int, int, float], None]:
+        """The same for small ranges that were sent whole, which nearly always touch nothing new: (start, stop, now)."""
+        host, fetched = image.host, self.fetched
+        reader = self._reader(image, address)
+        parts, step = reader.parts, reader.step
+
+        def count(start: int, stop: int, now: float) -> None:
+            fetched[host] = fetched.get(host, 0) + stop - start
+            part = start // step
+            if reader.done or (parts[part] and stop <= (part + 1) * step and now - reader.logged < _EVERY):
+                return
+            self._touch(reader, image, address, ((start, stop),), stop - start, now)
+
+        return count
+
+    def _reader(self, image: Image, address: str) -> _Reader:
         key = (image.host, address)
         reader = self._readers.get(key)
         if reader is None or reader.etag != image.etag:
-            reader = self._readers[key] = _Reader(image.etag)
+            reader = self._readers[key] = _Reader(image.etag, image.overlay.size)
             if len(self._readers) > _MOST_READERS:
                 self._readers.popitem(last=False)
-        if reader.done:
-            return
-        size = image.overlay.size
-        step = -(-size // _PARTS)
+        return reader
+
+    def _touch(
+        self, reader: _Reader, image: Image, address: str, spans: Sequence[tuple[int, int]], length: int, now: float
+    ) -> None:
+        parts, step, size = reader.parts, reader.step, image.overlay.size
         for start, stop in spans:
             stop = min(stop, start + length)
             length -= stop - start
             for part in range(start // step, -(-stop // step)):
-                if not reader.parts[part]:
-                    reader.parts[part] = 1
+                if not parts[part]:
+                    parts[part] = 1
                     reader.touched += 1
         reader.done = reader.touched * step >= size
         if reader.done or now - reader.logged >= _EVERY:
             reader.logged = now
-            have = min(size, reader.touched * step)
-            LOG.info("%s: %s fetched %d of %d MiB", image.host, address, have // _MIB, -(-size // _MIB))
+            total = -(-size // _MIB)
+            have = total if reader.done else reader.touched * step // _MIB
+            LOG.info("%s: %s fetched %d of %d MiB", image.host, address, have, total)
 
     def forget(self, host: str) -> None:
         """A host has no image any more."""

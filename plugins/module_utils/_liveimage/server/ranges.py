@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
+import time
 from collections.abc import Mapping
 
 MOST = 32  # ranges in one request; whoever wants more gets the whole image
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ONE = re.compile(r"(\d{1,19})?-(\d{1,19})?\Z", re.ASCII)
+_PLAIN = re.compile(r"bytes=(\d{1,19})-(\d{1,19})\Z", re.ASCII)
 _TAG = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 
@@ -18,6 +21,12 @@ def parse(header: str, size: int) -> list[tuple[int, int]] | None:
 
     None: a header to be ignored, as the standard asks for units, forms and numbers of ranges a server does not take.
     """
+    plain = _PLAIN.match(header)
+    if plain:
+        start, stop = int(plain[1]), int(plain[2]) + 1
+        if stop <= start:
+            return None
+        return [(start, min(stop, size))] if start < size else []
     unit, equals, rest = header.partition("=")
     if not equals or unit.strip().lower() != "bytes":
         return None
@@ -71,11 +80,16 @@ def precondition_failed(headers: Mapping[str, str], etag: str) -> bool:
 
 def http_date(seconds: float) -> str:
     """A moment as HTTP writes it."""
-    return email.utils.formatdate(seconds, usegmt=True)
+    at = time.gmtime(seconds)
+    return "%s, %02d %s %04d %02d:%02d:%02d GMT" % (
+        _DAYS[at.tm_wday], at.tm_mday, _MONTHS[at.tm_mon - 1], at.tm_year, at.tm_hour, at.tm_min, at.tm_sec,
+    )  # fmt: skip
 
 
 def from_http_date(text: str) -> float | None:
     """The moment of an HTTP date; None when it is none."""
+    import email.utils  # takes longer to load than most of the server, and few clients send dates
+
     try:
         return email.utils.parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):

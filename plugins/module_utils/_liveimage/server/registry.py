@@ -66,7 +66,9 @@ class Registry:
 
     _images: dict[str, Image] = field(default_factory=dict)
     _files: dict[Base, BaseFile] = field(default_factory=dict)
+    _uses: dict[Base, int] = field(default_factory=dict)  # how many images are over a base
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    changes: int = 0  # how often what is served became something else
 
     def put(self, path: str, host: str, overlay: Overlay, modified: float) -> Image:
         """Publish an image; ``modified`` is when its newest input was written (seconds since 1970).
@@ -84,15 +86,19 @@ class Registry:
             file = self._files.get(overlay.base)
             if file is None or not file.intact(0.0):
                 file = self._files[overlay.base] = BaseFile(overlay.base)
-            image = self._images[path] = Image(host, overlay, file, etag, moment, _head(path, etag, moment))
-            self._forget_files()
+            image = Image(host, overlay, file, etag, moment, _head(path, etag, moment))
+            self._uses[overlay.base] = self._uses.get(overlay.base, 0) + 1
+            self._images[path] = image
+            self.changes += 1
+            self._unused(old)
             return image
 
     def remove(self, path: str) -> None:
         """Serve it no longer; readers that have begun go on to the end."""
         with self._lock:
-            self._images.pop(path, None)
-            self._forget_files()
+            old = self._images.pop(path, None)
+            self.changes += old is not None
+            self._unused(old)
 
     def get(self, path: str) -> Image | None:
         """The image behind a path."""
@@ -105,10 +111,14 @@ class Registry:
         """Every path and its image, as they are now."""
         return iter(list(self._images.items()))
 
-    def _forget_files(self) -> None:
-        used = {image.overlay.base for image in self._images.values()}
-        for base in [base for base in self._files if base not in used]:
-            del self._files[base]  # closed when its last reader is done
+    def _unused(self, image: Image | None) -> None:
+        """An image went away; a base that no other is over is closed when its last reader is done."""
+        if image is None:
+            return
+        base = image.overlay.base
+        self._uses[base] -= 1
+        if not self._uses[base]:
+            del self._uses[base], self._files[base]
 
 
 def _head(path: str, etag: str, modified: int) -> bytes:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .template import Template, learn
+
 try:
     import httptools
 
@@ -41,12 +43,21 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._ready: list[Request] = []
         self._ended = False
+        self._bodies = 0
+        self.template: Template | None = None  # of the last request, when it was a range
         self._begin()
 
     def feed(self, data: bytes) -> list[Request]:
         """The requests that these bytes complete, in their order."""
         if self._ended:
             return []
+        alone = not self._size
+        if alone and self.template is not None:
+            digits = self.template.digits(data)
+            if digits is not None:
+                known, wanted = self.template, (b"bytes=%s-%s" % digits).decode("ascii")
+                return [Request("GET", known.path, {**known.headers, "range": wanted}, True, known.old, 0)]
+        bodies = self._bodies
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -55,6 +66,10 @@ class RequestReader:
             if not self._ended:
                 self._refuse(400)
         ready, self._ready = self._ready, []
+        if alone and len(ready) == 1 and not self._size and self._bodies == bodies:
+            request = ready[0]
+            if request.method == "GET" and request.keep_alive and not request.problem:
+                self.template = learn(data, request.path, request.headers, request.old)
         return ready
 
     @property
@@ -95,6 +110,7 @@ class RequestReader:
     def on_body(self, body: bytes) -> None:
         """A body, thrown away."""
         self._body += len(body)
+        self._bodies += 1
         if self._body > _MOST_BODY:
             self._stop(400)
 

@@ -46,6 +46,14 @@ class TlsConnection(asyncio.Protocol):
             self._socket.close()
             self._over(self)
 
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way, or the handshake."""
+        if self._transport is None:
+            return not self._begun.done()
+        writing = self._writer is not None and not self._writer.done()
+        return writing or bool(self._queue) or self._transport.get_write_buffer_size() > 0
+
     def close(self) -> None:
         """End it now, whatever is under way."""
         self._begun.cancel()
@@ -108,7 +116,7 @@ class TlsConnection(asyncio.Protocol):
                 self._transport.abort()
                 return
             finally:
-                self._answers.sent(answer, self.address, sent, sent == answer.length)
+                self._answers.ledger.sent(answer, self.address, sent, sent == answer.length)
             if not keep:
                 self._transport.close()
                 return

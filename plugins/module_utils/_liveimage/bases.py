@@ -1,0 +1,191 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Base images by architecture, found by name as the peer finds them, and read once for each state of a file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from . import initramfs, iso
+from .errors import ImageError
+from .overlay import Overlay
+
+ISO, INITRAMFS = "iso", "initramfs"
+KINDS = (ISO, INITRAMFS)
+_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}  # what Go calls them
+_HOST = ""  # the files that are configured, whatever architecture they are of
+_CACHED = 1.0  # seconds a look at the folders is good for
+_SETTLED = 2.0  # seconds without a write after which a file that is new here counts as whole
+_Image = TypeVar("_Image")
+
+
+class NotReady(ImageError):
+    """Nothing is wrong with what was asked for: a base is missing or is just being written. Trying again mends it."""
+
+
+class Signature(NamedTuple):
+    """What tells that a file is another one, or was written to."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class Bases:
+    """The bases of a server; may be asked from any thread."""
+
+    def __init__(self, iso_path: str, initramfs_path: str, shared_dir: str = "", own_arch: str = "") -> None:
+        """Paths as in DEPLOY_ISO, DEPLOY_INITRD and IMAGE_SHARED_DIR; an empty one: there is none of that kind."""
+        self._paths = {ISO: iso_path, INITRAMFS: initramfs_path}
+        self._shared_dir = shared_dir
+        self.own_arch = known_arch(own_arch or platform.machine())
+        self._lock = threading.RLock()
+        self._found: dict[str, dict[str, str]] = {}
+        self._looked = float("-inf")
+        self._isos: dict[str, tuple[Signature, iso.Iso]] = {}
+        self._initramfs: dict[str, tuple[Signature, Overlay]] = {}
+        self._begun = time.time()
+
+    def find(self, arch: str, kind: str) -> str | None:
+        """The path of a base; an empty architecture is that of the files that are configured."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= _CACHED:
+                self._found = {kind: dict(self._look(kind)) for kind in KINDS}
+                self._looked = now
+            found = self._found[kind]
+        wanted = known_arch(arch)
+        if wanted and (wanted in found or wanted != self.own_arch):
+            return found.get(wanted)
+        return found.get(_HOST)
+
+    def supports(self, arch: str) -> bool:
+        """Whether there is an ISO and an initramfs of it."""
+        return all(self.find(arch, kind) is not None for kind in KINDS)
+
+    def path(self, arch: str, kind: str) -> str:
+        """The path of a base; NotReady when there is none."""
+        found = self.find(arch, kind)
+        if found is None:
+            where = self._paths[kind] or "(DEPLOY_ISO or DEPLOY_INITRD is not set)"
+            raise NotReady("there is no base %s for architecture %s beside %s" % (kind, arch or self.own_arch, where))
+        return found
+
+    def state(self, arch: str) -> tuple[str, ...]:
+        """Another one as soon as what is made of these bases has to be made again: identities, or what is wrong."""
+        return tuple(self._state(arch, kind) for kind in KINDS)
+
+    def iso(self, path: str) -> iso.Iso:
+        """A base ISO, read again only when the file is another one."""
+        with self._lock:
+            signature = self._signature(path, self._isos.get(path))
+            known = self._isos.get(path)
+            if known is None or known[0] != signature:
+                self._isos.pop(path, None)
+                known = self._isos[path] = (signature, _read(iso.inspect, path))
+            return known[1]
+
+    def initramfs(self, path: str) -> Overlay:
+        """A base initramfs, read again only when the file is another one."""
+        with self._lock:
+            signature = self._signature(path, self._initramfs.get(path))
+            known = self._initramfs.get(path)
+            if known is None or known[0] != signature:
+                self._initramfs.pop(path, None)
+                known = self._initramfs[path] = (signature, _read(initramfs.inspect, path))
+            return known[1]
+
+    def _state(self, arch: str, kind: str) -> str:
+        try:
+            path = self.path(arch, kind)
+            return (self.iso(path).overlay if kind == ISO else self.initramfs(path)).base.identity
+        except NotReady as error:
+            return str(error)
+
+    def _look(self, kind: str) -> Iterator[tuple[str, str]]:
+        """Architecture and path of every base of a kind; the first folder that has one is taken."""
+        configured = self._paths[kind]
+        if not configured:
+            return
+        stem, suffix = os.path.splitext(os.path.basename(configured))
+        pattern = re.compile("%s[_.]([A-Za-z0-9_]+)%s" % (re.escape(stem), re.escape(suffix)))
+        seen = set()
+        for folder in self._folders():
+            for name in _names(folder):
+                match = pattern.fullmatch(name)
+                path = os.path.join(folder, name)
+                arch = known_arch(match.group(1)) if match else ""
+                if match and arch not in seen and not _same(path, configured) and _is_image(path):
+                    seen.add(arch)
+                    yield arch, path
+        if _is_image(configured):
+            yield _HOST, configured
+
+    def _folders(self) -> list[str]:
+        if self._shared_dir:
+            return [self._shared_dir]
+        folders = [os.path.dirname(path) or "." for path in self._paths.values() if path]
+        return list(dict.fromkeys(folders))
+
+    def _signature(self, path: str, known: object) -> Signature:
+        """What the file is now; NotReady when it is not there, or is new and still being written."""
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise NotReady("base %s cannot be read: %s" % (path, error.strerror or error)) from error
+        signature = signature_of(found)
+        if not stat.S_ISREG(found.st_mode):  # a block device: its times are of its node
+            return signature._replace(mtime_ns=0, ctime_ns=0)
+        if isinstance(known, tuple) and known[0] == signature:
+            return signature
+        # ctime: whatever date a copy was given, this is when it was last written to
+        if found.st_ctime > self._begun and 0 <= time.time() - found.st_ctime < _SETTLED:
+            raise NotReady("base %s is being written" % path)
+        return signature
+
+
+def signature_of(found: os.stat_result) -> Signature:
+    """The signature of a file by what the kernel says of it."""
+    return Signature(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def known_arch(arch: str) -> str:
+    """The architecture as the kernel calls it."""
+    lower = arch.strip().lower()
+    return _ALIASES.get(lower, lower)
+
+
+def _read(inspect: Callable[[str], _Image], path: str) -> _Image:
+    """A base that cannot be read is nobody's wrong wish: it is waited for until a good one takes its place."""
+    try:
+        return inspect(path)
+    except ImageError as error:
+        raise NotReady(str(error)) from error
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # the peer goes on, too; what is missing is said when it is asked for
+        return []
+
+
+def _is_image(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+
+def _same(path: str, other: str) -> bool:
+    return os.path.abspath(path) == os.path.abspath(other)

@@ -1,0 +1,234 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The controller beside a server of images: events in, images and statuses out; it ends only when it is told to.
+
+Any number of replicas may run: each serves every image itself, and all of them would write the same.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import api as apis
+from . import secrets
+from .api import Api, ApiFailed, Conflict, Forbidden, Unreachable
+from .images import Images
+from .queue import Queue
+from .reconcile import LOG, Reconciler
+from .watch import Watch, quiet
+
+_FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
+_AGAIN = 5.0  # seconds until a watch that ended, or lacked a right, is tried again
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``namespaces`` to serve (none: all), ``workers`` that build at once, seconds between looks at everything."""
+
+    namespaces: tuple[str, ...] = ()
+    workers: int = 4
+    resync: float = 300.0
+
+
+def namespaces(text: str) -> tuple[str, ...]:
+    """Of a list with commas, as --namespace and WATCH_NAMESPACE have it; none: all of the cluster."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+class Controller:
+    """``start``, ``ready`` and ``alive`` for probes, ``metrics``, ``stop``."""
+
+    def __init__(
+        self, settings: Settings, publisher: Any, bases: Any, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """``publisher`` and ``bases`` are those of the server; ImageError when there is no way to an API server."""
+        self._settings = settings
+        self._connection = apis.configuration(os.environ if environ is None else environ)
+        self._api = Api(self._connection)
+        self._images = Images(publisher, bases.state)
+        self._reconciler = Reconciler(self._api, self._images, bases.supports)
+        self._queue, self._stop = Queue(), threading.Event()
+        self._again, self._asked = threading.Event(), False  # wakes the supervisor; what for
+        self._wants: dict[tuple[str, str], str] = {}  # object → name of its Secret
+        self._failures: dict[tuple[str, str], int] = {}
+        self._unseen: set[tuple[str, str]] | None = None  # objects not yet looked at; None: not listed yet
+        self._problem = "the cluster's images were not read yet"
+        self._lock = threading.Lock()
+        self._looks = self._errors = 0
+        self._threads = [threading.Thread(target=self._supervise, name="controller", daemon=True)] + [
+            threading.Thread(target=self._work, name="controller-%d" % number, daemon=True)
+            for number in range(settings.workers)
+        ]
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        quiet()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End; what is being written is finished."""
+        self._stop.set()
+        self._again.set()
+        self._queue.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout)
+
+    def look_again(self) -> None:
+        """Look at every object: what all of them are made of has changed."""
+        self._asked = True
+        self._again.set()
+
+    def ready(self) -> str:
+        """Why this replica does not serve what it should; "" when it does."""
+        with self._lock:
+            if self._unseen is None:
+                return self._problem
+            return "%d images were not looked at yet" % len(self._unseen) if self._unseen else ""
+
+    def alive(self) -> str:
+        """What of it has died; "" when nothing has."""
+        dead = [thread.name for thread in self._threads if thread.ident is not None and not thread.is_alive()]
+        return "" if self._stop.is_set() or not dead else "%s died" % ", ".join(dead)
+
+    def metrics(self) -> str:
+        """Lines in Prometheus' format."""
+        lines = []
+        for name, kind, value in (
+            ("looks_total", "counter", self._looks),
+            ("errors_total", "counter", self._errors),
+            ("status_writes_total", "counter", self._reconciler.written),
+            ("waiting", "gauge", len(self._queue)),
+            ("images", "gauge", len(self._images.held())),
+        ):
+            lines += ["# TYPE kubenode_controller_%s %s" % (name, kind), "kubenode_controller_%s %d" % (name, value)]
+        return "\n".join(lines) + "\n"
+
+    def _supervise(self) -> None:
+        """Watch for as long as the process lives, and look at everything now and then."""
+        watcher: threading.Thread | None = None
+        synced = float("-inf")
+        while not self._stop.is_set():
+            self._again.clear()
+            try:
+                if watcher is None or not watcher.is_alive():
+                    self._check()
+                    watcher = threading.Thread(target=self._watching, name="controller-watch", daemon=True)
+                    watcher.start()
+                    synced = float("-inf")  # events may have been missed
+                for key in self._images.outdated():
+                    self._queue.put(key)
+                if self._asked or time.monotonic() - synced >= self._settings.resync:
+                    self._asked = False
+                    self._sync()
+                    synced = time.monotonic()
+            except ApiFailed as error:
+                self._say(str(error))
+                synced = float("-inf")
+            self._again.wait(_AGAIN)
+        if watcher is not None:
+            watcher.join(10.0)
+
+    def _check(self) -> None:
+        """Raise what stands in the way of watching: no such kind in the cluster, rights that are missing."""
+        missing = [one for place in self._places() for one in self._api.missing_rights(place)]
+        if missing:
+            raise Forbidden("the service account lacks %s; see deploy/image_server" % "; ".join(missing))
+        if not self._api.kind_exists():
+            raise ApiFailed("the cluster has no PreprovisioningImages; install the CRDs of metal3.io")
+
+    def _watching(self) -> None:
+        watch = Watch(self._connection, self._settings.namespaces, self._image_event, self._secret_event, self._stop)
+        try:
+            watch.run()
+        except Exception as error:  # noqa: BLE001 - whatever kopf gave up for, it is begun again
+            LOG.warning("the watch ended and is begun again: %s: %s", type(error).__name__, error)
+
+    def _sync(self) -> None:
+        """Look at every object; what is served for one that is gone goes."""
+        found = {_key(image): image for place in self._places() for image in self._api.images(place)}
+        with self._lock:
+            if self._unseen is None:
+                self._unseen = set(found)
+                LOG.info("%d images to look at", len(found))
+            self._problem = ""
+        for key, image in found.items():
+            self._noticed(image)
+            self._queue.put(key)
+        for key in self._images.held():
+            if key not in found:
+                self._queue.put(key)
+
+    def _work(self) -> None:
+        while True:
+            key: Any = self._queue.take()
+            if key is None:
+                return
+            delay: float | None = _FIRST_RETRY
+            try:
+                delay = self._look(key)
+            finally:
+                self._queue.done(key, delay)
+                with self._lock:
+                    if self._unseen:
+                        self._unseen.discard(key)
+
+    def _look(self, key: tuple[str, str]) -> float | None:
+        self._looks += 1
+        try:
+            delay = self._reconciler.look(*key, self._noticed)
+        except Conflict:
+            return random.uniform(0.05, 0.5)  # another replica is at it; not both again at once
+        except ApiFailed as error:
+            LOG.warning("%s/%s: %s", *key, error)
+            longest = _LONGEST_UNREACHABLE if isinstance(error, Unreachable) else _LONGEST_RETRY
+        except Exception:  # noqa: BLE001 - one object's trouble is that object's
+            LOG.exception("%s/%s", *key)
+            longest = _LONGEST_RETRY
+        else:
+            self._failures.pop(key, None)
+            return delay
+        self._errors += 1
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return min(_FIRST_RETRY * 2 ** min(count - 1, 20), longest)
+
+    def _image_event(self, kind: str, image: Mapping[str, Any]) -> None:
+        if kind == "DELETED":
+            with self._lock:
+                self._wants.pop(_key(image), None)
+        else:
+            self._noticed(image)
+        self._queue.put(_key(image))
+
+    def _secret_event(self, _kind: str, secret: Mapping[str, Any]) -> None:
+        """A Secret concerns those that have claimed it and those that wait for it."""
+        namespace, name = secret["metadata"]["namespace"], secret["metadata"]["name"]
+        with self._lock:
+            keys = {key for key, wanted in self._wants.items() if key[0] == namespace and wanted == name}
+            keys |= {key for key in ((namespace, owner) for owner in secrets.owners(secret)) if key in self._wants}
+        for key in keys:
+            self._queue.put(key)
+
+    def _noticed(self, image: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._wants[_key(image)] = (image.get("spec") or {}).get("networkDataName") or ""
+
+    def _places(self) -> tuple[str | None, ...]:
+        return self._settings.namespaces or (None,)
+
+    def _say(self, problem: str) -> None:
+        with self._lock:
+            again, self._problem = self._problem == problem, problem
+        if not again:
+            LOG.error("%s", problem)
+
+
+def _key(image: Mapping[str, Any]) -> tuple[str, str]:
+    return image["metadata"]["namespace"], image["metadata"]["name"]

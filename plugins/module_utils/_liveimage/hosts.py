@@ -1,0 +1,142 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""From what one host is given to its Ignition and its images; module, server and controller all go this way (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Union
+
+from . import agent, cpio, ignition, initramfs, iso, nmstate
+from .agent_inputs import AgentInputs, host_name, ssh_key
+from .errors import ImageError
+from .kargs import Edit
+from .overlay import Overlay
+
+if TYPE_CHECKING:  # Python 3.8 has no such forms
+    Run = Callable[[Sequence[str], str], tuple[int, str, str]]
+    Network = Union[str, Mapping[str, Any], None]
+HOSTNAME = "/etc/hostname"
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """One host's own wishes; what may hold secrets is not shown in its text form."""
+
+    name: str  # its key, and its hostname unless one is given
+    hostname: str | None = None  # None: the name; "": none
+    network: Network = field(default=None, repr=False)  # NMState as text or data; None or empty: DHCP
+    ignition: Mapping[str, Any] | None = field(default=None, repr=False)  # instead of the agent
+    merge: Mapping[str, Any] | None = field(default=None, repr=False)  # an Ignition laid over the result
+    files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict, repr=False)  # path → content, mode
+    units: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ssh_keys: tuple[str, ...] = ()
+    arguments: Edit = field(default_factory=Edit)
+    initramfs_network: bool = True  # the profiles also for the initramfs, where the base reads them
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """What becomes of them: the configuration, its bytes, and the NetworkManager profiles in it."""
+
+    config: Mapping[str, Any] = field(repr=False)
+    ignition: bytes = field(repr=False)
+    profiles: Mapping[str, str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    _packed: dict[tuple[Any, ...], bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def pack(self, members: Mapping[str, bytes], compression: str = "gzip") -> bytes:
+        """An archive, the same object for the same members: the images of a host share its memory."""
+        key = (compression, *sorted(members.items()))
+        if key not in self._packed:
+            self._packed[key] = cpio.archive(members, compression)
+        return self._packed[key]
+
+
+def build(inputs: AgentInputs | None, host: HostInputs, *, run: Run | None = None) -> HostConfig:
+    """The configuration of a host; ``run`` starts nmstatectl, without it the conversion is our own.
+
+    ``inputs`` may be None for a host that brings its own Ignition. ImageError names the first thing that is wrong.
+    """
+    document = _document(host.network)
+    profiles, warnings = _profiles(document, run)
+    if host.ignition is not None:
+        config = _given(host, profiles)
+    elif inputs is None:
+        raise ImageError("host %s has neither an Ignition of its own nor the agent's inputs" % host.name)
+    else:
+        live = agent.Host(
+            hostname=host.name if host.hostname is None else host.hostname,
+            profiles=profiles,
+            has_network_data=bool(document),
+            files=host.files,
+            units=host.units,
+        )
+        config = agent.build(replace(inputs, ssh_keys=(*inputs.ssh_keys, *host.ssh_keys)), live).to_dict()
+    if host.merge:
+        config = ignition.merge(config, _valid("merge", host.merge))
+    return HostConfig(config, ignition.render(config), profiles, warnings)
+
+
+def iso_overlay(
+    base: iso.Iso, made: HostConfig, host: HostInputs, *, force: bool = False, enlarge: bool = False
+) -> Overlay:
+    """The host's image of an ISO; its initramfs gets the profiles, too, when it reads them."""
+    network = made.profiles if host.initramfs_network and base.features.get("live-initrd-network") else None
+    return iso.customise(
+        base, made.ignition, network, host.arguments or None, force=force, enlarge=enlarge, pack=made.pack
+    )
+
+
+def initramfs_overlay(base: Overlay, made: HostConfig, host: HostInputs) -> Overlay:
+    """The host's initramfs; kernel arguments are the boot loader's and have no place in it."""
+    return initramfs.customise(base, made.ignition, made.profiles if host.initramfs_network else None, pack=made.pack)
+
+
+def _document(network: Network) -> Mapping[str, Any]:
+    if network is None or isinstance(network, str):
+        return nmstate.parse(network or "")
+    if not isinstance(network, Mapping):
+        raise ImageError("the NMState document is %s, not a mapping" % type(network).__name__)
+    return network
+
+
+def _profiles(document: Mapping[str, Any], run: Run | None) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    if not document:
+        return {}, ()
+    if run is None:
+        made = nmstate.convert(document)
+        files, warnings = made.files, made.warnings
+    else:
+        files, warnings = nmstate.with_nmstatectl(document, run), ()
+    if not files:
+        warnings = (*warnings, "the NMState document configures no interface; the host will use DHCP")
+    return files, warnings
+
+
+def _given(host: HostInputs, profiles: Mapping[str, str]) -> Mapping[str, Any]:
+    """The host's own Ignition, with what else it is given laid over it."""
+    config = _valid("ignition", host.ignition)
+    more = ignition.Config()
+    for name in sorted(profiles):
+        more.file("%s/%s" % (agent.PROFILES, name), profiles[name], 0o600)
+    if host.hostname:
+        more.file(HOSTNAME, host_name(host.hostname) + "\n")
+    for path, (data, mode) in sorted(host.files.items()):
+        more.file(path, data, mode)
+    for name, text in sorted(host.units.items()):
+        more.unit(name, text, enabled=True)
+    if host.ssh_keys:
+        more.user("core", [ssh_key(key) for key in host.ssh_keys])
+    return ignition.merge(config, more.to_dict())
+
+
+def _valid(what: str, config: Any) -> Mapping[str, Any]:
+    """A configuration somebody gave; one without a version is of the version that is written here."""
+    if isinstance(config, Mapping) and "ignition" not in config:
+        config = {"ignition": {"version": ignition.VERSION}, **config}
+    wrong = ignition.problems(config)
+    if wrong:
+        raise ImageError("%s: %s" % (what, "; ".join(wrong[:5])))
+    return dict(config)

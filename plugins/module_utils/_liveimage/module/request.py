@@ -1,0 +1,289 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The options of the module as what the rest of this package works with; whatever is wrong is named by its option."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .. import agent_inputs, ignition
+from ..agent_inputs import AgentInputs, host_name
+from ..errors import ImageError
+from ..hosts import HostInputs
+from ..kargs import Edit
+from ..service.secret import SHORTEST
+
+ISO, MINIMAL, INITRAMFS, PXE = "iso", "minimal_iso", "initramfs", "pxe"
+OUTPUTS = (ISO, MINIMAL, INITRAMFS, PXE)
+_MOST_BYTES = 16 * 1024 * 1024  # of one file that is read
+_URL = re.compile(r"https?://[A-Za-z0-9.:_\[\]-]+(/[!-~]*)?\Z")
+_MODE = re.compile(r"0?[0-7]{3}\Z")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One host that shall have images, or none any more."""
+
+    name: str
+    architecture: str
+    outputs: tuple[str, ...]
+    present: bool
+    agent: AgentInputs | None = field(repr=False)
+    inputs: HostInputs = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Common:
+    """What is the same for all hosts."""
+
+    dest: str
+    base_iso: str
+    base_initramfs: str
+    base_kernel: str
+    base_rootfs: str
+    shared_dir: str
+    publish_url: str
+    rootfs_url: str
+    name_secret: bytes | None = field(repr=False)
+    force: bool
+    enlarge: bool
+    full: bool
+
+
+def common(params: Mapping[str, Any]) -> Common:
+    """Checked; ImageError for the first thing that is wrong."""
+    if not params["dest"]:
+        raise ImageError("dest is missing: give the folder for the images or descriptors")
+    if not (params["base_iso"] or params["base_initramfs"]):
+        raise ImageError(
+            "base_iso (DEPLOY_ISO) and base_initramfs (DEPLOY_INITRD) are missing: give at least one of them"
+        )
+    for name in ("publish_url", "rootfs_url"):
+        if params[name] and not _URL.match(params[name]):
+            raise ImageError("%s %r is no http or https URL without credentials" % (name, params[name]))
+    secret = None
+    if params["names_secret_file"]:
+        secret = read_file("names_secret_file", params["names_secret_file"]).rstrip()  # as the server reads it
+        if len(secret) < SHORTEST:
+            raise ImageError("names_secret_file %s has less than %d bytes" % (params["names_secret_file"], SHORTEST))
+    return Common(
+        dest=os.path.abspath(params["dest"]),
+        base_iso=_absolute(params["base_iso"]),  # descriptors name their base
+        base_initramfs=_absolute(params["base_initramfs"]),
+        base_kernel=_absolute(params["base_kernel"]),
+        base_rootfs=_absolute(params["base_rootfs"]),
+        shared_dir=_absolute(params["shared_dir"]),
+        publish_url=(params["publish_url"] or "").rstrip("/"),
+        rootfs_url=params["rootfs_url"] or "",
+        name_secret=secret,
+        force=params["force"],
+        enlarge=params["enlarge"],
+        full=params["verify"] == "full",
+    )
+
+
+def agent_of(params: Mapping[str, Any]) -> AgentInputs:
+    """The agent's inputs, read from their files and checked."""
+
+    def read(path: str) -> str | None:
+        if not os.path.exists(path):
+            return None
+        return text_file("file", path)
+
+    if params["pull_secret"] and params["pull_secret_file"]:
+        raise ImageError("pull_secret and pull_secret_file are both given; give one")
+    secret = params["pull_secret"] or ""
+    if params["pull_secret_file"]:
+        secret = text_file("pull_secret_file", params["pull_secret_file"])
+    environ = {
+        "IRONIC_AGENT_PULL_SECRET": secret,
+        "IRONIC_RAMDISK_SSH_KEY": os.environ.get("IRONIC_RAMDISK_SSH_KEY", "") if params["ssh_keys"] is None else "",
+        "REGISTRIES_CONF_PATH": "" if params["registries_conf"] else params["registries_conf_file"] or "",
+        "CA_BUNDLE": "" if params["ca_bundle"] else params["ca_bundle_file"] or "",
+    }
+    found = agent_inputs.from_environment(environ, read)
+    vlans = (params["vlan_interfaces"] or "").strip().lower()
+    found = replace(
+        found,
+        agent_image=(params["agent_image"] or "").strip(),
+        ironic_urls=_words(params["ironic_urls"]),
+        inspector_urls=_words(params["inspector_urls"]),
+        insecure=params["ironic_insecure"],
+        vlan_interfaces=vlans if vlans in agent_inputs.VLAN_MODES else "automatic",
+        ssh_keys=found.ssh_keys + tuple(key.strip() for key in params["ssh_keys"] or () if key.strip()),
+        registries_conf=params["registries_conf"] or found.registries_conf,
+        ip_options=params["ip_options"] or "",
+        http_proxy=params["http_proxy"] or "",
+        https_proxy=params["https_proxy"] or "",
+        no_proxy=params["no_proxy"] or "",
+        ntp_servers=_words(params["ntp_servers"]),
+        ca_bundle=params["ca_bundle"] or found.ca_bundle,
+        environment={str(name): str(value) for name, value in (params["agent_environment"] or {}).items()},
+        podman_options=tuple(params["podman_options"] or ()),
+    )
+    found.checked()
+    return found
+
+
+def names(params: Mapping[str, Any]) -> list[str]:
+    """The names of the hosts as they are given, each once."""
+    found = [entry["name"] for entry in params["hosts"]]
+    for name in found:
+        if found.count(name) > 1:
+            raise ImageError("hosts[].name: %.200r is given twice" % name)
+    return found
+
+
+def _checked_name(given: str) -> str:
+    """A name becomes that of files, and a path of URLs."""
+    try:
+        name = host_name(given)
+    except ImageError as error:
+        raise ImageError("hosts[].name: %s" % error) from error
+    if name != given:
+        raise ImageError("hosts[].name %r is not in lower case; its files would be called %s" % (given, name))
+    return name
+
+
+def wanted(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> Wanted:
+    """One host."""
+    name = _checked_name(entry["name"])
+    outputs = tuple(dict.fromkeys(entry["outputs"] or params["outputs"]))
+    present = entry["state"] == "present"
+    own = _ignition("ignition", entry)
+    if agent is not None and entry["agent_image"]:
+        agent = replace(agent, agent_image=entry["agent_image"])
+    inputs = HostInputs(
+        name=name,
+        hostname=entry["hostname"],
+        network=_network(entry),
+        ignition=own,
+        merge=_ignition("merge", entry),
+        files=_files(entry["files"] or ()),
+        units=_units(entry["units"] or ()),
+        ssh_keys=tuple(key.strip() for key in entry["ssh_keys"] or ()),
+        arguments=_edit(entry["kernel_arguments"]),
+        initramfs_network=entry["initramfs_network"],
+    )
+    return Wanted(name, entry["architecture"] or "", outputs, present, None if own else agent, inputs)
+
+
+def needs_agent(params: Mapping[str, Any]) -> bool:
+    """Whether a host's image starts the agent."""
+    return any(
+        entry["state"] == "present" and not entry["ignition"] and not entry["ignition_file"]
+        for entry in params["hosts"]
+    )
+
+
+def read_file(what: str, path: str) -> bytes:
+    """The content of a small file that an option names."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ImageError("%s: %s cannot be read: %s" % (what, path, error.strerror)) from error
+    if len(data) > _MOST_BYTES:
+        raise ImageError("%s: %s has more than %d bytes" % (what, path, _MOST_BYTES))
+    return data
+
+
+def text_file(what: str, path: str) -> str:
+    """The same as text."""
+    try:
+        return read_file(what, path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ImageError("%s: %s is no text in UTF-8" % (what, path)) from error
+
+
+def mode_of(what: str, text: str) -> int:
+    """Permissions as three or four octal digits."""
+    if not _MODE.match(text):
+        raise ImageError("%s %r is not an octal mode such as '0600'" % (what, text))
+    return int(text, 8)
+
+
+def _network(entry: Mapping[str, Any]) -> Any:
+    if entry["network"] and entry["network_file"]:
+        raise ImageError("network and network_file are both given; give one")
+    if entry["network_file"]:
+        return text_file("network_file", entry["network_file"])
+    return entry["network"]
+
+
+def _ignition(what: str, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    given, path = entry[what], entry["%s_file" % what]
+    if given and path:
+        raise ImageError("%s and %s_file are both given; give one" % (what, what))
+    if path:
+        given, what = text_file("%s_file" % what, path), "%s_file %s" % (what, path)
+    if not given:
+        return None
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, str):
+        raise ImageError("%s is neither a mapping nor text" % what)
+    try:
+        return ignition.parse(given)
+    except ImageError as error:
+        raise ImageError("%s: %s" % (what, error)) from error
+
+
+def _files(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[bytes, int]]:
+    found: dict[str, tuple[bytes, int]] = {}
+    for entry in entries:
+        path = entry["path"]
+        if path in found:
+            raise ImageError("files: %s is given twice" % path)
+        sources = [key for key in ("content", "content_base64", "src") if entry[key] is not None]
+        if len(sources) != 1:
+            raise ImageError("files: %s needs exactly one of content, content_base64 and src" % path)
+        if sources[0] == "src":
+            data = read_file("files: src of %s" % path, entry["src"])
+        elif sources[0] == "content":
+            data = entry["content"].encode("utf-8", "surrogateescape")
+        else:
+            data = _decoded(path, entry["content_base64"])
+        found[path] = (data, mode_of("files: mode of %s" % path, entry["mode"]))
+    return found
+
+
+def _decoded(path: str, text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ImageError("files: content_base64 of %s is no base64" % path) from error
+
+
+def _units(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in entries:
+        name = entry["name"]
+        if name in found:
+            raise ImageError("units: %s is given twice" % name)
+        if (entry["contents"] is None) == (entry["src"] is None):
+            raise ImageError("units: %s needs exactly one of contents and src" % name)
+        text = entry["contents"] if entry["src"] is None else text_file("units: src of %s" % name, entry["src"])
+        found[name] = text
+    return found
+
+
+def _edit(entry: Mapping[str, Any] | None) -> Edit:
+    if not entry:
+        return Edit()
+    parts = [tuple(entry[key] or ()) for key in ("append", "replace", "delete")]
+    return Edit(*parts, bool(entry["reset"]))
+
+
+def _absolute(path: str | None) -> str:
+    return os.path.abspath(path) if path else ""
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in given or () if part.strip())

@@ -1,0 +1,156 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Takes a few files on loopback while a run lasts; also a program of its own, which is told everything on stdin.
+
+Machines reach it through a tunnel of their SSH connection. A file appears under its name when it is whole, each path
+takes one file at a time, and the program ends with the process that it serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_LOOK_EVERY = 1.0
+#: A sender that says nothing for so long (seconds) is gone.
+_PATIENCE = 600
+_LONGEST_LINE = 128
+_LARGEST_CHUNK = 16 << 20
+
+
+class _Broken(Exception):
+    """What came is not a whole file; ``status`` and text are the answer."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def handler(files: dict[str, str]) -> type[BaseHTTPRequestHandler]:
+    """A handler for ``files``: request path → where the file is to lie."""
+    taken: set[str] = set()
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        """PUT in chunks; everything else is refused."""
+
+        protocol_version = "HTTP/1.1"
+        timeout = _PATIENCE
+
+        def do_PUT(self) -> None:
+            """Take one file."""
+            self.close_connection = True
+            target = files.get(self.path)
+            with lock:
+                free = target is not None and target not in taken
+                if free:
+                    taken.add(str(target))
+            try:
+                if target is None or not free:
+                    raise _Broken(404 if target is None else 409, "there is no such place" if not target else "taken")
+                if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                    raise _Broken(411, "send it in chunks")
+                self._answer(201, _take(target, self.rfile))
+            except _Broken as exc:
+                self._answer(exc.status, str(exc))
+            except OSError as exc:
+                self._answer(507, f"it cannot be written: {exc.strerror}")
+            finally:
+                if free:
+                    with lock:
+                        taken.discard(str(target))
+
+        def log_message(self, *_arguments: object) -> None:
+            """Nobody reads it."""
+
+        def _answer(self, status: int, text: str) -> None:
+            content = text.encode()
+            with contextlib.suppress(OSError):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(content)
+
+    return Handler
+
+
+def _take(target: str, stream) -> str:
+    """Write the chunks of a request to a file that gets its name in the end; returns its SHA-256."""
+    partial, digest = f"{target}.partial", hashlib.sha256()
+    try:
+        with open(partial, "wb") as file:
+            while size := _chunk_size(stream):
+                while size:
+                    piece = stream.read(min(size, 1 << 20))
+                    if not piece:
+                        raise _Broken(400, "it was cut off")
+                    size -= len(piece)
+                    digest.update(piece)
+                    file.write(piece)
+                stream.readline(_LONGEST_LINE)
+            stream.readline(_LONGEST_LINE)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+    return digest.hexdigest()
+
+
+def _chunk_size(stream) -> int:
+    line = stream.readline(_LONGEST_LINE)
+    if not line.endswith(b"\n"):
+        raise _Broken(400, "it was cut off")
+    try:
+        size = int(line.split(b";")[0], 16)
+    except ValueError:
+        raise _Broken(400, "it is not in chunks") from None
+    if not 0 <= size <= _LARGEST_CHUNK:
+        raise _Broken(400, "a chunk is too large")
+    return size
+
+
+def start_of(pid: int) -> str:
+    """When a process began, in ticks since boot; empty when there is none. With the pid it names one process only."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return ""
+        return "running"
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def main() -> int:
+    """Take files until the process of the order is gone; the port is told on stdout."""
+    order = json.loads(sys.stdin.readline())
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(order["files"]))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdout.write(f"{server.server_address[1]}\n")
+    sys.stdout.flush()
+    sys.stdout.close()
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    while start_of(order["pid"]) == order["start"]:
+        time.sleep(_LOOK_EVERY)
+    for target in order["files"].values():
+        with contextlib.suppress(OSError):
+            os.unlink(f"{target}.partial")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Readers of the image benchmark: wrk for small ranges, a socket that throws bytes away for whole images."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import statistics
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench._image_peers import Server
+
+SCRIPT = Path(__file__).with_name("ranges.lua")
+_BUFFER = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What one run of wrk saw, and what it cost the server."""
+
+    per_second: float
+    cpu: float  # microseconds of the server per request
+
+
+def ranges(server: Server, connections: int, size: int, images: int, seconds: int = 3) -> Ranges:
+    """4 KiB ranges at random places over so many connections, each of one image; any answer but 206 ends the run."""
+    before = server.cpu()
+    command = ["wrk", f"-t{min(connections, images)}", f"-c{connections}", f"-d{seconds}s",
+               "-s", str(SCRIPT), f"http://127.0.0.1:{server.port}/"]  # fmt: skip
+    environment = {**os.environ, "SIZE": str(size)}
+    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    used = server.cpu() - before
+    count = re.search(r"(\d+) requests in ([\d.]+)s", told)
+    if not count or "Non-2xx" in told or "Socket errors" in told:
+        raise SystemExit(f"wrk: {told}")
+    return Ranges(int(count[1]) / float(count[2]), used / int(count[1]) * 1e6)
+
+
+def fetch(server: Server, path: str, into: Path | None = None) -> int:
+    """Read a whole image over a connection of its own, into a file or nowhere; returns its size."""
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(b"GET %s HTTP/1.1\r\nHost: bench\r\n\r\n" % path.encode())
+        head, rest = b"", b""
+        while b"\r\n\r\n" not in head:
+            part = client.recv(65536)
+            if not part:
+                raise SystemExit(f"{path}: no answer")
+            head += part
+        head, _blank, rest = head.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        if not head.startswith(b"HTTP/1.1 200 ") or not length:
+            raise SystemExit(f"{path}: {head!r}")
+        return _drain(client, rest, int(length[1]), into)
+
+
+def _drain(client: socket.socket, rest: bytes, size: int, into: Path | None) -> int:
+    done, buffer = len(rest), bytearray(_BUFFER)
+    if into is not None:
+        with into.open("wb") as file:
+            file.write(rest)
+            while done < size and (count := client.recv_into(buffer)):
+                file.write(memoryview(buffer)[:count])
+                done += count
+    else:
+        # the kernel drops the bytes, so that the reader's copying is not what is measured
+        while done < size and (count := client.recv_into(buffer, _BUFFER, socket.MSG_TRUNC)):
+            done += count
+    if done != size:
+        raise SystemExit(f"an answer of {size} bytes ended after {done}")
+    return size
+
+
+def whole(server: Server, images: int, readers: int, times: int) -> float:
+    """CPU seconds of the server per GB (10⁹ bytes) when whole images are read."""
+    before = server.cpu()
+    with ThreadPoolExecutor(readers) as pool:
+        sizes = list(pool.map(lambda n: fetch(server, f"/web-{n % images}.iso"), range(times)))
+    return (server.cpu() - before) / sum(sizes) * 1e9
+
+
+def first_byte(server: Server, path: str, times: int = 200) -> float:
+    """Milliseconds from connecting to the first byte of an answer, median."""
+    found = []
+    for _turn in range(times):
+        started = time.perf_counter()
+        with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+            client.sendall(b"GET %s HTTP/1.1\r\nHost: bench\r\nRange: bytes=0-65535\r\n\r\n" % path.encode())
+            if client.recv(1) != b"H":
+                raise SystemExit(f"{path}: no answer")
+            found.append(time.perf_counter() - started)
+    return statistics.median(found) * 1e3
+
+
+def status(server: Server, path: str) -> int:
+    """The status of a first byte's range: 206 when the image is there."""
+    return int(_asked(server, path, 0, 0)[0].split()[1])
+
+
+def piece(server: Server, path: str, offset: int, length: int) -> bytes:
+    """Bytes of an image."""
+    head, body = _asked(server, path, offset, offset + length - 1)
+    if not head.startswith(b"HTTP/1.1 206 ") or len(body) != length:
+        raise SystemExit(f"{path}: {head!r}")
+    return body
+
+
+def _asked(server: Server, path: str, first: int, last: int) -> tuple[bytes, bytes]:
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        form = b"GET %s HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nRange: bytes=%d-%d\r\n\r\n"
+        client.sendall(form % (path.encode(), first, last))
+        found = b""
+        while part := client.recv(_BUFFER):
+            found += part
+    head, _blank, body = found.partition(b"\r\n\r\n")
+    if not head:
+        raise SystemExit(f"{path}: no answer")
+    return head, body

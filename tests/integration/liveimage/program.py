@@ -1,0 +1,121 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image server as a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+
+import ansible_collections.kubenode.provision.plugins.module_utils._liveimage as package
+
+#: the package runs under any name; here under its own, as a top-level one
+FOLDER = Path(next(iter(package.__path__))).parent
+#: compiled modules of the tests' programs: a start of each without them costs a second
+COMPILED = Path(__file__).parents[3] / "build" / "pycache"
+COMMAND = [sys.executable, "-m", "_liveimage.service"]
+ENVIRONMENT = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
+PATIENCE = 60.0
+
+
+def eventually(check: Callable[[], Any], what: str = "") -> Any:
+    """What the check gives as soon as it is true; the world decides when, not the clock."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := check()):
+        assert time.monotonic() < deadline, what or check
+        time.sleep(0.05)
+    return found
+
+
+class Program:
+    """``with Program(args, environ) as server``: it listens on loopback, on a port of its own."""
+
+    def __init__(
+        self, *arguments: str, bases: Path | None = None, environ: Mapping[str, str] | None = None, port: int = 0,
+        command: Sequence[str] = tuple(COMMAND), scheme: str = "http",
+    ) -> None:  # fmt: skip
+        self.log: list[str] = []
+        self._scheme = scheme
+        own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FOLDER), "PYTHONPYCACHEPREFIX": str(COMPILED)}
+        if bases is not None:
+            own.update(ENVIRONMENT, DEPLOY_ISO=str(bases / "live.iso"), DEPLOY_INITRD=str(bases / "live.img"))
+        self._process = subprocess.Popen(
+            [*command, "--images-bind-addr", f"127.0.0.1:{port}", "--metrics-addr", "127.0.0.1:0", *arguments],
+            env={**own, **(environ or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stderr or ():
+            self.log.append(line.rstrip("\n"))
+
+    def __enter__(self) -> Self:
+        try:
+            self.port, self.metrics_port = self._told("images"), self._told("metrics")
+            eventually(lambda: self.watch("/readyz") != "the server is starting\n")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+
+    def _told(self, what: str) -> int:
+        def found() -> int | None:
+            assert self._process.poll() is None, self.log
+            ports = [re.search(what + r" are served on port (\d+)", line) for line in self.log]
+            return next((int(match[1]) for match in ports if match), None)
+
+        return int(eventually(found, f"{what}: {self.log}"))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def url(self, path: str) -> str:
+        return f"{self._scheme}://127.0.0.1:{self.port}{path}"
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return requests.get(self.url(path), timeout=PATIENCE, **options)
+
+    def head(self, path: str, **options: Any) -> requests.Response:
+        return requests.head(self.url(path), timeout=PATIENCE, **options)
+
+    def status(self, path: str) -> int:
+        return self.head(path).status_code
+
+    def watch(self, path: str) -> str:
+        """A page for those who look after the server."""
+        return requests.get(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=PATIENCE).text
+
+    def problems(self) -> Mapping[str, str]:
+        found = requests.get(f"http://127.0.0.1:{self.metrics_port}/status", timeout=PATIENCE).json()
+        return dict(found["problems"])
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit code, once it has ended."""
+        code = self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code

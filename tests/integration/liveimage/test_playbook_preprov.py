@@ -1,0 +1,114 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook preprov_images as an operator types it: files for a group, and descriptors on an image server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
+from tests.integration.liveimage.program import Program, eventually
+from tests.unit.liveimage import maker
+
+DOCUMENT = Path(__file__).parents[2] / "unit/liveimage/nmstate/documents/ethernet-static.yaml"
+SECRET = "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="
+
+
+class Site:
+    """An inventory and runs of the playbook on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        maker.make(folder / "coreos.iso", maker.Layout())
+        (folder / "nmstate").mkdir()
+        shutil.copy(DOCUMENT, folder / "nmstate/web-1.yml")
+        self.hosts: dict[str, dict] = {
+            "web-1": {"kubenode_image_network_file": "nmstate/web-1.yml"},
+            "web-2": {"kubenode_image_kernel_arguments": {"append": ["console=ttyS0"]}},
+        }
+        self.variables = {
+            "kubenode_image_base_iso": str(folder / "coreos.iso"),
+            "kubenode_image_dest": str(folder / "images"),
+            "kubenode_image_agent_image": "quay.io/example/agent:1",
+            "kubenode_image_ironic_urls": ["http://ironic.example.com"],
+            "kubenode_image_pull_secret": {"auths": {"quay.io": {"auth": SECRET}}},
+        }
+
+    def run(self, *flags: str, **variables: object) -> tuple[dict[str, dict[str, int]], str]:
+        """The recap of each host, and everything that was printed."""
+        inventory = {"all": {"hosts": self.hosts, "vars": {**self.variables, **variables}}}
+        (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
+        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        environment.update(
+            ANSIBLE_NOCOLOR="true", ANSIBLE_LOCAL_TEMP=str(self.folder / "tmp"),
+            ANSIBLE_REMOTE_TEMP=str(self.folder / "tmp"), PWD=str(self.folder),
+        )  # fmt: skip
+        done = subprocess.run(
+            ["ansible-playbook", "-i", "inventory.yml", "kubenode.provision.preprov_images", *flags],
+            env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+            check=False,
+        )  # fmt: skip
+        recap = re.findall(r"^(\S+) +: (ok=.*)$", done.stdout, re.MULTILINE)
+        assert recap, done.stdout
+        counts = {host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)} for host, line in recap}
+        return counts, done.stdout
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    return Site(tmp_path)
+
+
+def test_files_for_a_group_one_bad_host_and_a_second_run(site):
+    site.hosts["web-3"] = {"kubenode_image_network": {"interfases": []}}
+    recap, printed = site.run("--diff", "-v", kubenode_image_publish_url="http://images.example.com")
+    assert {host: count["failed"] for host, count in recap.items()} == {"web-1": 0, "web-2": 0, "web-3": 1}
+    assert sum(count["changed"] for count in recap.values()) == 1
+    assert [word for word in ("interfases", "http://images.example.com/web-1.iso") if word not in printed] == []
+    assert SECRET not in printed
+    made = iso.inspect(str(site.folder / "images/web-1.iso"))
+    assert "etc/coreos-firstboot-network/eno1.nmconnection" in made.embedded
+    assert iso.inspect(str(site.folder / "images/web-2.iso")).kernel_arguments.current.endswith("console=ttyS0")
+    assert not (site.folder / "images/web-3.iso").exists()
+    site.hosts["web-3"] = {"kubenode_image_state": "absent"}
+    recap, printed = site.run(kubenode_image_publish_url="http://images.example.com")
+    assert {(count["changed"], count["failed"]) for count in recap.values()} == {(0, 0)}, printed
+
+
+def test_descriptors_on_a_server_that_serves_them(site):
+    overlays = site.folder / "overlays"
+    overlays.mkdir()
+    site.hosts["images-1"] = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+    }
+    with Program("--overlays-dir", str(overlays), bases=site.folder) as server:
+        given = {
+            "kubenode_image_server": "images-1", "kubenode_image_dest": str(overlays), "kubenode_image_group": "root",
+            "image_server_url": server.url(""), "kubenode_image_outputs": ["iso", "pxe"],
+        }  # fmt: skip
+        recap, printed = site.run("--check", **given)
+        assert (list(overlays.iterdir()), recap["web-1"]["failed"]) == ([], 0), printed
+        recap, printed = site.run(**given)
+        assert server.url("/web-1.ipxe") in printed
+        assert "images-1.iso" not in printed  # the server itself gets no image
+        eventually(lambda: server.status("/web-1.iso") == 200)
+        (site.folder / "served.iso").write_bytes(server.get("/web-1.iso").content)
+        found = iso.inspect(str(site.folder / "served.iso"))
+        assert "config.ign" in found.embedded
+        assert {path.stat().st_mode & 0o777 for path in overlays.iterdir()} == {0o640}
+
+
+def test_what_must_be_the_same_for_all_and_is_not_stops_the_run(site):
+    site.hosts["web-2"]["kubenode_image_ironic_urls"] = ["http://other.example.com"]
+    recap, printed = site.run()
+    assert recap["web-1"]["failed"] == 1
+    assert "kubenode_image_ironic_urls differs between web-1 and web-2" in " ".join(printed.split())
+    assert not (site.folder / "images").exists()

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real API server with the CRD and our manifests, bases, and replicas that run as the manifests' service account."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.cluster.running import RunningCluster
+from lab.running import RunningLab
+from tests.unit.liveimage.maker import LAYOUTS, Layout, make
+
+from .world import Replica, World, kubeconfig
+
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "image_server"
+CRD = Path(__file__).parent / "crd.yml"
+SMALL = 700  # bytes of an embed area that nothing fits into
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RunningCluster]:
+    """An API server that knows PreprovisioningImages, with the manifests applied."""
+    with RunningLab(kind="dry") as lab:
+        cluster = lab.cluster()
+        cluster.kubectl("apply", "-f", str(CRD))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRD))
+        # This kubectl's kustomize cannot build on a folder beside its own.
+        cluster.kubectl("apply", "-k", str(MANIFESTS / "base"))
+        for name in ("role", "role_binding"):
+            cluster.kubectl("apply", "-f", str(MANIFESTS / "cluster" / f"{name}.yaml"))
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """x86_64, and an aarch64 whose embed area is too small for anything."""
+    place = tmp_path_factory.mktemp("bases")
+    make(place / "live.iso", LAYOUTS["2023-igninfo"])
+    small = Layout(igninfo={"file": "images/ignition.img", "offset": 0, "length": SMALL})
+    make(place / "live_aarch64.iso", small)
+    for name in ("live.img", "live_aarch64.img"):
+        (place / name).write_bytes(b"INITRD" * 3335)
+    return place
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The secret all replicas share."""
+    file = tmp_path_factory.mktemp("key") / "key"
+    file.write_text("0123456789abcdef" * 4)
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture(scope="session")
+def start(
+    cluster: RunningCluster, bases: Path, key: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Replica]:
+    """``with start() as replica``: another replica."""
+    account = kubeconfig(cluster, tmp_path_factory.mktemp("account"))
+    return lambda *arguments, **more: Replica(more.pop("kubeconfig", account), bases, key, *arguments, **more)
+
+
+@pytest.fixture(scope="module")
+def replica(start: Callable[..., Replica]) -> Iterator[Replica]:
+    """One that serves every namespace."""
+    with start() as running:
+        yield running.until_ready()
+
+
+@pytest.fixture
+def world(cluster: RunningCluster) -> World:
+    """A namespace of the test's own."""
+    return World(cluster, f"metal-{next(NUMBERS)}")

@@ -1,0 +1,346 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role image_server on the controller: its variables, what it refuses, what it plans for a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import secrets as node_secrets
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_paths as paths
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_program as program
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_unit as unit
+
+ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
+NODE = {
+    "uid": 0,
+    "systemd": 252,
+    "package_manager": "apt",
+    "arch": "amd64",
+    "packages": {"python3-yaml": "6.0"},
+    "network": {"default": {"4": {"address": "192.0.2.9", "interface": "eth0", "gateway": ""}, "6": None}},
+}
+SHA = "0123456789abcdef" * 4
+AGENT = {
+    "agent_image": "registry.example/agent:1",
+    "ironic_urls": ["https://192.0.2.5:6385"],
+    "bases": {"x86_64": {"iso": {"url": "https://files.example/coreos.iso", "sha256": SHA}}},
+}
+NETWORK = {"interfaces": [{"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "dhcp": True}}]}
+
+
+def load(path):
+    return yaml.safe_load((ROLE / path).read_text(encoding="utf-8"))
+
+
+def take(**variables):
+    return image_server_plan(variables, "inputs")
+
+
+def plan(record=None, **variables):
+    """The settings by their ids."""
+    found = image_server_plan(take(**variables), "settings", node=NODE, record=record)
+    return {setting["id"]: setting for setting in found}
+
+
+def refused(**variables) -> str:
+    with pytest.raises(AnsibleFilterError) as caught:
+        take(**variables)
+    return str(caught.value)
+
+
+def test_the_filter_gets_every_variable_with_its_default():
+    defaults, mapping = load("defaults/main.yml"), load("vars/main.yml")["__image_server_variables"]
+    assert mapping == {name.removeprefix("image_server_"): "{{ %s }}" % name for name in defaults}
+    assert {name.removeprefix("image_server_"): value for name, value in defaults.items()} == inputs_.DEFAULTS
+    assert take()["documents"] == {}
+
+
+def test_choices_are_the_specs():
+    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    told = {name.removeprefix("image_server_"): tuple(option["choices"]) for name, option in options.items()
+            if "choices" in option}  # fmt: skip
+    assert told == {name: tuple(choices) for name, choices in inputs_.CHOICES.items()}
+
+
+def test_every_error_is_told_at_once_with_variable_value_and_fix():
+    error = refused(
+        bind_addr="x:99999",
+        metrics_addr=":70000",
+        publish_addr="192.0.2.1",
+        allow=["192.0.2.1/99"],
+        hosts={"Web_1": {}, "a": {"interfaces": [{"nam": 1}]}, "b": "x: ["},
+        bases={"amd64": {}, "aarch64": {"iso": {"url": "x"}}, "x86_64": {"iso": {"url": "ftp://x/y", "sha256": "x"}}},
+        agent_image="a b",
+        ssh_keys="nothing",
+        signed_urls=-1,
+        python="a b",
+        memory_max="lots",
+        ntp_servers=["one,two"],
+    )
+    named = {line.partition(" ")[0].partition(":")[0].partition("[")[0] for line in error.splitlines()}
+    assert named == {
+        f"image_server_{name}"
+        for name in ("bind_addr", "metrics_addr", "publish_addr", "allow", "hosts", "bases", "agent_image", "ssh_keys",
+                     "signed_urls", "python", "memory_max", "ntp_servers", "ironic_urls")
+    }  # fmt: skip
+    assert "image_server_bind_addr is 'x:99999'; give :PORT" in error
+    assert "image_server_hosts[a]: interfaces[0].name is missing" in error
+    assert "image_server_bases[amd64] is 'amd64'; the key is an architecture, one of x86_64" in error
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"hosts": {"web-1": {}}}, "image_server_agent_image"),
+        ({"agent_image": "a/b:1", "ironic_urls": ["http://192.0.2.1"]}, "image_server_bases"),
+        ({"tls_key": "-----BEGIN PRIVATE KEY-----"}, "image_server_tls_certificate: certificate and key come together"),
+        ({"bind_addr": ":8085"}, "image_server_metrics_addr"),
+        ({"hosts": []}, "image_server_hosts is '[]'; give a dictionary"),
+        ({"state": "gone"}, "image_server_state is 'gone'; give one of present, absent"),
+        ({"nonsense": 1}, "there is no variable image_server_nonsense"),
+        ({"bases": {"x86_64": {"iso": {"path": "/home/me/coreos.iso"}}}}, "the service sees no file there"),
+        ({**AGENT, "hosts": {"web-1": [1]}}, "image_server_hosts[web-1]: give an NMState document"),
+        ({**AGENT, "hosts": {"../up": {}}}, "image_server_hosts is '../up'"),
+        ({**AGENT, "hosts": {"a" * 64: {}}}, "image_server_hosts is 'aaa"),
+        ({**AGENT, "ip_options": "ip=\ndhcp"}, "image_server_ip_options"),
+    ],
+    ids=["hosts-without-agent", "agent-without-base", "half-tls", "ports", "type", "choice", "unknown", "home",
+         "document", "path", "long", "newline"],
+)  # fmt: skip
+def test_refused(variables, words):
+    assert words in refused(**variables)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"pull_secret": "{hush-hush"},
+        {"secret": "hush-hush"},
+        {"tls_key": "hush-hush"},
+        {"download_headers": {"A b": "hush-hush"}},
+        {"http_proxy": "http://me:hush-hush@192.0.2.1\n"},
+        {"bases": {"x86_64": {"iso": {"url": "ftp://me:hush-hush@192.0.2.1/", "sha256": SHA}}}},
+    ],
+    ids=lambda variables: next(iter(variables)),
+)
+def test_errors_keep_secrets(variables):
+    assert "hush" not in refused(**variables)
+
+
+def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
+    variables = {
+        **AGENT,
+        "hosts": {"web-1": NETWORK, "web-2": "", "web-3.example.com": "interfaces: []"},
+        "pull_secret": {"auths": {"registry.example": {"auth": "aHVzaC1odXNo"}}},
+        "secret": "hush-hush-hush-hush-hush-hush-hush-hush",
+        "https_proxy": "http://me:hush-hush@192.0.2.1:3128",
+        "tls_key": "-----BEGIN PRIVATE KEY-----\nhush-hush\n",
+        "tls_certificate": "-----BEGIN CERTIFICATE-----\n",
+        "registries_conf": "unqualified-search-registries = []\n",
+        "ca_bundle": "-----BEGIN CERTIFICATE-----\n",
+        "firewall": "open",
+    }
+    inputs = take(**variables)
+    settings = image_server_plan(inputs, "settings", node=NODE, record={})
+    assert "hush" not in str(settings)
+    assert "aHVzaC1odXNo" not in str(settings)
+    resolved, errors = node_secrets.resolved(settings, image_server_plan(inputs, "secrets", node=NODE))
+    assert errors + spec.errors(resolved) == []
+    secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
+    assert secret == {paths.SECRET: "0600", paths.PULL_SECRET: "0600", paths.ENVIRONMENT: "0600", paths.TLS_KEY: "0640"}
+    assert plan(**variables)["host/web-2.yaml"]["content"] == ""
+    assert yaml.safe_load(plan(**variables)["host/web-1.yaml"]["content"]) == NETWORK
+
+
+def test_a_naming_secret_of_the_machine_is_only_created():
+    assert plan()["secret"]["create_only"] is True
+    assert plan(secret="x" * 32)["secret"]["create_only"] is False
+    made = [image_server_plan(take(), "secrets", node=NODE)["secret"] for _turn in range(2)]
+    assert made[0] != made[1]
+    assert re.fullmatch("[0-9a-f]{64}\n", made[0])
+
+
+def test_only_what_an_earlier_run_wrote_is_removed():
+    old = {
+        "program": f"{paths.PROGRAMS}/{'0' * 16}.pyz",
+        "hosts": ["web-1.yaml", "web-2.yaml", "web-1.host.yml", "../../etc/passwd", "Not a name.yaml", "by-hand"],
+        "bases": [
+            f"{paths.BASES}/coreos_aarch64.iso",
+            f"{paths.BASES}/coreos.initramfs",
+            "/etc/shadow",
+            f"{paths.BASES}/../x.iso",
+        ],
+        "fetched": ["image-server-aarch64-iso", "containerd", "../x"],
+    }
+    settings = plan(old, **AGENT, hosts={"web-1": NETWORK})
+    gone = {setting["path"] for setting in settings.values() if setting["kind"] == "absent"}
+    ours = {paths.PULL_SECRET, paths.TLS_KEY, paths.TLS_CERTIFICATE, paths.REGISTRIES, paths.CA_BUNDLE}
+    removed = {f"{paths.NMSTATE}/web-2.yaml", f"{paths.NMSTATE}/web-1.host.yml", f"{paths.BASES}/coreos_aarch64.iso",
+               f"{paths.BASES}/coreos.initramfs", f"{paths.ARTIFACTS}/image-server-aarch64-iso.json",
+               f"{paths.PROGRAMS}/{'0' * 16}.pyz"}  # fmt: skip
+    assert gone == removed | ours
+    # the running program may still read its file until it was restarted
+    assert list(settings)[-2:] == ["service", "program/old"]
+    assert set(plan(old, state="absent")) >= {"service", "host/web-1.yaml", "host/web-2.yaml", "program"}
+    for broken in ({"hosts": 7}, {"bases": ["x", 3]}, {"bases": {"a": "b"}}, {"fetched": None}, {"program": 3}):
+        assert spec.errors(list(plan(broken, state="absent").values())) == []
+
+
+def test_bases_have_the_names_the_program_looks_for():
+    bases = {
+        "x86_64": {"iso": {"url": "http://h/x", "sha256": SHA}, "initramfs": {"path": "/srv/initramfs"}},
+        "aarch64": {"iso": {"url": "http://h/a", "sha256": SHA}},
+    }
+    inputs = take(**{**AGENT, "bases": bases})
+    fetched = {one["install"][0]["path"]: one["url"] for one in image_server_plan(inputs, "artifacts")}
+    assert fetched == {
+        f"{paths.BASES}/coreos_aarch64.iso": "http://h/a",
+        f"{paths.BASES}/coreos_x86_64.iso": "http://h/x",
+    }
+
+    def links(settings):
+        return {one["path"].rpartition("/")[2]: one["target"].rpartition("/")[2] for one in settings.values()
+                if one["id"].startswith("base/")}  # fmt: skip
+
+    settings = plan(**{**AGENT, "bases": bases})
+    assert links(settings) == {
+        "coreos_x86_64.initramfs": "initramfs",
+        "coreos.initramfs": "coreos_x86_64.initramfs",
+        "coreos.iso": "coreos_x86_64.iso",
+    }
+    assert f'DEPLOY_INITRD="{paths.BASES}/coreos.initramfs"\n' in settings["environment"]["content"]
+    other = plan(**{**AGENT, "bases": bases, "architecture": "aarch64"})
+    assert "DEPLOY_INITRD" not in other["environment"]["content"]
+    assert links(other) == {"coreos_x86_64.initramfs": "initramfs", "coreos.iso": "coreos_aarch64.iso"}
+
+
+def test_options_of_a_host_are_checked_as_the_program_reads_them():
+    options = {"kernel_arguments": {"append": ["console=ttyS1"]}, "files": [{"path": "/etc/x", "content": "hush-hush"}]}
+    variables = {**AGENT, "hosts": {"web-1": NETWORK}, "host_options": {"web-1": options}}
+    settings = plan(**variables)
+    assert "hush" not in str(settings)
+    own = settings["host/web-1.host.yml"]
+    assert (own["path"], own["mode"]) == (f"{paths.NMSTATE}/web-1.host.yml", "0640")
+    assert yaml.safe_load(image_server_plan(take(**variables), "secrets", node=NODE)[own["content_secret"]]) == options
+    error = refused(
+        **{
+            **variables,
+            "hosts": {"web-1": NETWORK, "web-2": "", "web-3": "", "web-4": ""},
+            "host_options": {"web-1": {"arch": "s390x"}, "web-2": {"fils": []}, "web-3": {"ssh_keys": ["none"]},
+                             "web-4": {"agent_image": "a b"}, "web-5": {}},
+        }
+    )  # fmt: skip
+    for number, words in (
+        (1, "arch is 's390x', and image_server_bases has x86_64"),
+        (2, "fils"),
+        (3, "ssh"),
+        (4, "agent_image"),
+        (5, "image_server_hosts has no such host"),
+    ):
+        (line,) = [line for line in error.splitlines() if line.startswith(f"image_server_host_options[web-{number}]: ")]
+        assert words in line
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({"uid": 1000}, "set become: true"),
+        ({"systemd": None}, "systemd is absent; the service needs 247"),
+        ({"package_manager": "dnf"}, "name it in image_server_python"),
+        ({"arch": "arm64"}, "image_server_bases has x86_64, and the hosts' images are made of that for aarch64"),
+        ({"network": {"default": {"4": None, "6": None}}}, "image_server_publish_addr"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_machines_that_cannot_be_one_are_refused(node, words):
+    (refusal,) = image_server_plan(take(**AGENT), "refusals", node={**NODE, **node})
+    assert words in refusal
+    assert image_server_plan(take(**AGENT), "refusals", node=NODE) == []
+
+
+def test_missing_packages_and_a_python_of_the_users():
+    assert image_server_plan(take(), "missing", node=NODE) == ["python3-httptools", "python3-pycdlib"]
+    assert image_server_plan(take(python="/opt/venv/bin/python3"), "missing", node=NODE) == []
+    assert plan(python="/opt/venv/bin/python3")["unit"]["content"].count("ExecStart=/opt/venv/bin/python3 -I ") == 1
+    (refusal,) = image_server_plan(take(manage_packages=False), "refusals", node=NODE)
+    assert "python3-httptools, python3-pycdlib not installed" in refusal
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({}, "http://192.0.2.9:8084"),
+        ({"bind_addr": "[2001:db8::1]:80"}, "http://[2001:db8::1]:80"),
+        ({"publish_addr": "https://images.example/x/"}, "https://images.example/x"),
+    ],
+    ids=["route", "bound", "given"],
+)
+def test_url(variables, url):
+    assert image_server_plan(take(**variables), "url", node=NODE) == url
+
+
+@given(st.text(max_size=200))
+def test_an_environment_file_gives_back_every_value(value):
+    """Read as systemd does: between double quotes, a backslash makes the next of these four plain."""
+    quoted = unit.quoted(value)
+    assert quoted[0] == quoted[-1] == '"'
+    assert not re.search(r'(?<!\\)(?:\\\\)*["$`]', quoted[1:-1])
+    assert re.sub(r'\\([\\"$`])', r"\1", quoted[1:-1]) == value
+
+
+def test_a_port_below_1024_takes_one_capability():
+    low = plan(bind_addr=":80")["unit"]["content"]
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE\n" in low
+    assert "PrivateUsers" not in low
+    assert "\nCapabilityBoundingSet=\n" in plan()["unit"]["content"]
+
+
+def test_the_unit_passes_on_what_was_asked_for():
+    text = plan(**AGENT, unguessable=True, signed_urls=60, memory_max="512M", allow=["192.0.2.0/24"],
+                pull_secret='{"auths": {}}')["unit"]["content"]  # fmt: skip
+    assert " --unguessable --signed-urls 60\n" in text
+    assert f"LoadCredential=pull-secret:{paths.PULL_SECRET}\n" in text
+    assert " --pull-secret-file ${CREDENTIALS_DIRECTORY}/pull-secret " in text
+    assert "MemoryMax=512M\n" in text
+    assert "IPAddressAllow=localhost 192.0.2.0/24\nIPAddressDeny=any\n" in text
+    assert "--nmstate-dir" not in plan()["unit"]["content"]
+
+
+def test_the_program_is_the_package_and_its_digest_names_it():
+    content = program.program_bytes()
+    assert content == program.program_bytes()
+    assert content.startswith(b"#!/usr/bin/python3 -I\n")
+    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert {"__main__.py", f"{program.PACKAGE}/iso.py", f"{program.PACKAGE}/nmstate/convert.py"} <= set(names)
+    assert plan()["program"]["path"] == f"{paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    assert plan()["launcher"]["target"] == plan()["program"]["path"]
+    with pytest.raises(ValueError, match="full path"):
+        program.program_bytes("/usr/bin/env python3\n")
+
+
+def test_the_program_runs_as_one_file(tmp_path):
+    file = tmp_path / "program.pyz"
+    file.write_bytes(program.program_bytes(sys.executable))
+    file.chmod(0o755)
+    done = subprocess.run([str(file), "--help"], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    options = set(re.findall(r"--[a-z-]+", done.stdout))
+    text = plan(**AGENT, unguessable=True, signed_urls=60, pull_secret='{"auths": {}}',
+                tls_key="-----BEGIN PRIVATE KEY-----", tls_certificate="-----BEGIN CERTIFICATE-----")  # fmt: skip
+    assert set(re.findall(r" (--[a-z-]+)", text["unit"]["content"])) <= options

@@ -1,0 +1,55 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The manifests give the controller what it asks for and nothing more, and every file of them is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.controller.api import RIGHTS
+
+MANIFESTS = Path(__file__).parents[4] / "deploy" / "image_server"
+
+
+@pytest.mark.parametrize("kind", ["cluster", "namespaced"])
+def test_rights_are_those_the_controller_uses(kind):
+    role, binding = (
+        yaml.safe_load((MANIFESTS / kind / f"{name}.yaml").read_text()) for name in ("role", "role_binding")
+    )
+    given = {}
+    for rule in role["rules"]:
+        assert set(rule) == {"apiGroups", "resources", "verbs"}
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                name, _slash, subresource = resource.partition("/")
+                given[(group, name, subresource)] = tuple(rule["verbs"])
+    assert given == RIGHTS
+    account = yaml.safe_load((MANIFESTS / "base" / "service_account.yaml").read_text())["metadata"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **{key: account[key] for key in ("name", "namespace")}}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+
+def test_every_file_is_in_use():
+    used = set()
+    for file in MANIFESTS.glob("*/kustomization.yaml"):
+        content = yaml.safe_load(file.read_text())
+        names = [*content["resources"], *(one["path"] for one in content.get("patches", []))]
+        used |= {(file.parent / name).resolve() for name in names}
+    assert all(one.exists() for one in used)
+    found = {file for file in MANIFESTS.glob("*/*.yaml") if file.name != "kustomization.yaml"}
+    assert found == {one for one in used if one.is_file()}
+
+
+def test_the_pod_is_confined():
+    pod = yaml.safe_load((MANIFESTS / "base" / "deployment.yaml").read_text())["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)

@@ -1,0 +1,112 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Host variables of the playbook become options of the module; every option can be set."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.filter import preprov_images
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import options
+from tests.unit.docs.plugin_specs import CHECKOUT
+
+TASKS = yaml.safe_load((CHECKOUT / "playbooks/tasks/preprov_images.yml").read_text(encoding="utf-8"))
+MODULE = "kubenode.provision.preprov_image_build"
+
+
+def host(name="web-1", folder="/inventory", **variables):
+    own = {"kubenode_image_" + key: value for key, value in variables.items()}
+    return {"inventory_hostname": name, "inventory_dir": str(folder), **own}
+
+
+def inputs(*hosts):
+    return preprov_images.preprov_images(hosts, "inputs")
+
+
+def test_every_option_of_the_module_has_a_variable():
+    task = next(task[MODULE] for task in TASKS if MODULE in task)
+    spec = options.spec()
+    made_by_the_playbook = {
+        "images",
+        "outputs",
+        "ssh_keys",
+        "pull_secret_file",
+        "registries_conf_file",
+        "ca_bundle_file",
+    }
+    assert set(spec) - set(task) == made_by_the_playbook
+    assert set(task) <= set(spec)
+    from_files = {"%s_file" % name for name in preprov_images.IN_FILES}
+    assert set(spec["hosts"]["options"]) - {"name"} - from_files == set(preprov_images.OWN)
+    assert set(preprov_images.COMMON) - {"server"} <= set(task)
+
+
+def test_every_variable_is_documented():
+    text = (CHECKOUT / "docs/live_images.md").read_text(encoding="utf-8")
+    names = [
+        *preprov_images.COMMON,
+        *preprov_images.OWN,
+        *("%s_file" % name for name in preprov_images.IN_FILES),
+        "name",
+    ]
+    assert [name for name in names if "`kubenode_image_%s`" % name not in text] == []
+
+
+def test_variables_that_are_not_set_are_left_to_the_module():
+    assert inputs(host(), host("web-2", hostname="")) == {
+        "hosts": [{"name": "web-1"}, {"name": "web-2", "hostname": ""}],
+        "common": {},
+    }
+
+
+def test_files_are_read_where_the_inventory_is(tmp_path):
+    (tmp_path / "a.yml").write_text("interfaces: []\n")
+    (tmp_path / "b").write_bytes(b"\0\1")
+    found = inputs(
+        host(folder=tmp_path, network_file="a.yml", files=[{"path": "/x", "src": "b"}], pull_secret_file="a.yml"),
+        host("web-2", folder=tmp_path, network_file=str(tmp_path / "a.yml"), pull_secret_file="a.yml"),
+    )
+    assert [one["network"] for one in found["hosts"]] == ["interfaces: []\n"] * 2
+    assert found["hosts"][0]["files"] == [{"path": "/x", "content_base64": base64.b64encode(b"\0\1").decode()}]
+    assert found["common"] == {"pull_secret": "interfaces: []\n"}
+
+
+def test_a_file_of_one_host_that_is_missing_is_left_to_the_module_to_tell(tmp_path):
+    found = inputs(host(folder=tmp_path, network_file="none.yml", units=[{"name": "a.service", "src": "none"}]))
+    assert found["hosts"] == [
+        {"name": "web-1", "network_file": "none.yml", "units": [{"name": "a.service", "src": "none"}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ([host(force=True), host("web-2")], "kubenode_image_force differs between web-1 and web-2"),
+        ([host(), host("web-2", dest="/x")], "kubenode_image_dest differs"),
+        ([host(network={}, network_file="a")], "kubenode_image_network and kubenode_image_network_file"),
+        ([host(ca_bundle_file="/nowhere/ca")], "kubenode_image_ca_bundle_file: /nowhere/ca"),
+        ([{"name": "web-1"}], "hostvars"),
+    ],
+    ids=["differs", "differs-when-unset", "twice", "missing-file", "no-host"],
+)
+def test_what_nobody_else_can_tell_is_refused(hosts, words):
+    with pytest.raises(AnsibleFilterError, match=words.replace("|", "\\|")):
+        inputs(*hosts)
+
+
+def test_the_table_has_a_line_for_each_image_once():
+    image = {"kind": "iso", "size": 2**20, "url": "http://i/web-1.iso", "path": "/x"}
+    result = {
+        "hosts": [{"name": "web-1", "failed": False, "images": [image]}, {"name": "b", "failed": True, "msg": "why"}],
+        "shared": [{**image, "kind": "kernel", "url": ""}],
+    }
+    assert preprov_images.preprov_images([result, result], "table") == [
+        "host      image   MiB  where",
+        "web-1     iso     1.0  http://i/web-1.iso",
+        "b         failed       why",
+        "(shared)  kernel  1.0  /x",
+    ]
