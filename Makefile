@@ -24,6 +24,14 @@ demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane 
 	@dev/setup --debian base,lab,cluster main
 	@dev/demo-node
 
+demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read
+	@dev/setup --debian base,lab main
+	@dev/demo-images
+
+demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server
+	@dev/setup --debian base,lab,cluster main
+	@dev/demo-image
+
 test: ## every test: unit tests on three ansible-cores, then everything on the lab
 	@dev/setup --debian base,lab,cluster,test main core-2.18 core-2.21
 	@mkdir -p build && dev/run python -m lab cluster build >build/cluster.log 2>&1 & # tests of the cluster wait for it
@@ -44,11 +52,11 @@ lint-%:
 	@dev/lint $*
 
 bench: ## every benchmark, results in build/bench; bench-NAME runs one
-	@dev/setup --debian base,lab main
+	@dev/setup --debian base,lab,bench main
 	@dev/bench
 
 bench-%:
-	@dev/setup --debian base,lab main
+	@dev/setup --debian base,lab,bench main
 	@dev/bench $*
 
 docs: ## the HTML documentation in build/docs
@@ -61,10 +69,13 @@ commands: ## the image commands in playbooks/files, from their sources in comman
 provision: ## the program `provision` in build/: base and join on a machine itself, one file
 	@dev/provision
 
+image-server: ## the program `image-server` in build/: live images over HTTP, one file for Debian and Ubuntu
+	@dev/image-server
+
 lock: ## renew requirements/*.txt from requirements/*.in
 	@dev/lock
 
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-robot demo-node test test-unit lint bench docs commands provision lock clean
+.PHONY: help setup demo demo-robot demo-node demo-images demo-image test test-unit lint bench docs commands provision image-server lock clean

@@ -13,6 +13,7 @@ import pytest
 
 # The lab's own dependencies are only needed where a lab is asked for; unit tests run without them.
 if TYPE_CHECKING:
+    from lab.coreos import LiveImage
     from lab.running import RunningLab
 
 LabFactory = Callable[..., "RunningLab"]
@@ -73,11 +74,20 @@ def lab_qemu() -> Iterator[RunningLab]:
     running.close()
 
 
+@pytest.fixture(scope="session")
+def coreos() -> LiveImage:
+    """The lab's live image; tests that ask for it do not wait for its build."""
+    from lab.coreos import ensure
+
+    return ensure()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Build what takes minutes, once, before a test's time limit begins.
 
-    That is the lab's Kubernetes for the marker ``cluster``, the mirror and the images of its suites for ``mirror``.
+    That is the lab's Kubernetes for the marker ``cluster``, the mirror and the images of its suites for ``mirror``,
+    the live image for tests with the fixture ``coreos``.
     """
     if item.get_closest_marker("cluster") is not None:
         from lab.cluster import ClusterError, ensure
@@ -90,4 +100,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
         with contextlib.suppress(ImageError):
             prepare()
+    if "coreos" in getattr(item, "fixturenames", ()):
+        from lab import coreos as live
+        from lab.images import ImageError
+
+        with contextlib.suppress(ImageError):
+            live.ensure()
     return (yield)

@@ -2,6 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fixtures for all tests."""
 
-from lab.testing import lab, lab_dry, lab_nspawn, lab_qemu, pytest_runtest_protocol
+from lab.testing import coreos, lab, lab_dry, lab_nspawn, lab_qemu, pytest_runtest_protocol
 
-__all__ = ["lab", "lab_dry", "lab_nspawn", "lab_qemu", "pytest_runtest_protocol"]
+__all__ = ["coreos", "lab", "lab_dry", "lab_nspawn", "lab_qemu", "pytest_runtest_protocol"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from .base import Hardware
 from .identity import Identity
 
-_ACCELERATION = {
+ACCELERATION = {
     "kvm": ("-accel", "kvm", "-cpu", "host"),
     # One emulated core boots faster than two; more than one only helps programs that use them.
     "tcg": ("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"),
@@ -61,7 +61,7 @@ def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFil
     fields = ",".join(f"{key}={value.replace(',', ',,')}" for key, value in smbios.items())
     line = [
         "qemu-system-x86_64", "-name", hardware.name.replace(",", ",,"), "-machine", "q35",
-        *_ACCELERATION[parts.acceleration],
+        *ACCELERATION[parts.acceleration],
         "-smp", str(hardware.cores if parts.acceleration == "kvm" else 1), "-m", str(hardware.memory_mib),
         "-nodefaults", "-no-user-config", "-display", "none", "-action", "reboot=shutdown",
         "-smbios", f"type=1,{fields}",

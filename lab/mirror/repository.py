@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signed flat apt repositories: what a machine of the lab needs to become a node and its image does not have."""
+"""Signed flat apt repositories: what nodes and image servers of the lab need and their images do not have."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ PACKAGES = (
         "nfs-common",
         "nftables",
         "open-iscsi",
+        "python3-httptools",
+        "python3-pycdlib",
+        "python3-yaml",
         "runc",
         "socat",
         "systemd-zram-generator",

@@ -21,8 +21,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-requirements:
-  - kubernetes (Python package)
+  - kubenode.provision.kubeconfig
 attributes:
   check_mode:
     support: full
@@ -33,14 +32,6 @@ attributes:
     support: partial
     details: Every call with O(state=present) makes a new token.
 options:
-  kubeconfig:
-    description:
-      - Path of the kubeconfig. Without it, the usual places are searched.
-    type: path
-  context:
-    description:
-      - Context of the kubeconfig, its current one when unset.
-    type: str
   state:
     description:
       - Whether a new token is to be made, or the one of O(token_id) removed.

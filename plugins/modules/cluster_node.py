@@ -19,8 +19,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
-requirements:
-  - kubernetes (Python package)
+  - kubenode.provision.kubeconfig
 attributes:
   check_mode:
     support: full
@@ -29,14 +28,6 @@ attributes:
   idempotent:
     support: full
 options:
-  kubeconfig:
-    description:
-      - Path of the kubeconfig. Without it, the usual places are searched.
-    type: path
-  context:
-    description:
-      - Context of the kubeconfig, its current one when unset.
-    type: str
   name:
     description:
       - The name of the node.

@@ -49,7 +49,7 @@ options:
       server_type:
         description:
           - Name or ID of the server type, for example V(cx23).
-          - Required for O(state=present).
+          - Required unless O(state=absent).
         type: str
       location:
         description:
@@ -57,15 +57,26 @@ options:
         type: str
       image:
         description:
-          - What the disk holds until it is overwritten - the name or ID of an image, or the value of the label
-            C(caph-image-name) of a snapshot.
-          - It must have the architecture of O(machines[].server_type) and fit on its disk.
+          - What the disk holds until it is overwritten - the name of an image, the value of the label
+            C(caph-image-name) of a snapshot, or the ID of either.
+          - It must have the architecture of O(machines[].server_type) and fit on its disk. As with Cluster API Provider
+            Hetzner, a name that fits several images and snapshots is refused.
         type: str
         default: ubuntu-24.04
+      image_newest:
+        description:
+          - Whether the newest is taken when O(machines[].image) fits several.
+        type: bool
+        default: false
+      architecture:
+        description:
+          - The architecture that O(machines[].server_type) must have. Not checked when it is not set.
+        type: str
+        choices: [x86, arm]
       ssh_keys:
         description:
           - Names or IDs of SSH keys that are registered with the project.
-          - At least one is required for O(state=present), so that no root password is made.
+          - At least one is required unless O(state=absent), so that no root password is made.
         type: list
         elements: str
         default: []
@@ -108,16 +119,19 @@ options:
         type: str
       adopt:
         description:
-          - Whether a server of this name that was made by somebody else may be taken over (O(state=present)) or
-            deleted (O(state=absent)).
+          - Whether a server of this name that was made by somebody else may be taken over or, with O(state=absent),
+            deleted.
         type: bool
         default: false
   state:
     description:
-      - V(present) creates missing servers, V(absent) deletes servers.
+      - V(present) creates missing servers, powered off. V(absent) deletes servers.
+      - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
+        M(kubenode.provision.hcloud_node_image).
     type: str
     choices:
       - present
+      - started
       - absent
     default: present
   ssh_private_key:
@@ -175,6 +189,16 @@ EXAMPLES = r"""
         server_type: cx23
         ssh_keys: [deploy]
         adopt: true
+  delegate_to: localhost
+
+- name: Create and boot a machine from a node image
+  kubenode.provision.hcloud_machine:
+    state: started
+    machines:
+      - name: worker-3
+        server_type: cx23
+        image: debian-13-kubernetes-1.36.4
+        ssh_keys: [deploy]
   delegate_to: localhost
 
 - name: Delete two machines
@@ -302,6 +326,8 @@ def argument_spec():
         "server_type": {"type": "str"},
         "location": {"type": "str"},
         "image": {"type": "str", "default": "ubuntu-24.04"},
+        "image_newest": {"type": "bool", "default": False},
+        "architecture": {"type": "str", "choices": ["x86", "arm"]},
         "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "labels": {"type": "dict", "default": {}},
         "networks": {"type": "list", "elements": "str", "default": []},
@@ -315,7 +341,7 @@ def argument_spec():
     return dict(
         api_options(),
         machines={"type": "list", "elements": "dict", "required": True, "options": machine},
-        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        state={"type": "str", "choices": ["present", "started", "absent"], "default": "present"},
         ssh_private_key={"type": "path", "no_log": False},
         wait={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},

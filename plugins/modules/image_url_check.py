@@ -35,6 +35,11 @@ options:
         description:
           - See M(kubenode.provision.image_url_command).
         type: str
+      require_digest:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: bool
+        default: false
       bootstrap_data:
         description:
           - See M(kubenode.provision.image_url_command).

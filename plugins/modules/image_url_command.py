@@ -41,6 +41,13 @@ options:
         found by its name when the directory lacks it.
     type: path
     default: /shared
+  require_digest:
+    description:
+      - Refuse an O(image_url) that does not say which content it stands for, before the machine is contacted. An
+        C(oci://) URL says it with C(@sha256:) and 64 hexadecimal digits, any other one with C(#sha256=) or C(#sha512=).
+      - The image command verifies it. The shipped ones do.
+    type: bool
+    default: false
   machine_name:
     description:
       - Name of the machine, third argument of the image command.

@@ -22,8 +22,11 @@ BATCH = 25
 #: Ages (seconds) at which the first actions of a kind are looked at before their usual duration has passed.
 EARLY_LOOKS = (0.5, 3.0)
 #: Durations (seconds) below which these actions were hardly ever seen to end; others are looked at from the start.
-USUALLY_AT_LEAST = {"create_server": 11.5, "enable_rescue": 9.5}
+USUALLY_AT_LEAST = {"create_server": 11.5, "enable_rescue": 9.5, "create_image": 10.0, "delete_server": 2.0}
 LONGEST_TICK = 5.0
+#: Actions that take minutes: a few seconds more are nothing to them, dozens of requests are.
+LONG = frozenset(["create_image"])
+LONGEST_TICK_OF_LONG = 10.0
 
 
 class ActionFailed(MachineError):
@@ -99,6 +102,8 @@ class Schedule:
         """Seconds between two looks: longer for a large fleet, and for actions that take long."""
         due = [action_id for action_id in self._pending if self._ready_at(action_id) <= now]
         age = max([now - self._pending[action_id][1] for action_id in due] or [0.0])
+        if due and all(self._pending[action_id][0] in LONG for action_id in due):
+            return min(LONGEST_TICK_OF_LONG, max(0.5, age / 6))
         share = max(len(due), min(self._peak, BATCH), BATCH // 2) / BATCH
         return min(LONGEST_TICK, max(0.5, age / 6 * share))
 

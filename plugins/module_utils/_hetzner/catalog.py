@@ -68,29 +68,58 @@ def check_location(wanted, server_type, types):
     return name
 
 
-def pick_image(wanted, images, server_type):
-    """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
-    by_id = [image for image in images if str(image["id"]) == str(wanted)]
-    named = [image for image in images if image.get("name") == wanted]
-    labelled = [image for image in images if (image.get("labels") or {}).get(IMAGE_LABEL) == wanted]
-    found = by_id or named or labelled
+def newest_first(images):
+    """Images, the newest first; the API's ids grow with time."""
+    return sorted(images, key=lambda image: (image.get("created") or "", image["id"]), reverse=True)
+
+
+def meant_by(wanted, images):
+    """The images a name means by CAPH's rule, its name and the label ``caph-image-name`` together; else the id."""
+    named = [
+        image
+        for image in images
+        if image.get("name") == wanted or (image.get("labels") or {}).get(IMAGE_LABEL) == wanted
+    ]
+    return named or [image for image in images if str(image["id"]) == str(wanted)]
+
+
+def of_architecture(wanted, images, architecture, newest=False, why=None):
+    """The one image of ``architecture`` that ``wanted`` means; none and several are refused, but ``newest`` chooses.
+
+    ``why`` says in a message where the architecture comes from.
+    """
+    found = meant_by(wanted, images)
     if not found:
         raise Unfit(
             "image: '%s' is neither the name nor the id of an image, nor the label %s of a snapshot of this project"
             % (wanted, IMAGE_LABEL)
         )
-    architecture = server_type["architecture"]
     fitting = [image for image in found if image.get("architecture") == architecture]
     if not fitting:
         raise Unfit(
-            "image: '%s' exists for %s only, but server type '%s' is %s; choose another image or server type"
-            % (wanted, "/".join(sorted({image["architecture"] for image in found})), server_type["name"], architecture)
+            "image: '%s' exists for %s only, but %s; choose another image or server type"
+            % (
+                wanted,
+                "/".join(sorted({image["architecture"] for image in found})),
+                why or "architecture %s is wanted" % architecture,
+            )
         )
+    if newest:
+        available = [image for image in fitting if image.get("status", "available") == "available"]
+        return newest_first(available or fitting)[0]
     if len(fitting) > 1:
         raise Unfit(
-            "image: '%s' is ambiguous, it names the images %s; use one of these ids" % (wanted, _names(fitting, "id"))
+            "image: '%s' is ambiguous, it names the images %s; use one of these ids, or ask for the newest"
+            % (wanted, _names(fitting, "id"))
         )
-    return _usable_image(wanted, fitting[0], server_type)
+    return fitting[0]
+
+
+def pick_image(wanted, images, server_type, newest=False):
+    """The one image meant by a name, a label ``caph-image-name`` or an id that fits the server type."""
+    architecture = server_type["architecture"]
+    why = "server type '%s' is %s" % (server_type["name"], architecture)
+    return _usable_image(wanted, of_architecture(wanted, images, architecture, newest, why), server_type)
 
 
 def _usable_image(wanted, image, server_type):
@@ -132,12 +161,13 @@ class Catalog:
         return self._images[wanted]
 
     def _read_images(self, wanted):
+        # Both lists count, as with CAPH: an image and a snapshot of one name are ambiguous.
         found = self._all("images", {"name": wanted, "include_deprecated": "true"})
+        if is_label_value(str(wanted)):
+            found = found + self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
         if not found and str(wanted).isdigit():
             found = self._image_by_id(wanted)
-        if not found and is_label_value(str(wanted)):
-            found = self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
-        return found
+        return list({image["id"]: image for image in found}.values())
 
     def _image_by_id(self, wanted):
         try:

@@ -82,7 +82,7 @@ def explain(error):
 _HINTS = {
     "resource_unavailable": "The type is out of stock there: choose another location or server_type, or try later",
     "placement_error": "No host fits: choose another location or server_type, or leave out placement_group",
-    "resource_limit_exceeded": "The project's limit is reached: delete servers or ask Hetzner for a higher limit",
+    "resource_limit_exceeded": "The project's limit is reached: delete something, or ask Hetzner for a higher limit",
     "uniqueness_error": "A server of this name exists: delete it, rename the machine, or set adopt to true",
-    "protected": "The server is protected: take the protection off first",
+    "protected": "It is protected: take the protection off first",
 }

@@ -42,10 +42,10 @@ def name_findings(machines):
     return findings
 
 
-def machine_findings(machine):
-    """What is wrong with the labels and the user data of one machine, as a list of sentences."""
+def label_findings(labels):
+    """What is wrong with a map of labels, as a list of sentences."""
     findings = []
-    for key, value in (machine.get("labels") or {}).items():
+    for key, value in (labels or {}).items():
         prefix, _slash, word = str(key).rpartition("/")
         if not _LABEL_WORD.match(word) or (prefix and not _LABEL_PREFIX.match(prefix)):
             findings.append("labels: the key %r is none the API takes; use letters, digits, '-', '_' and '.'" % key)
@@ -56,6 +56,12 @@ def machine_findings(machine):
                 "labels: the value %r of '%s' is none the API takes; use a string of at most 63 letters, digits, '-', "
                 "'_' and '.' that begins and ends with a letter or digit" % (value, key)
             )
+    return findings
+
+
+def machine_findings(machine):
+    """What is wrong with the labels and the user data of one machine, as a list of sentences."""
+    findings = label_findings(machine.get("labels"))
     if len((machine.get("user_data") or "").encode("utf-8")) > LONGEST_USER_DATA:
         findings.append("user_data: longer than the %d bytes the API takes; make it shorter" % LONGEST_USER_DATA)
     return findings

@@ -25,13 +25,16 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
     is_ours,
 )
 
+#: Statuses of a server whose power button need not be pressed.
+GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
+
 CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "adopt", "delete", "refuse"
 
 
 def decide(state, server, labels, adopt):
     """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones."""
     if server is None:
-        return CREATE if state == "present" else KEEP
+        return KEEP if state == "absent" else CREATE
     if not is_ours(server) and not adopt:
         return REFUSE
     if state == "absent":
@@ -80,12 +83,19 @@ def resolve(machine, catalog, public_key=None, private_key_path=None):
         raise Unfit("server_type: missing; name one, for example cx23")
     types = catalog.server_types()
     server_type = shelves.pick_server_type(machine["server_type"], types)
+    if machine.get("architecture") not in (None, server_type["architecture"]):
+        raise Unfit(
+            "architecture: %s is wanted, but server type '%s' is %s; choose another type"
+            % (machine["architecture"], server_type["name"], server_type["architecture"])
+        )
     image = machine.get("image") or "ubuntu-24.04"
     group = machine.get("placement_group")
     return {
         "server_type": server_type,
         "location": shelves.check_location(machine.get("location"), server_type, types),
-        "image": shelves.pick_image(image, catalog.image_candidates(image), server_type),
+        "image": shelves.pick_image(
+            image, catalog.image_candidates(image), server_type, bool(machine.get("image_newest"))
+        ),
         "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
         "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
         "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
@@ -125,9 +135,10 @@ class MachineFleet:
         deadline = Deadline(self._timeout, "the check of the input")
         self._found = self._servers.find(list(self._machines), deadline)
         steps = [self._step(machine) for machine in self._given]
-        if self._state == "present":
+        if self._state != "absent":
             self._check_input(Catalog(self._api, deadline))
         changes = sum(1 for step in steps if step not in (KEEP, REFUSE))
+        changes += len(steps) if self._state == "started" else 0
         self._check_budget(changes)
 
     def _check_input(self, catalog):
@@ -164,12 +175,15 @@ class MachineFleet:
         step = self._step(machine)
         if step == REFUSE:
             raise Refused(_refusal(server))
-        if server is not None and server.get("status") in ("off", "initializing"):
+        if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
             run.timeline.to(_states.INITIALIZING)
+        deadline = Deadline(self._timeout, "the wanted state of the server")
         if step == KEEP:
             run.result["msg"] = self._differences(machine, server) if server else "there is no such server"
-            return
-        getattr(self, "_" + step)(run, machine, server, Deadline(self._timeout, "the wanted state of the server"))
+        else:
+            getattr(self, "_" + step)(run, machine, server, deadline)
+        if self._state == "started":
+            self._start(run, server, deadline)
 
     def _create(self, run, machine, _server, deadline):
         body = create_body(machine, self._resolved[run.name])
@@ -187,6 +201,25 @@ class MachineFleet:
         if self._wait and action is not None:
             run.result["create_action"] = brief(self._board.wait(action, deadline))
             run.result["status"] = "off"
+
+    def _start(self, run, server, deadline):
+        """Power the server on, whether it was made just now or is off."""
+        if server is not None and server["status"] in GOING:
+            return
+        run.result.setdefault("diff", _diff(run.name, {}, {}))["after"]["status"] = "running"
+        run.result["changed"] = True
+        if self._check:
+            run.result["msg"] += ", would power on"
+            return
+        known = server or {"id": run.result["id"], "name": run.name}
+        if run.result["create_action"] is not None and not self._wait:
+            # Until it is created, the power button does nothing.
+            run.result["create_action"] = brief(self._board.wait(run.result["create_action"], deadline))
+        action = self._servers.power_on(known, deadline)
+        run.timeline.to(_states.BOOTING_TO_REAL_OS)
+        run.result.update(status="running", fresh=False, msg="%s, powered on" % run.result["msg"])
+        if self._wait:
+            self._board.wait(action, deadline)
 
     def _relabel(self, run, machine, server, deadline):
         before = server.get("labels") or {}
@@ -220,7 +253,7 @@ class MachineFleet:
             "status": None,
             "server_type": machine.get("server_type"),
             "location": machine.get("location"),
-            "image": machine.get("image") if self._state == "present" else None,
+            "image": machine.get("image") if self._state != "absent" else None,
             "created": False,
             "adopted": False,
             "fresh": None,

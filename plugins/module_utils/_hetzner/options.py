@@ -52,27 +52,27 @@ def open_cloud(module):
     return client.Api(token, endpoint)
 
 
-def run_fleet(module, make_fleet, open_api=open_cloud):
-    """Open the API, make the fleet, run it, and end the module with its results."""
+def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
+    """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
     api = None
     try:
         api = open_api(module)
         results = make_fleet(api).run()
     except FleetError as error:
-        module.fail_json(msg=str(error), machines=[], api_calls=api.calls if api is not None else 0)
-    outcome = summary(results)
+        module.fail_json(msg=str(error), api_calls=api.calls if api is not None else 0, **{items: []})
+    outcome = summary(results, items)
     outcome["api_calls"] = api.calls
-    failed = [machine for machine in results if machine["failed"]]
+    failed = [result for result in results if result["failed"]]
     if failed and module.params["on_error"] == "fail":
         module.fail_json(
-            msg="%d of %d machines failed: %s"
-            % (len(failed), len(results), "; ".join("%(name)s: %(msg)s" % machine for machine in failed)),
+            msg="%d of %d %s failed: %s"
+            % (len(failed), len(results), items, "; ".join("%(name)s: %(msg)s" % result for result in failed)),
             **outcome,
         )
     module.exit_json(**outcome)
 
 
-def summary(results):
-    """The module's result: machines, whether anything changed, and the differences of all machines."""
-    diffs = [machine.pop("diff") for machine in results if "diff" in machine]
-    return {"machines": results, "changed": any(machine["changed"] for machine in results), "diff": diffs}
+def summary(results, items="machines"):
+    """The module's result: what became of each, whether anything changed, and all differences."""
+    diffs = [result.pop("diff") for result in results if "diff" in result]
+    return {items: results, "changed": any(result["changed"] for result in results), "diff": diffs}

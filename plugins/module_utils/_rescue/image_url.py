@@ -16,6 +16,8 @@ _USERINFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*\Z")
 _NOT_IN_HOST = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:\[\]<>\"%\x80-\xff-]")
 _HOST_BYTE = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:\[\]<>\"-]")
 _IPV6_GROUP = re.compile(rb"[0-9A-Fa-f]{1,4}\Z")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
+_REFERENCE_DIGEST = re.compile(r"@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
 _IPV4_FIELD = re.compile(rb"(0|[1-9][0-9]{0,2})\Z")
 
 
@@ -64,6 +66,22 @@ def secrets_of(url):
     query = url.split("#", 1)[0].partition("?")[2]
     # Shorter ones would mask ordinary text without protecting anything.
     return [secret for secret in (userinfo, userinfo.partition(":")[2], query) if len(secret) >= 4]
+
+
+def digest_in(url):
+    """The digest that pins what the URL names, as ``sha256:…``; empty when there is none.
+
+    ``#sha256=…`` and ``#sha512=…`` are switches of the shipped commands, ``oci://…@sha256:…`` is a reference by digest.
+    """
+    place, dummy, fragment = url.partition("#")
+    if place.lower().startswith("oci://"):
+        found = _REFERENCE_DIGEST.search(place)
+        return found.group(1) if found else ""
+    for switch in fragment.split("&"):
+        name, dummy, value = switch.partition("=")
+        if _DIGEST.match("%s:%s" % (name, value.lower())):
+            return "%s:%s" % (name, value.lower())
+    return ""
 
 
 def _split_scheme(raw):

@@ -25,6 +25,7 @@ def image_url_command_spec():
         image_url={"type": "str", "required": True},
         command={"type": "str", "required": True},
         command_dir={"type": "path", "default": "/shared"},
+        require_digest={"type": "bool", "default": False},
         root_devices={"type": "list", "elements": "str", "default": ["sda"]},
         bootstrap_data={"type": "raw", "no_log": True},
         bootstrap_data_file={"type": "path"},
@@ -151,6 +152,7 @@ def image_url_check_spec():
                 "name": {"type": "str", "required": True},
                 "image_url": {"type": "str"},
                 "command": {"type": "str"},
+                "require_digest": {"type": "bool", "default": False},
                 "bootstrap_data": {"type": "raw", "no_log": True},
                 "bootstrap_data_file": {"type": "path"},
                 "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
@@ -158,6 +160,46 @@ def image_url_check_spec():
         },
         "command_dir": {"type": "path", "default": "/shared"},
         "ssh_private_key": {"type": "path", "no_log": False},
+    }
+
+
+def node_image_source_spec():
+    """Options of node_image_source."""
+    return {
+        "images": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {
+                "name": {"type": "str", "required": True},
+                "path": {"type": "path", "required": True},
+                "sha256": {"type": "str", "required": True},
+            },
+        },
+        "cache_dir": {"type": "path", "required": True},
+    }
+
+
+def node_image_sink_spec():
+    """Options of node_image_sink."""
+    return {
+        "dest": {"type": "path", "required": True},
+        "files": {"type": "list", "elements": "str", "required": True},
+    }
+
+
+def node_image_archive_spec():
+    """Options of node_image_archive."""
+    return {
+        "source": {"type": "path", "required": True},
+        "kind": {"type": "str", "choices": ["tarball", "raw"], "default": "tarball"},
+        "path": {"type": "path"},
+        "url": {"type": "str", "no_log": True},
+        "name": {"type": "str"},
+        "level": {"type": "int", "default": 9},
+        "epoch": {"type": "int"},
+        "exclude": {"type": "list", "elements": "str", "default": []},
+        "prebaked": {"type": "bool", "default": True},
     }
 
 

@@ -146,7 +146,6 @@ def test_the_second_run_changes_nothing_and_is_short(runs: Runs):
     assert runs.touched_by_second == []
     assert [name.rpartition("| ")[2] for name in runs.second.remote("base-1")] == [
         "Read the facts",
-        "Fetch what is not there",
         "Apply the plan",
     ]
     assert len(runs.first.remote("base-1")) <= 15

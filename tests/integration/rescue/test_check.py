@@ -58,6 +58,21 @@ def user(tmp_path) -> User:
     return User(tmp_path)
 
 
+def test_a_digest_can_be_asked_for(user):
+    pinned = f"https://x.example/a.raw#stall=9&sha256={'a' * 64}"
+    run = user.check(
+        {**GOOD, "require_digest": True},
+        {**GOOD, "require_digest": True, "name": "node-2", "image_url": pinned},
+        {**GOOD, "require_digest": True, "name": "node-3", "image_url": "oci://u:secret-pw@r.example/a:v1"},
+        {**GOOD, "name": "node-4"},
+    )
+    assert run.failed
+    assert [one["failed"] for one in run["machines"]] == [True, False, True, False]
+    assert "names no digest; give #sha256=" in run["machines"][0]["msg"]
+    assert "names no digest; give NAME@sha256:" in run["machines"][2]["msg"]
+    assert "secret" not in run.printed
+
+
 def test_what_is_right_is_resolved_and_nothing_is_shown(user):
     (user.folder / "user-data").write_text("#cloud-config\n")
     run = user.check(

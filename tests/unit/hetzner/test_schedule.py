@@ -140,3 +140,24 @@ def test_every_action_is_looked_at_again_and_again(starts):
             for number in batch:
                 looks[number] += 1
     assert min(looks.values()) >= 2
+
+
+def looks(command, duration):
+    """(Requests, seconds too late) for one action that takes so long."""
+    schedule, now, count = Schedule(), 0.0, 0
+    schedule.add(1, command, now)
+    while True:
+        due = schedule.due_at(now)
+        if due <= now:
+            schedule.choose(now)
+            count += 1
+            if now >= duration:
+                return count, now - duration
+        now = max(now + 0.01, due)
+
+
+@pytest.mark.parametrize("duration", [0.2, 12, 30, 60, 120, 600])
+def test_a_snapshot_takes_long_and_is_asked_about_seldom(duration):
+    count, late = looks("create_image", duration)
+    assert count <= 14 + duration / 10
+    assert late <= max(10, duration / 6)

@@ -29,6 +29,12 @@ def test_the_check_gets_the_image_variables():
     assert machine_specs(hosts, "image_url_check") == [{"name": "n1", "image_url": "https://i/x", "command": "c"}]
 
 
+@pytest.mark.parametrize("purpose", ["image_url_check", "installimage_check"])
+def test_the_policy_about_digests_reaches_every_check(purpose):
+    hosts = [{"inventory_hostname": "n1", "kubenode_require_digest": True}]
+    assert machine_specs(hosts, purpose) == [{"name": "n1", "require_digest": True}]
+
+
 @pytest.mark.parametrize("hosts", [[None], [{"name": "n1"}], ["n1"]])
 def test_other_input_is_refused(hosts):
     with pytest.raises(AnsibleFilterError, match="hostvars"):

@@ -159,3 +159,32 @@ def test_what_is_recorded_holds_no_credentials(user, password, path, query, frag
 )
 def test_redaction_keeps_what_is_no_credential(url, shown):
     assert image_url.redact(url) == shown
+
+
+HEX = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("url", "digest"),
+    [
+        (f"https://x/a#sha256={HEX}", f"sha256:{HEX}"),
+        (f"https://x/a?b=c#grow=no&sha256={HEX.upper()}", f"sha256:{HEX}"),
+        (f"/images/a#sha512={HEX}{HEX}", f"sha512:{HEX}{HEX}"),
+        (f"oci://x/a:v1@sha256:{HEX}#grow=no", f"sha256:{HEX}"),
+        (f"OCI://x/a@sha512:{HEX}{HEX}", f"sha512:{HEX}{HEX}"),
+    ],
+)
+def test_a_digest_in_the_url_is_found(url, digest):
+    assert image_url.digest_in(url) == digest
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://x/a", "https://x/a#sha256=none", f"https://x/a?sha256={HEX}", f"https://x/sha256={HEX}",
+        f"https://x/a#sha256={HEX[:-1]}", f"https://x/a#sha1={HEX}", f"https://x/a@sha256:{HEX}", "oci://x/a:v1",
+        f"oci://x/a:v1#sha256={HEX}", f"oci://x@sha256:{HEX}/a:v1", "", f"https://x/a#sha256={HEX}\n",
+    ],
+)  # fmt: skip
+def test_what_pins_nothing_is_no_digest(url):
+    assert image_url.digest_in(url) == ""

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lets machines in their rescue send files to the controller, for as long as the run lasts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_sink
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Make the folder and start the server."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.node_image_sink_spec())[1]
+        folder = Path(given["dest"]).absolute()
+        _check(folder, given["files"])
+        answer: dict[str, Any] = {"changed": False, "files": [], "ssh_args": ""}
+        if self._task.check_mode:
+            return answer
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as exc:
+            raise AnsibleActionFail(f"dest {folder}: nothing can be written there: {exc.strerror}") from exc
+        if not given["files"]:
+            return answer
+        secret = secrets.token_urlsafe(18)
+        port = _serve({f"/{secret}/{name}": str(folder / name) for name in given["files"]})
+        told = [
+            {"name": name, "path": str(folder / name), "url": f"http://127.0.0.1:{port}/{secret}/{name}"}
+            for name in given["files"]
+        ]
+        return {**answer, "files": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+
+
+def _check(folder: Path, names: list[str]) -> None:
+    findings = [
+        f"files {name!r}: use letters, digits, '.', '_', '+' and '-' only" for name in names if not _NAME.match(name)
+    ]
+    findings += [f"files {name!r}: it is named twice" for name in sorted(set(names)) if names.count(name) > 1]
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        findings.append(f"dest {folder}: {there} is no folder that can be written; choose another one")
+    if findings:
+        raise AnsibleActionFail("; ".join(findings))
+
+
+def _serve(files: dict[str, str]) -> int:
+    """Start the server, which ends with this run of Ansible; returns its port."""
+    # We are a worker that ends with its task; the run is its parent.
+    run = os.getppid()
+    order = {"pid": run, "start": _file_sink.start_of(run), "files": files}
+    process = subprocess.Popen(
+        [sys.executable, _file_sink.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    if process.stdin is None or process.stdout is None:
+        raise AnsibleActionFail("the server has no pipes")
+    with process.stdin as stdin:
+        stdin.write(json.dumps(order) + "\n")
+    with process.stdout as stdout:
+        port = stdout.readline().strip()
+    if not port.isdigit():
+        raise AnsibleActionFail(f"the server did not start (exit code {process.wait(timeout=10)})")
+    return int(port)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes image files of the controller readable for machines in their rescue, for as long as the run lasts."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_server, _image_file
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for all files."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.node_image_source_spec())[1]
+        folder = Path(given["cache_dir"])
+        findings, served = [], []
+        for image in given["images"]:
+            path = Path(image["path"])
+            try:
+                _image_file.proven(path, image["sha256"])
+                qcow2 = _image_file.is_qcow2(path)
+                if qcow2 and not self._task.check_mode:
+                    path = _image_file.raw_of(path, folder)
+            except _image_file.FileNotUsable as exc:
+                findings.append(f"{image['name']}: {exc}")
+                continue
+            digest = _image_file.digest(path) if qcow2 else image["sha256"].lower()
+            served.append({"name": image["name"], "file": str(path), "digest": digest, "converted": qcow2})
+        if findings:
+            raise AnsibleActionFail("nothing was created or changed:\n" + "\n".join(f"- {one}" for one in findings))
+        answer = {"changed": False, "images": [], "ssh_args": ""}
+        if self._task.check_mode or not served:
+            return answer
+        secret = secrets.token_urlsafe(18)
+        paths = {f"/{secret}/{position}.img": one for position, one in enumerate(served)}
+        port = _serve(paths)
+        told = [
+            {
+                "name": one["name"],
+                "converted": one["converted"],
+                "image_url": f"http://127.0.0.1:{port}{path}#sha256={one['digest']}&adapt=no",
+            }
+            for path, one in paths.items()
+        ]
+        return {**answer, "images": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+
+
+def _serve(paths: dict[str, dict[str, Any]]) -> int:
+    """Start the server, which ends with this run of Ansible; returns its port."""
+    # We are a worker that ends with its task; the run is its parent.
+    run = os.getppid()
+    order = {"pid": run, "start": _file_server.start_of(run), "files": paths}
+    process = subprocess.Popen(
+        [sys.executable, _file_server.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    if process.stdin is None or process.stdout is None:
+        raise AnsibleActionFail("the file server has no pipes")
+    with process.stdin as stdin:
+        stdin.write(json.dumps(order) + "\n")
+    with process.stdout as stdout:
+        port = stdout.readline().strip()
+    if not port.isdigit():
+        raise AnsibleActionFail(f"the file server did not start (exit code {process.wait(timeout=10)})")
+    return int(port)

@@ -1,0 +1,276 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Make, keep and prune the snapshots of many node images at once (what the module hcloud_node_image does)."""
+
+from __future__ import annotations
+
+import threading
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels as labels
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import IMAGE_LABEL, newest_first
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_prune import (
+    judge,
+    named_in_use,
+    used_by_servers,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_snapshots import REFUSE, Snapshots
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import Servers
+
+#: Seconds a server has for going off.
+LONGEST_SHUTDOWN = 300
+
+
+class ImageRun:
+    """What happens to one wanted image: its result grows with each step."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        self.name = wanted["name"]
+        self.server = None
+        self.result = {
+            "name": self.name,
+            "architecture": wanted.get("architecture"),
+            "server": wanted.get("server"),
+            "id": None,
+            "created": False,
+            "deleted": [],
+            "kept": [],
+            "others": [],
+            "failed": False,
+            "changed": False,
+            "msg": "",
+        }
+
+    @property
+    def key(self):
+        """Under which the requests of this image are counted."""
+        return "%s (%s)" % (self.name, self.result["architecture"])
+
+    def fail(self, error):
+        """The image failed; what was changed before stays told."""
+        self.result.update(failed=True, msg=str(error))
+
+    def say(self, text):
+        """Add a clause to the message."""
+        self.result["msg"] = "; ".join(part for part in (self.result["msg"], text) if part)
+
+
+class ImageFleet:
+    """One call of hcloud_node_image: look, refuse what cannot work, make all snapshots at once, prune."""
+
+    def __init__(self, api, images, state="present", in_use=(), timeout=1800, check_mode=False):
+        self._api = api
+        self._board = ActionBoard(api)
+        self._snapshots = Snapshots(api, self._board)
+        self._given = images
+        self._state = state
+        self._in_use = list(in_use)
+        self._timeout = timeout
+        self._limit_off = min(timeout, LONGEST_SHUTDOWN)
+        self._check = check_mode
+        self._found = {}
+        self._used = None
+        self._lock = threading.Lock()
+
+    def run(self):
+        """Returns the results of all images, in the order given; raises FleetError."""
+        self._check_input()
+        if not self._given:
+            return []
+        runs = [ImageRun(wanted) for wanted in self._given]
+        self._look(runs)
+        active = [run for run in runs if not run.result["failed"]]
+        if self._state == "present":
+            run_all(self._api, active, self._bring_about)
+            pruning = [run for run in active if run.wanted.get("keep") and not run.result["failed"]]
+        else:
+            pruning = active
+        if not self._check and any(run.result["created"] for run in active):
+            self._read_again(active)
+        run_all(self._api, pruning, self._prune)
+        return [dict(run.result, api_calls=self._api.calls_of.get(run.key, 0)) for run in runs]
+
+    def _check_input(self):
+        findings, seen = [], set()
+        for position, wanted in enumerate(self._given):
+            findings += labels.findings_of(wanted, position)
+            which = (wanted.get("name"), wanted.get("architecture"))
+            if which in seen:
+                findings.append("images[%d].name: '%s' is named twice for one architecture" % (position, which[0]))
+            seen.add(which)
+        refuse_findings(findings)
+
+    def _look(self, runs):
+        """Read the servers and snapshots that are named, and judge the budget; nothing is changed."""
+        deadline = Deadline(self._timeout, "the check of the input")
+        self._read(deadline)
+        if self._state == "present":
+            names = {run.wanted["server"] for run in runs if run.wanted.get("server")}
+            servers = Servers(self._api).find(sorted(names), deadline) if names else {}
+            for run in runs:
+                run.server = servers.get(run.wanted.get("server"))
+        refuse_findings([text for text in map(self._finding, runs) if text])
+        changes = 4 * len(runs)
+        plan = self._api.budget.plan(changes + 12 * (1 + len(runs) // 25), self._timeout, "%d images" % len(runs))
+        if not plan.possible:
+            raise FleetError("API budget: %s" % plan.message)
+
+    def _read(self, deadline=None):
+        deadline = deadline or Deadline(self._timeout, "the list of snapshots")
+        self._found = self._snapshots.named({wanted["name"] for wanted in self._given}, deadline)
+
+    def _read_again(self, runs):
+        """Learn what the API knows of a snapshot only when it is made, its size; and what pruning has to judge."""
+        self._read()
+        for run in runs:
+            for image in self._found[run.name]:
+                if image["id"] == run.result["id"]:
+                    run.result.update(describe(image))
+
+    def _finding(self, run):
+        """What makes it pointless to begin with an image; None when nothing does."""
+        if self._state == "absent":
+            return None
+        wanted, server = run.wanted, run.server
+        has = (server.get("server_type") or {}).get("architecture") if server is not None else None
+        run.result["architecture"] = wanted.get("architecture") or has
+        if has and has != run.result["architecture"]:
+            return (
+                "image '%s': architecture: %s is wanted, but server '%s' is %s (%s); use a server of the right type"
+                % (
+                    run.name,
+                    wanted["architecture"],
+                    server["name"],
+                    has,
+                    server["server_type"]["name"],
+                )
+            )
+        if not run.result["architecture"]:
+            return "image '%s': architecture: missing, and there is no server '%s' to ask; set it to x86 or arm" % (
+                run.name,
+                wanted.get("server"),
+            )
+        return None
+
+    def _of(self, run):
+        """The snapshots of a run's name and architecture, the newest first."""
+        architecture = run.result["architecture"]
+        return newest_first(
+            image for image in self._found[run.name] if architecture in (None, image.get("architecture"))
+        )
+
+    def _bring_about(self, run):
+        deadline = Deadline(self._timeout, "the snapshot")
+        same = [image for image in self._of(run) if labels.is_same(image, run.wanted)]
+        making = [image for image in same if image.get("status") == "creating"]
+        done = [image for image in same if image.get("status") == "available"]
+        if (done or making) and not run.wanted.get("force"):
+            self._keep(run, (done or making)[0], deadline)
+        else:
+            self._create(run, deadline)
+        others = [image["id"] for image in self._of(run) if image["id"] != run.result["id"]]
+        run.result["others"] = others
+        if others and not run.wanted.get("keep"):
+            run.say(
+                "%d other snapshot%s of this name and architecture: CAPH calls the name ambiguous; set keep to 1, or "
+                "name images by their content" % (len(others), "s" if len(others) > 1 else "")
+            )
+
+    def _keep(self, run, image, deadline):
+        run.result.update(describe(image))
+        if image.get("status") == "creating" and not self._check:
+            self._snapshots.wait(image, None, deadline)
+            run.result["status"] = "available"
+            run.say("waited for the snapshot that was being made")
+        else:
+            run.say("exists")
+
+    def _create(self, run, deadline):
+        wanted, server = run.wanted, run.server
+        every = labels.all_labels(wanted)
+        after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
+        run.result["diff"] = {"before_header": run.key, "after_header": run.key, "before": {}, "after": after}
+        if server is None and not self._check:
+            raise Refused(
+                "there is no such snapshot, and no server '%s' to make it from; create the server, or correct server"
+                % wanted.get("server")
+            )
+        if server is not None and (not self._check or wanted["running"] == REFUSE):
+            self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
+        run.result["changed"] = True
+        if self._check:
+            run.result.update(created=True, labels=every)
+            run.say("would make a snapshot of server '%s'" % wanted.get("server"))
+            return
+        description = wanted.get("description") or run.name
+        image = self._snapshots.create(run, server, every, description, deadline)
+        run.result.update(dict(describe(image), status="available", created=True))
+        run.say("made of server '%s'" % server["name"])
+
+    def _prune(self, run):
+        deadline = Deadline(self._timeout, "the pruning of old snapshots")
+        images = self._of(run)
+        keep = run.wanted["keep"] if self._state == "present" else 0
+        if self._check and run.result["created"]:
+            keep -= 1
+        doomed, stay = judge(images, keep, {})
+        if doomed:
+            doomed, stay = judge(images, keep, self._protected(deadline))
+        run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
+        if doomed:
+            empty = {"before_header": run.key, "after_header": run.key, "before": {}, "after": {}}
+            run.result.setdefault("diff", empty)["before"]["snapshots"] = [image["id"] for image in doomed]
+        for image in doomed:
+            if not self._check:
+                self._snapshots.delete(image, deadline)
+            run.result["changed"] = True
+            run.result["deleted"].append(image["id"])
+        gone = set(run.result["deleted"])
+        run.result["others"] = [
+            image["id"] for image in images if image["id"] not in gone and image["id"] != run.result["id"]
+        ]
+        if doomed:
+            run.say("%s %d" % ("would delete" if self._check else "deleted", len(doomed)))
+        if self._state == "absent":
+            self._refuse_kept(run, stay)
+        elif stay:
+            run.say("%d kept: %s" % (len(stay), _reasons(stay)))
+
+    def _refuse_kept(self, run, stay):
+        if stay:
+            raise Refused("not deleted: %s" % _reasons(stay))
+        if not run.result["deleted"]:
+            run.say("there is no such snapshot")
+
+    def _protected(self, deadline):
+        """Ids that something uses, with the reason; read once, and only when something may be deleted."""
+        with self._lock:
+            if self._used is None:
+                everything = [image for images in self._found.values() for image in images]
+                self._used = named_in_use(self._in_use, everything)
+                self._used.update(used_by_servers(self._snapshots.servers(deadline)))
+            return self._used
+
+
+def describe(image):
+    """What a result tells of a snapshot."""
+    return {
+        "id": image["id"],
+        "architecture": image.get("architecture"),
+        "description": image.get("description"),
+        "status": image.get("status"),
+        "image_size": image.get("image_size"),
+        "disk_size": image.get("disk_size"),
+        "created_at": image.get("created"),
+        "labels": image.get("labels") or {},
+        "name": (image.get("labels") or {}).get(IMAGE_LABEL) or image.get("name"),
+    }
+
+
+def _reasons(stay):
+    return ", ".join("%d (%s)" % entry for entry in sorted(stay.items()))

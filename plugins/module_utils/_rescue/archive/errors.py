@@ -1,0 +1,15 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What speaks against an archive."""
+
+from __future__ import annotations
+
+
+class NotPacked(Exception):
+    """No archive was made; the text says why, and what helps."""
+
+
+def shown(name):
+    """A file name (bytes) as text that is safe to print, at most 200 characters of it."""
+    text = name.decode("utf-8", "backslashreplace")
+    return "".join(one if one.isprintable() else "\\x%02x" % ord(one) for one in text)[:200]

@@ -1,0 +1,202 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where an archive goes: compressed, its digest taken, into a file that appears whole or not at all, or by PUT."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import socket
+import subprocess
+import threading
+from urllib.parse import urlsplit
+
+from .errors import NotPacked
+
+#: Suffix → compressor. Their bytes depend on the content and the level, not on the number of processors.
+COMPRESSORS = {
+    ".zst": ["zstd", "--quiet", "--threads=0", "-%(level)d"],
+    ".gz": ["gzip", "--no-name", "-%(level)d"],
+    ".xz": ["xz", "--threads=1", "-%(level)d"],
+}
+_HIGHEST = {".zst": 19, ".gz": 9, ".xz": 9}
+_PIECE = 1 << 18
+
+
+def compressor(name, level, tools):
+    """The command for a file name, None for none; raises :class:`NotPacked`."""
+    suffix = os.path.splitext(name)[1]
+    if suffix not in COMPRESSORS:
+        return None
+    if not 1 <= level <= _HIGHEST[suffix]:
+        raise NotPacked("level %d: for %s it is 1 to %d" % (level, suffix, _HIGHEST[suffix]))
+    command = [word % {"level": level} for word in COMPRESSORS[suffix]]
+    if not tools.has(command[0]):
+        raise NotPacked("the program %s is missing on this machine; install it, or choose another suffix" % command[0])
+    return command
+
+
+class Outlet:
+    """Takes content by :meth:`write`; after :meth:`finish` ``sha256`` and ``size`` are of what arrived."""
+
+    def __init__(self, target, command=None):
+        """``target``: has ``write``, ``finish`` and ``abort``; ``command``: of a compressor."""
+        self._target, self._failed = target, []
+        self._digest = hashlib.sha256()
+        self.size, self.sha256 = 0, ""
+        self._process = self._reader = None
+        if command:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._reader = threading.Thread(target=self._drain, daemon=True)
+            self._reader.start()
+
+    def write(self, content):
+        """Take content; raises :class:`NotPacked` when the target takes no more."""
+        if self._process is None:
+            self._pass(content)
+            return
+        self._raise()
+        try:
+            self._process.stdin.write(content)
+        except BrokenPipeError:
+            self._reader.join()
+            self._raise()
+            raise NotPacked("the compressor ended too early") from None
+
+    def finish(self):
+        """Everything was written: let it arrive."""
+        if self._process is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._reader.join()
+            self._raise()
+            if self._process.wait():
+                raise NotPacked("the compressor failed (exit code %d)" % self._process.returncode)
+        self.sha256 = self._digest.hexdigest()
+        self._target.finish(self.sha256)
+
+    def abort(self):
+        """Leave nothing half-written behind."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.kill()
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._reader.join()
+        self._target.abort()
+
+    def _drain(self):
+        failed = False
+        while True:
+            piece = self._process.stdout.read(_PIECE)
+            if not piece:
+                break
+            if failed:
+                continue
+            try:
+                self._pass(piece)
+            except (NotPacked, OSError) as error:
+                failed = True
+                self._failed.append(error)
+                self._process.kill()
+
+    def _pass(self, piece):
+        self._target.write(piece)
+        self._digest.update(piece)
+        self.size += len(piece)
+
+    def _raise(self):
+        if self._failed:
+            raise self._failed[0]
+
+
+class FileTarget:
+    """A file of this machine."""
+
+    def __init__(self, path):
+        self._path, self._partial = path, "%s.partial" % path
+        try:
+            self._stream = open(self._partial, "wb")  # noqa: SIM115
+        except OSError as error:
+            raise NotPacked("path %s cannot be written: %s" % (path, error.strerror)) from error
+
+    def write(self, piece):
+        """Append."""
+        try:
+            self._stream.write(piece)
+        except OSError as error:
+            raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
+
+    def finish(self, _sha256):
+        """Show the file under its name."""
+        try:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            os.replace(self._partial, self._path)
+        except OSError as error:
+            raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
+
+    def abort(self):
+        """Remove what was written."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._partial)
+
+
+class HttpTarget:
+    """A server that takes the file by PUT and answers 201 when it has it all."""
+
+    def __init__(self, url, timeout=120.0):
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._where = parts.netloc.rpartition("@")[2]
+        self._connection = kind(self._where, timeout=timeout)
+        try:
+            self._connection.putrequest("PUT", parts.path or "/", skip_accept_encoding=True)
+            self._connection.putheader("Transfer-Encoding", "chunked")
+            self._connection.putheader("Content-Type", "application/octet-stream")
+            self._connection.endheaders()
+        except OSError as error:
+            raise NotPacked(self._why(error)) from error
+
+    def write(self, piece):
+        """Send a chunk."""
+        if piece:
+            self._send(b"%x\r\n" % len(piece) + piece + b"\r\n")
+
+    def finish(self, sha256):
+        """Send the end and hear what arrived."""
+        self._send(b"0\r\n\r\n")
+        status, text = self._answer()
+        self._connection.close()
+        if status != 201 or text != sha256:
+            raise NotPacked("the file did not arrive whole at %s (status %d: %s)" % (self._where, status, text[:200]))
+
+    def abort(self):
+        """Cut the connection, which tells the server that the file is not whole."""
+        self._connection.close()
+
+    def _send(self, data):
+        try:
+            self._connection.send(data)
+        except OSError as error:
+            said = ""
+            with contextlib.suppress(OSError, http.client.HTTPException, NotPacked):
+                said = " (%d: %s)" % self._answer()
+            raise NotPacked(self._why(error) + said) from error
+
+    def _answer(self):
+        try:
+            answer = self._connection.getresponse()
+            return answer.status, answer.read(1000).decode("utf-8", "replace").strip()
+        except (OSError, http.client.HTTPException) as error:
+            raise NotPacked(self._why(error)) from error
+
+    def _why(self, error):
+        told = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
+        return "the file cannot be sent to %s: %s" % (self._where, told)

@@ -1,0 +1,109 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""One run of node_image_archive: look, judge, pack."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+
+from .disk import Disk
+from .errors import NotPacked
+from .outlet import FileTarget, HttpTarget, Outlet, compressor
+from .packing import Packing
+from .raw import RawImage
+from .root import Root
+from .tree import Tree
+
+TARBALL, RAW = "tarball", "raw"
+_RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)?\Z")
+
+
+class Order:
+    """What is to be made: options of the module, checked as far as no disk is needed."""
+
+    def __init__(self, params, tools):
+        self.kind, self.source = params["kind"], params["source"]
+        self.path, self.url = params["path"], params["url"]
+        self.name = params["name"] or os.path.basename(self.path or "")
+        self.exclude, self.epoch, self.prebaked = params["exclude"], params["epoch"], params["prebaked"]
+        if not self.name:
+            raise NotPacked("name: with url, the name of the file is needed")
+        if self.kind == RAW and not _RAW_NAME.match(self.name):
+            raise NotPacked("name %r: name a raw image like node.raw.zst" % self.name)
+        self.compressor = compressor(self.name, params["level"], tools)
+        folder = os.path.dirname(self.path or "") or "."
+        if self.path and not os.access(folder, os.W_OK):
+            raise NotPacked("path %s: its folder is missing or cannot be written" % self.path)
+
+    def target(self):
+        """Where the file goes."""
+        return HttpTarget(self.url) if self.url else FileTarget(self.path)
+
+
+def run(params, tools, check_mode=False):
+    """Make the file; returns the results of the module. Raises :class:`NotPacked`."""
+    order = Order(params, tools)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        disk, partition, crossed = None, None, []
+        top = os.path.realpath(order.source)
+        try:
+            is_folder = stat.S_ISDIR(os.stat(top).st_mode)
+        except OSError as error:
+            raise NotPacked("source %s: %s" % (order.source, error.strerror)) from error
+        if not is_folder:
+            disk = Disk(tools, top)
+            top, partition, crossed = stack.enter_context(disk.mounted())
+        elif order.kind == RAW:
+            raise NotPacked("source %s: a raw image is made of a disk, and this is a folder" % order.source)
+        root = Root(top)
+        _judge(order, root)
+        epoch = order.epoch if order.epoch is not None else root.epoch()
+        about = {"system": root.name, "machine": root.machine, "epoch": epoch, "base": root.base}
+        if check_mode:
+            return dict(about, changed=True)
+        if order.kind == RAW:
+            stack.close()  # its file system is shrunk, so it must not be mounted
+            image = RawImage(disk, partition, epoch)
+            about.update(_let_out(order, lambda outlet: {"image_bytes": image.write(outlet.write)}))
+        else:
+            tree = Tree(top, order.exclude)
+            for mount in crossed:
+                tree.cross(mount)
+            about.update(_let_out(order, lambda outlet: _pack(tree, epoch, outlet)))
+    return dict(about, changed=True, seconds=round(time.monotonic() - began, 1))
+
+
+def _judge(order, root):
+    if order.kind == TARBALL:
+        root.check_name(order.name)
+    faults = root.faults() if order.prebaked else []
+    if faults:
+        raise NotPacked(
+            "source %s is not fit to become a node image: %s. base_prebake and node_cleanup make it so; prebaked: "
+            "false packs it as it is" % (order.source, "; ".join(faults))
+        )
+
+
+def _pack(tree, epoch, outlet):
+    packing = Packing(tree, epoch, outlet.write)
+    packing.run()
+    return {"members": packing.members, "content_bytes": packing.bytes, "left_out": tree.left_out}
+
+
+def _let_out(order, make):
+    outlet = Outlet(order.target(), order.compressor)
+    try:
+        about = make(outlet)
+        outlet.finish()
+    except OSError as error:
+        outlet.abort()
+        raise NotPacked("%s: %s" % (error.filename or order.source, error.strerror or error)) from error
+    except BaseException:
+        outlet.abort()
+        raise
+    return dict(about, sha256=outlet.sha256, size=outlet.size)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a root file system is, and whether it may become a node image. Nothing in it is run, no link is followed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+
+from ..installimage import image
+from .errors import NotPacked
+
+_MOST = 1 << 20
+_RELEASES = ("usr/lib/os-release", "etc/os-release")
+_PROGRAMS = ("usr/lib/systemd/systemd", "lib/systemd/systemd", "usr/bin/env", "bin/busybox", "usr/bin/busybox")
+#: Machine type of ELF → what the kernel calls it.
+_ELF = {3: "i686", 62: "x86_64", 183: "aarch64"}
+#: ID of os-release → the word that installimage looks for.
+_DISTROS = {"almalinux": "alma", "opensuse-leap": "suse", "opensuse-tumbleweed": "suse", "sles": "suse"}
+_DPKG = "var/lib/dpkg/info"
+#: Files that only one machine can have.
+_KEYS = re.compile(r"ssh_host_[a-z0-9]+_key\Z")
+_OF_ONE = (
+    ("etc/kubernetes/kubelet.conf", "it has joined a cluster"),
+    ("etc/kubernetes/bootstrap-kubelet.conf", "it holds a cluster's bootstrap token"),
+    ("var/lib/kubelet/pki", "it holds a node's keys"),
+    ("var/lib/cloud/instance", "cloud-init ran for one machine"),
+    ("root/.ssh/authorized_keys", "it lets somebody in"),
+    ("etc/kubenode/installed.json", "it is recorded as installed on one machine"),
+)
+
+
+class Root:
+    """Facts of the root file system below ``top``."""
+
+    def __init__(self, top):
+        self.top = top
+        self.release = next((found for found in map(self._release, _RELEASES) if found), {})
+        if not self.release:
+            raise NotPacked("%s is no root file system: there is neither /usr/lib/os-release nor /etc/os-release" % top)
+        self.name = self.release.get("PRETTY_NAME") or self.release.get("NAME") or "unknown system"
+        self.machine = self._machine()
+        self.base = self._base()
+
+    def check_name(self, file_name):
+        """Refuse a file name that tells installimage another distribution, version or architecture."""
+        try:
+            told = image.parse_image_name(file_name)
+        except image.InvalidImageName as error:
+            raise NotPacked("name %r: %s" % (file_name, error)) from error
+        own = self.release.get("ID", "")
+        own = _DISTROS.get(own, own)
+        if own != told.distro:
+            raise NotPacked(
+                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, told.distro, own)
+            )
+        digits = re.sub(r"[^0-9]", "", self.release.get("VERSION_ID", ""))
+        if told.version and digits and not str(told.version).startswith(digits):
+            raise NotPacked(
+                "name %r: its version is %d, and the root file system is %s; begin the number with %s"
+                % (file_name, told.version, self.name, digits)
+            )
+        if self.machine and told.machine != self.machine:
+            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, told.machine, self.machine))
+
+    def faults(self):
+        """What speaks against a node image of it: not prebaked, or one machine's identity is in it."""
+        found = []
+        if not self.base.get("prebaked"):
+            found.append("/etc/kubenode/base.json does not say that base was prebaked")
+        if self._text("etc/machine-id").strip() not in ("", "uninitialized"):
+            found.append("/etc/machine-id is one machine's; node_cleanup empties it")
+        keys = [name for name in self._names("etc/ssh") if _KEYS.match(name)]
+        if keys:
+            found.append("/etc/ssh holds host keys (%s)" % ", ".join(sorted(keys)))
+        for path, why in _OF_ONE:
+            if self._exists(path):
+                found.append("/%s is there: %s" % (path, why))
+        return found
+
+    def epoch(self):
+        """The time of the newest file that a package brought, in seconds; without packages that of os-release."""
+        newest = 0
+        for listing in sorted(name for name in self._names(_DPKG) if name.endswith(".list")):
+            for path in self._text(_DPKG + "/" + listing, 64 * _MOST).splitlines():
+                if path.startswith("/usr/"):
+                    newest = max(newest, self._file_time(path))
+        return newest or max(self._file_time("/" + path) for path in _RELEASES)
+
+    def _file_time(self, path):
+        try:
+            info = os.lstat(self.top + path)
+        except OSError:
+            return 0
+        return int(info.st_mtime) if stat.S_ISREG(info.st_mode) else 0
+
+    def _release(self, path):
+        values = {}
+        for line in self._text(path).splitlines():
+            match = re.match(r"([A-Z_0-9]+)=(.*)\Z", line.strip())
+            if match:
+                values[match.group(1)] = match.group(2).strip("\"'")
+        return values
+
+    def _machine(self):
+        for path in _PROGRAMS:
+            head = self._bytes(path, 20)
+            if head[:4] == b"\x7fELF":
+                number = int.from_bytes(head[18:20], "big" if head[5:6] == b"\x02" else "little")
+                return _ELF.get(number, "machine type %d" % number)
+        return ""
+
+    def _base(self):
+        try:
+            base = json.loads(self._text("etc/kubenode/base.json") or "{}")
+        except ValueError:
+            base = {}
+        return base if isinstance(base, dict) else {}
+
+    def _exists(self, path):
+        return os.path.lexists(os.path.join(self.top, path))
+
+    def _names(self, folder):
+        if not self._plain(folder):
+            return []
+        try:
+            return os.listdir(os.path.join(self.top, folder))
+        except OSError:
+            return []
+
+    def _text(self, path, most=_MOST):
+        return self._bytes(path, most).decode("utf-8", "replace")
+
+    def _bytes(self, path, most):
+        """The begin of a regular file; empty when there is none. Links in the file system must not lead out of it."""
+        if not self._plain(os.path.dirname(path)):
+            return b""
+        try:
+            fd = os.open(os.path.join(self.top, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return b""
+            data = b""
+            while len(data) < most:
+                piece = os.read(fd, most - len(data))
+                if not piece:
+                    break
+                data += piece
+            return data
+        finally:
+            os.close(fd)
+
+    def _plain(self, folder):
+        """Whether a folder is reached without a link."""
+        path = self.top
+        for word in folder.split("/"):
+            path = os.path.join(path, word)
+            if os.path.islink(path):
+                return False
+        return True

@@ -1,0 +1,313 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hcloud_node_image against the lab: made once, kept, pruned, and never at the cost of somebody else.
+
+Most tests call what the module calls, over real HTTP; starting Ansible for each would cost two seconds a call.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_fleet import ImageFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_lookup import ImageLookup
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import summary
+from tests.integration.hcloud.conftest import Project
+
+DIGEST = "0123456789abcdef" * 4
+
+
+def wanted(name="n-1.36.4", server="builder", **more):
+    about = {"kubernetes_version": "1.36.4", "base_image": "debian-13", "digest": DIGEST}
+    return {"name": name, "server": server, **about, **more}
+
+
+class Direct:
+    """One call of a fleet, told like a run of the module."""
+
+    def __init__(self, api, fleet) -> None:
+        self.printed = ""
+        try:
+            self.result = {**summary(fleet.run(), "images"), "api_calls": api.calls, "msg": ""}
+        except FleetError as error:
+            self.result = {"images": [], "msg": str(error)}
+        self.failed = bool(self.result["msg"]) or any(image["failed"] for image in self.result["images"])
+
+
+def make(project, *images, **options):
+    """One call of hcloud_node_image."""
+    api = Api(project.lab.token, project.lab.endpoint)
+    return Direct(api, ImageFleet(api, [{"running": "refuse", **image} for image in images], **options))
+
+
+def find(project, *images, newest=False):
+    """One call of hcloud_node_image_info."""
+    api = Api(project.lab.token, project.lab.endpoint)
+    asked = [{"architecture": "x86", **image} for image in images] or None
+    return Direct(api, ImageLookup(api, asked, newest))
+
+
+def server(project, name, **more):
+    """A server that is ours and off, made by another client."""
+    body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "debian-12", "start_after_create": False}
+    labels = {"kubenode.provision/machine": name}
+    made = project.call("POST", "/servers", {**body, "labels": labels, **more})["server"]
+    while project.servers()[name]["status"] == "initializing":
+        time.sleep(0.05)
+    return made
+
+
+def snapshots(project: Project) -> dict[int, dict]:
+    """All snapshots by id."""
+    return {image["id"]: image for image in project.call("GET", "/images?type=snapshot&per_page=50")["images"]}
+
+
+def first(run):
+    return run.result["images"][0]
+
+
+@pytest.fixture
+def builder(project):
+    """A server that is off."""
+    server(project, "builder")
+    return project
+
+
+@pytest.fixture
+def running(builder):
+    """The same, running."""
+    builder.call("POST", f"/servers/{builder.servers()['builder']['id']}/actions/poweron")
+    while builder.servers()["builder"]["status"] != "running":
+        time.sleep(0.05)
+    return builder
+
+
+def test_a_snapshot_is_made_once_and_labelled(builder):
+    run = builder.run("hcloud_node_image", images=[wanted(labels={"pool": "a"})])
+    assert not run.failed, run.printed
+    assert run.result["changed"]
+    assert builder.lab.token not in run.printed
+    result = first(run)
+    (image,) = snapshots(builder).values()
+    assert image["labels"] == {
+        "caph-image-name": "n-1.36.4",
+        "kubenode.provision/node-image": "n-1.36.4",
+        "kubenode.provision/kubernetes": "1.36.4",
+        "kubenode.provision/base-image": "debian-13",
+        "kubenode.provision/digest": "sha256-" + DIGEST[:56],
+        "pool": "a",
+    }
+    assert (result["id"], result["created"], result["architecture"]) == (image["id"], True, "x86")
+    assert result["disk_size"] == 40
+    assert result["image_size"] is not None
+    assert builder.commands("builder") == ["create_server", "create_image"]
+
+    again = make(builder, wanted(labels={"pool": "a"}))
+    assert not again.result["changed"]
+    assert (first(again)["id"], first(again)["created"]) == (image["id"], False)
+    assert again.result["api_calls"] <= 2
+
+    builder.call("DELETE", f"/servers/{builder.servers()['builder']['id']}")
+    gone = make(builder, wanted(architecture="x86"))
+    assert not gone.failed
+    assert not gone.result["changed"]
+
+
+def test_other_content_and_force_make_another_and_keep_prunes(builder):
+    make(builder, wanted())
+    (old,) = snapshots(builder)
+    run = make(builder, wanted(digest="f" * 64))
+    assert first(run)["created"]
+    assert first(run)["others"] == [old]
+    assert "CAPH calls the name ambiguous" in first(run)["msg"]
+    run = make(builder, wanted(digest="f" * 64, force=True, keep=1))
+    assert first(run)["created"]
+    assert len(first(run)["deleted"]) == 2
+    assert first(run)["others"] == []
+    assert list(snapshots(builder)) == [first(run)["id"]]
+
+
+def test_check_mode_tells_and_changes_nothing(builder):
+    make(builder, wanted())
+    before = snapshots(builder)
+    run = make(builder, wanted(digest="f" * 64, keep=1), wanted("later", "none yet"), check_mode=True)
+    assert run.failed
+    assert "image 'later': architecture: missing" in run.result["msg"]
+    later = wanted("later", "none yet", architecture="arm")
+    run = builder.run("hcloud_node_image", "--check", "--diff", images=[wanted(digest="f" * 64, keep=1), later])
+    assert not run.failed, run.printed
+    assert [image["created"] for image in run.result["images"]] == [True, True]
+    assert first(run)["deleted"] == list(before)
+    assert '+    "name": "later"' in run.printed
+    assert snapshots(builder) == before
+
+
+def test_what_servers_the_inventory_or_others_use_is_never_pruned(builder):
+    ids = [first(make(builder, wanted(force=True)))["id"] for _number in range(4)]
+    body = {"name": "user", "server_type": "cx23", "image": ids[0], "start_after_create": False}
+    builder.call("POST", "/servers", body)
+    path = f"/servers/{builder.servers()['builder']['id']}/actions/create_image"
+    foreign = builder.call("POST", path, {"labels": {"caph-image-name": "n-1.36.4"}})["image"]["id"]
+    run = make(builder, wanted(keep=1), in_use=[str(ids[1])])
+    assert not run.failed, run.printed
+    assert first(run)["deleted"] == [ids[2]]
+    assert {kept["id"]: kept["reason"] for kept in first(run)["kept"]} == {
+        ids[0]: "server 'user' was made from it",
+        ids[1]: "named in in_use",
+        foreign: "not made by this collection",
+    }
+    again = make(builder, wanted(keep=1), in_use=[str(ids[1])])
+    assert not again.result["changed"]
+
+    run = make(builder, {"name": "n-1.36.4"}, state="absent")
+    assert run.failed
+    assert f"{foreign} (not made by this collection)" in first(run)["msg"]
+    assert sorted(snapshots(builder)) == sorted([ids[0], foreign])
+
+
+def test_absent_deletes_all_of_a_name_but_what_the_inventory_names(builder):
+    make(builder, wanted(), wanted("other"))
+    run = make(builder, {"name": "n-1.36.4"}, state="absent", in_use=["n-1.36.4"])
+    assert run.failed
+    assert "named in in_use" in first(run)["msg"]
+    run = make(builder, {"name": "n-1.36.4"}, state="absent")
+    assert not run.failed
+    assert [image["labels"]["caph-image-name"] for image in snapshots(builder).values()] == ["other"]
+    assert not make(builder, {"name": "n-1.36.4"}, state="absent").result["changed"]
+
+
+def test_a_running_server_is_refused_unless_it_may_be_switched_off(running):
+    run = make(running, wanted())
+    assert run.failed
+    assert "server 'builder' is running; a snapshot of a running disk is not consistent" in first(run)["msg"]
+    assert snapshots(running) == {}
+    assert running.servers()["builder"]["status"] == "running"
+    run = make(running, wanted(running="cut"))
+    assert not run.failed, run.printed
+    assert running.commands("builder")[-2:] == ["stop_server", "create_image"]
+
+
+def test_a_server_of_somebody_else_is_never_switched_off(project):
+    project.call("POST", "/servers", {"name": "theirs", "server_type": "cx23", "image": "debian-12"})
+    run = make(project, wanted(server="theirs", running="cut"))
+    assert run.failed
+    assert "was not made by this collection, so it is not switched off" in first(run)["msg"]
+    assert project.servers()["theirs"]["status"] in ("running", "starting")
+    assert snapshots(project) == {}
+
+
+@pytest.mark.parametrize(
+    ("image", "finding"),
+    [
+        ({"name": "n" * 64}, "cannot be the value of the label caph-image-name"),
+        ({"architecture": "arm"}, "arm is wanted, but server 'builder' is x86 (cx23)"),
+        ({"digest": "12"}, "digest: '12' is no SHA-256"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_made(builder, image, finding):
+    run = make(builder, wanted("good"), wanted(**image))
+    assert run.failed
+    assert "nothing was changed, because of" in run.result["msg"]
+    assert finding in run.result["msg"]
+    assert snapshots(builder) == {}
+
+
+def test_a_missing_server_is_one_images_failure(builder):
+    run = make(builder, wanted(server="nobody", architecture="x86"), wanted("good"))
+    assert run.failed
+    assert "no server 'nobody' to make it from" in first(run)["msg"]
+    assert run.result["images"][1]["created"]
+
+
+@pytest.mark.parametrize("how", [{"status": 502}, {"status": 504, "code": "timeout"}, {"drop": True}])
+def test_a_lost_snapshot_is_found_and_not_doubled(builder, how):
+    make(builder, wanted())
+    builder.fault(point="request", method="POST", path=".*/create_image", after_effect=True, **how)
+    run = make(builder, wanted(force=True))
+    assert not run.failed, run.printed
+    assert first(run)["created"]
+    assert len(snapshots(builder)) == 2
+
+
+def test_a_failed_snapshot_leaves_nothing_and_the_next_run_makes_it(builder):
+    builder.fault(point="action", machine="builder", command="create_image", code="action_failed", message="no space")
+    run = make(builder, wanted())
+    assert run.failed
+    assert "create_image" in first(run)["msg"]
+    assert snapshots(builder) == {}
+    assert first(make(builder, wanted()))["created"]
+
+
+def test_a_snapshot_that_is_being_made_is_waited_for(builder):
+    builder.fault(point="action", machine="builder", command="create_image", effect="stuck")
+    cut = make(builder, wanted(), timeout=3)
+    assert cut.failed
+    assert "was not reached within 3 s" in first(cut)["msg"]
+    builder.lab.control("DELETE", "/faults")
+    run = make(builder, wanted())
+    assert not run.failed, run.printed
+    assert len(snapshots(builder)) == 1
+    assert builder.commands("builder").count("create_image") == 1
+
+
+def test_many_images_are_made_side_by_side_with_few_requests(project):
+    names = [f"b{number}" for number in range(12)]
+    for name in names:
+        server(project, name)
+    run = make(project, *[wanted(f"n-{name}", name, keep=1) for name in names])
+    assert not run.failed, run.printed
+    assert len(snapshots(project)) == 12
+    assert run.result["api_calls"] <= 12 + 10
+
+
+def test_info_finds_by_the_rules_of_caph(builder):
+    make(builder, wanted())
+    ask = [{"name": "n-1.36.4"}, {"name": "debian-13", "architecture": "arm"}, {"name": "nothing"}]
+    run = builder.run("hcloud_node_image_info", images=ask, on_error="report")
+    one, two, three = run.result["images"]
+    assert one["labels"]["kubenode.provision/base-image"] == "debian-13"
+    assert (two["type"], two["architecture"]) == ("system", "arm")
+    assert three["failed"]
+    assert "'nothing' is neither the name nor the id" in three["msg"]
+
+    newer = first(make(builder, wanted(force=True)))["id"]
+    assert "is ambiguous" in first(find(builder, {"name": "n-1.36.4"}))["msg"]
+    assert first(find(builder, {"name": "n-1.36.4"}, newest=True))["id"] == newer
+    assert first(find(builder))["id"] == newer
+    assert "images[0].name: missing" in find(builder, {"name": ""}).result["msg"]
+
+
+def test_a_machine_is_made_and_started_from_a_node_image(builder):
+    made = first(make(builder, wanted()))
+    machine = builder.machine("from-image", image="n-1.36.4")
+    run = builder.run("hcloud_machine", machines=[machine], state="started")
+    assert not run.failed, run.printed
+    assert builder.servers()["from-image"]["image"]["id"] == made["id"]
+    assert builder.commands("from-image") == ["create_server", "start_server"]
+    assert [step["to"] for step in run.machines["from-image"]["transitions"]] == ["Initializing", "BootingToRealOS"]
+    again = builder.run("hcloud_machine", machines=[machine], state="started")
+    assert not again.result["changed"]
+    make(builder, wanted(force=True))
+    twice = builder.machine("twice", image="n-1.36.4")
+    other = builder.machine("other", image="n-1.36.4", server_type="cax11", location="hel1")
+    wrong = builder.machine("wrong", architecture="arm")
+    message = builder.run("hcloud_machine", machines=[twice, other, wrong]).result["msg"]
+    assert "machine 'twice': image: 'n-1.36.4' is ambiguous" in message
+    assert "machine 'other': image: 'n-1.36.4' exists for x86 only" in message
+    assert "machine 'wrong': architecture: arm is wanted, but server type 'cx23' is x86" in message
+    newest = builder.run("hcloud_machine", machines=[{**twice, "image_newest": True}])
+    assert not newest.failed, newest.printed
+    assert builder.servers()["twice"]["image"]["id"] > made["id"]
+
+
+def test_an_image_larger_than_the_disk_is_refused_before_anything_is_made(project):
+    server(project, "builder", server_type="cx33")
+    make(project, wanted())
+    run = project.run("hcloud_machine", machines=[project.machine("small", image="n-1.36.4")])
+    assert run.failed
+    assert "needs a disk of 80 GB, server type 'cx23' has 40 GB" in run.result["msg"]
+    assert "small" not in project.servers()

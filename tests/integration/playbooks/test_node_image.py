@@ -1,0 +1,286 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Node images on the lab: baked, uploaded, interrupted at every stage, and nodes made from them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import images, mirror
+from lab.images import cache
+from tests.integration.hcloud.conftest import Project
+from tests.integration.node.controller import mirrored
+
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.timeout(1500)]
+
+SNAPSHOT = "kubenode.provision.node_image_snapshot"
+#: A container cannot grow its disk, and cloud-init would call that a warning.
+CLOUD_CONFIG = "#cloud-config\ngrowpart: {mode: 'off'}\n"
+
+
+class Workshop(Project):
+    """A project in the shared lab, and playbook runs that may be cut off."""
+
+    def __init__(self, lab, folder: Path) -> None:
+        super().__init__(lab, folder, f"images-{os.getpid()}")
+        self.output = folder / "output.txt"
+        self.variables: dict[str, Any] = {
+            "ansible_ssh_private_key_file": str(self.key),
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "kubenode_dir": str(folder / "kubenode"),
+            "kubenode_ssh_keys": [self.key_name],
+            "kubenode_location": "fsn1",
+            "kubenode_image_owner": "tests",
+        }
+
+    def image_url(self, name: str) -> str:
+        """An image of the lab with its digest."""
+        url = f"{self.lab.lab.images_url}/{name}"
+        with urllib.request.urlopen(f"{url}.sha256", timeout=300) as answer:
+            return f"{url}#sha256={answer.read().decode().split()[0]}"
+
+    def start(self, *playbooks: str, hosts: tuple[str, ...] = (), **variables: Any) -> subprocess.Popen:
+        """Begin a run in a session of its own, so that its whole group can be signalled."""
+        inventory = self.folder / "inventory.yml"
+        everyone = {"hosts": dict.fromkeys(hosts), "vars": {**self.variables, **variables}}
+        inventory.write_text(yaml.safe_dump({"all": everyone}))
+        environment = {
+            **os.environ,
+            **self.lab.env,
+            "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"/tmp/kubenode-ni-{os.getpid()}",
+        }
+        with self.output.open("w") as output:
+            return subprocess.Popen(
+                ["ansible-playbook", "-i", str(inventory), *playbooks],
+                env=environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def play(self, *playbooks: str, **options: Any) -> int:
+        """A run to its end."""
+        return self.start(*playbooks, **options).wait(timeout=900)
+
+    def cut(self, ready: Callable[[], bool], how: signal.Signals, **options: Any) -> None:
+        """Begin a run and end it as soon as ``ready`` says so."""
+        process = self.start(SNAPSHOT, **options)
+        end = time.monotonic() + 600
+        try:
+            while not ready():
+                assert process.poll() is None, self.told
+                assert time.monotonic() < end, self.told
+                time.sleep(0.1)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, how)
+            process.wait(timeout=60)
+
+    @property
+    def told(self) -> str:
+        """What the last run printed."""
+        return self.output.read_text()
+
+    def builders(self) -> dict[str, dict]:
+        """The temporary machines."""
+        return {name: one for name, one in self.servers().items() if name.startswith("kubenode-image-")}
+
+    def snapshots(self, name: str) -> list[dict]:
+        """The snapshots of a name."""
+        return self.call("GET", f"/images?label_selector=caph-image-name=={name}")["images"]
+
+    def acting(self, command: str) -> bool:
+        """Whether an action of this kind runs on a temporary machine."""
+        for server in self.builders().values():
+            try:
+                actions = self.call("GET", f"/servers/{server['id']}/actions?status=running")["actions"]
+            except urllib.error.HTTPError:  # it went meanwhile
+                continue
+            if any(action["command"] == command for action in actions):
+                return True
+        return False
+
+
+@pytest.fixture(scope="module")
+def workshop(lab_nspawn, tmp_path_factory):
+    """One project for the module; what it made is deleted in the end."""
+    made = Workshop(lab_nspawn, tmp_path_factory.mktemp("images"))
+    before = set(made.servers())
+    yield made
+    lab_nspawn.control("DELETE", "/faults")
+    for name, server in made.servers().items():
+        if name not in before:
+            made.call("DELETE", f"/servers/{server['id']}")
+    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
+        made.call("DELETE", f"/images/{image['id']}")
+    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+
+
+def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(workshop):
+    uploads = [{"name": f"raw-{number}", "image_url": workshop.image_url("debian.raw.zst")} for number in (1, 2)]
+    options: dict[str, Any] = {"kubenode_image_uploads": uploads, "kubenode_image_keep": 1}
+    others = set(workshop.servers())
+    stages = ["create_server", "enable_rescue", None, "create_image", "delete_server"]
+    for number, stage in enumerate(stages):
+        if stage:
+            workshop.fault(point="action", command=stage, effect="stuck", times=2)
+        workshop.cut(
+            (lambda stage=stage: workshop.acting(stage)) if stage else lambda: "writing /dev/sda" in workshop.told,
+            signal.SIGKILL if number % 2 else signal.SIGINT,
+            **options,
+        )
+        assert workshop.builders(), stage
+        workshop.lab.control("DELETE", "/faults")
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert set(workshop.servers()) == others
+    made = [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")]
+    assert [len(found) for found in made] == [1, 1]
+    assert {image["status"] for found in made for image in found} == {"available"}
+
+    # the second run makes nothing, and creates no machine for that
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert "changed=0" in workshop.told
+    assert [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")] == made
+    assert workshop.told.count("exists") == 2
+
+
+def test_an_upload_is_the_image_bit_by_bit(workshop):
+    (image,) = workshop.snapshots("raw-1")
+    file = workshop.lab.lab.cloud.images[image["id"]].file
+    with file.open("rb") as written, images.ensure("debian").files["raw"].open("rb") as given:
+        while piece := given.read(1 << 22):
+            assert written.read(len(piece)) == piece
+
+
+def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(workshop, tmp_path):
+    raw = images.ensure("debian").files["raw"]
+    packed, qcow2 = tmp_path / "debian.raw.gz", tmp_path / "debian.qcow2"
+    with packed.open("wb") as file:
+        subprocess.run(["gzip", "-1", "-c", str(raw)], stdout=file, check=True)
+    subprocess.run(["qemu-img", "convert", "-O", "qcow2", str(raw), str(qcow2)], check=True)
+    needy = tmp_path / "needy.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", needy], check=True)
+    uploads = [{"name": path.name, "path": str(path), "sha256": cache.sha256(path)} for path in (packed, qcow2, needy)]
+    before = set(workshop.servers())
+    assert workshop.play(SNAPSHOT, kubenode_image_uploads=uploads) != 0
+    assert "it needs other files (a backing or data file)" in workshop.told
+    damaged = {**uploads[0], "sha256": "0" * 64}
+    assert workshop.play(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
+    assert "it is damaged or not the one you meant" in workshop.told
+    assert set(workshop.servers()) == before
+
+    assert workshop.play(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, workshop.told
+    for upload in uploads[:2]:
+        (image,) = workshop.snapshots(upload["name"])
+        with workshop.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
+            while piece := given.read(1 << 22):
+                assert written.read(len(piece)) == piece
+    end = time.monotonic() + 60
+    while any("_file_server" in line for line in command_lines()):  # it ends with the run
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def command_lines() -> list[str]:
+    """The command lines of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_text(errors="replace"))
+    return found
+
+
+@pytest.mark.mirror
+@pytest.mark.cluster
+def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
+    archive = mirror.find("images/pause-3.10.2.tar")
+    pause = {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar", "sha256": cache.sha256(archive)}
+    source = workshop.image_url("debian13.raw.zst")
+    options: dict[str, Any] = {
+        **{key: value for key, value in mirrored(lab_nspawn).items() if key != "base_kubernetes_version"},
+        "base_image_archives": [pause],
+        "kubenode_image_user_data": CLOUD_CONFIG
+        + yaml.safe_dump(dict(mirror.cloud_config(lab_nspawn.mirror_url, "trixie"))),
+        "kubenode_image_matrix": {
+            "kubernetes": ["1.36.4"],
+            "base": [
+                {"name": "debian-13", "image_url": source},
+                {"name": "damaged", "image_url": source.partition("#")[0] + "#sha256=" + "0" * 64},
+            ],
+        },
+    }
+    workshop.cut(lambda: "TASK [kubenode.provision.base : apply | Fetch" in workshop.told, signal.SIGINT, **options)
+    assert len(workshop.builders()) == 2
+
+    # one of two fails: the other becomes an image, and both machines go
+    assert workshop.play(SNAPSHOT, **options) != 0
+    assert workshop.builders() == {}
+    assert "damaged-kubernetes-1.36.4: no image was made" in workshop.told
+    assert workshop.snapshots("damaged-kubernetes-1.36.4") == []
+    (image,) = workshop.snapshots("debian-13-kubernetes-1.36.4")
+    assert image["labels"]["kubenode.provision/kubernetes"] == "1.36.4"
+    assert image["labels"]["kubenode.provision/base-image"] == "debian-13"
+
+    # a node of it joins with nothing but the API server in reach
+    node = f"baked-{os.getpid()}"
+    name = {"kubenode_image_name": "debian-13-kubernetes-1.36.4", "kubenode_server_type": "cx23"}
+    name["kubenode_user_data"] = CLOUD_CONFIG
+    play = "kubenode.provision.hcloud_image_name"
+    assert workshop.play(play, hosts=(node,), **name) == 0, workshop.told
+    assert workshop.commands(node) == ["create_server", "start_server"]
+    lab_nspawn.isolate(node, [lab_nspawn.controller])
+    cluster = lab_nspawn.cluster()
+    join = {
+        "join_api_server": cluster.endpoint,
+        "join_ca_file": str(cluster.ca_file),
+        "join_token": cluster.token(),
+        "join_version_check": "warn",
+    }
+    assert workshop.play(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
+    assert node in cluster.nodes()
+
+    # the very key that built the image is not in it, and the image is none that a run of ours installed
+    address = workshop.servers()[node]["public_net"]["ipv4"]["ip"]
+    known = f"-o UserKnownHostsFile={workshop.folder}/kubenode/known_hosts/{node}.os -o HostKeyAlias={node}.os"
+    words = ["ssh", "-i", str(workshop.key), *known.split(), "-o", "BatchMode=yes", f"root@{address}"]
+    script = "hostname; ls /etc/kubenode; ls /etc/cloud/cloud.cfg.d /var/lib/cloud/seed 2>/dev/null || true"
+    told = subprocess.run([*words, script], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[0] == node
+    assert "installed.json" not in told
+    assert "zz-kubenode" not in told
+
+
+def test_bad_input_is_told_at_once_and_creates_nothing(workshop):
+    before = set(workshop.servers())
+    matrix = {"kubernetes": ["1.36"], "architecture": ["mips"], "base": ["debian-13"], "name": "n" * 64}
+    assert workshop.play(SNAPSHOT, kubenode_image_matrix=matrix) != 0
+    for finding in (
+        "'1.36': give a full version",
+        "'mips': use x86 or arm",
+        "(64 characters) does not fit into a label",
+    ):
+        assert finding in workshop.told
+    nobody = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
+    assert workshop.play(SNAPSHOT, kubenode_image_matrix=nobody) != 0
+    assert "'no-such-image' is neither the name nor the id of an image" in workshop.told
+    wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
+    assert workshop.play(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
+    assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(workshop.told)
+    assert set(workshop.servers()) == before

@@ -1,0 +1,192 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of node images on the lab: packed in a rescue, cut off, made once, installed on dedicated servers that boot."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.filter.node_image import node_image_builds
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels
+from lab import images
+from lab.api.model import Image
+from lab.images import disk, rawdisk
+from lab.machines.store import copy_sparse
+from tests.integration.playbooks.test_node_image import Workshop
+
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.timeout(1500)]
+
+PLAYBOOK = "kubenode.provision.node_image_tarball"
+TARBALL = "Debian-1200-bookworm-amd64-kubenode-1.36.4.tar.zst"
+RAW = "debian-12-kubernetes-1.36.4-amd64.raw.zst"
+PREBAKED = json.dumps({"prebaked": True, "kubernetes": {"version": "1.36.4"}})
+URL = "https://images.example.com/never-fetched.tar.zst#sha256=" + "0" * 64
+#: With the snapshot there, nothing is built of this.
+BASE = {"name": "debian-12", "image_url": URL, "command": "image-url-command-rootfs-tar"}
+UNFIT = {**BASE, "name": "unfit"}
+SPEED = {"kubenode_tarball_level": 1}
+
+
+def matrix(*bases: dict[str, str]) -> dict[str, Any]:
+    return {"kubernetes": ["1.36.4"], "base": list(bases)}
+
+
+def add_snapshot(lab, file: Path, base: dict[str, str]) -> None:
+    """A snapshot as node_image_snapshot would have left it."""
+    (build,) = node_image_builds({"matrix": matrix(base), "server_types": {"x86": "cx23"}, "owner": "tests"})
+    labels = node_image_labels.all_labels(build["snapshot"])
+
+    async def add() -> None:
+        cloud = lab.lab.cloud
+        known = next(iter(cloud.images.values()))
+        number = cloud.new_id("image")
+        fields = {"type": "snapshot", "name": None, "description": build["name"], "architecture": "x86"}
+        about = {"disk_size": 5, "os_flavor": "debian", "os_version": None, "created": known.created}
+        cloud.images[number] = Image(id=number, **fields, **about, labels=labels, file=file)
+
+    lab.in_loop(add)
+
+
+@pytest.fixture(scope="module")
+def workshop(lab_nspawn, tmp_path_factory):
+    """A project with the snapshot of a system that suits dedicated servers, and one of a system that is no image."""
+    made = Workshop(lab_nspawn, tmp_path_factory.mktemp("tarballs"))
+    tree = made.folder / "tree"
+    tree.mkdir()
+    archive = images.ensure("tarball").files["tarball"]
+    subprocess.run(["tar", "--extract", "--xattrs", "--numeric-owner", "-f", archive, "-C", tree], check=True)
+    (tree / "etc/kubenode").mkdir()
+    (tree / "etc/kubenode/base.json").write_text(PREBAKED)
+    rawdisk.build(tree, made.folder / "good.raw", 2048)
+    add_snapshot(lab_nspawn, made.folder / "good.raw", BASE)
+    copy_sparse(images.ensure("debian").files["raw"], made.folder / "unfit.raw")
+    disk.put(made.folder / "unfit.raw", {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
+    add_snapshot(lab_nspawn, made.folder / "unfit.raw", UNFIT)
+    yield made
+    for name, server in made.builders().items():
+        assert name
+        made.call("DELETE", f"/servers/{server['id']}")
+    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
+        made.call("DELETE", f"/images/{image['id']}")
+    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+
+
+def files(workshop) -> set[str]:
+    folder = workshop.folder / "kubenode/tarballs"
+    return {path.name for path in folder.iterdir()}
+
+
+def test_cut_off_while_packing_and_run_again(workshop):
+    before = set(workshop.servers())
+    options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
+    process = workshop.start(PLAYBOOK, **options)
+    partial = workshop.folder / f"kubenode/tarballs/{TARBALL}.partial"
+    end = time.monotonic() + 300
+    while not (partial.exists() and partial.stat().st_size > 1 << 20):
+        assert process.poll() is None, workshop.told
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    assert len(workshop.builders()) == 1
+    assert TARBALL not in files(workshop)
+
+    # two images, of which one is no node image: that one fails, the other is made, no machine stays
+    options = {
+        **SPEED,
+        "kubenode_image_matrix": matrix(BASE, UNFIT),
+        "kubenode_tarball_formats": ["tarball", "raw"],
+    }
+    options["kubenode_tarball_systems"] = {"unfit": "Debian-1200-other"}
+    assert workshop.play(PLAYBOOK, **options) != 0
+    assert "/etc/machine-id is one machine's" in workshop.told
+    assert set(workshop.servers()) == before
+    assert files(workshop) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
+
+
+def test_the_second_run_makes_nothing(workshop):
+    before = set(workshop.servers())
+    options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
+    options["kubenode_tarball_formats"] = ["tarball", "raw"]
+    folder = workshop.folder / "kubenode/tarballs"
+    subprocess.run(["sha256sum", "--check", "--quiet", f"{TARBALL}.sha256", f"{RAW}.sha256"], cwd=folder, check=True)
+    times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert workshop.play(PLAYBOOK, **options) == 0, workshop.told
+    assert "changed=0" in workshop.told
+    assert "exists" in workshop.told
+    assert times == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert set(workshop.servers()) == before
+
+
+DISKS = [{"kind": "sata", "size": "5G"}]
+
+
+@pytest.mark.parametrize("how", ["installimage", "raw-disk"])
+def test_a_dedicated_server_boots_it(workshop, lab_nspawn, how):
+    number = {"installimage": 7101, "raw-disk": 7102}[how]
+    lab_nspawn.dedicated(number=number, disks=DISKS, memory_mib=2048)
+    folder = workshop.folder / "kubenode/tarballs"
+    name = f"metal-{number}"
+    variables: dict[str, Any] = {
+        "ansible_user": "root",
+        "kubenode_server_number": number,
+        "kubenode_root_device_hints": {"smallest": True},
+        "kubenode_look_timeout": 4,
+        "kubenode_bootstrap_data": "#cloud-config\nruncmd: [touch /etc/proof]\n",
+    }
+    server = ThreadingHTTPServer(
+        (lab_nspawn.controller, 0), functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        if how == "installimage":
+            playbook = "kubenode.provision.robot_installimage"
+            variables["kubenode_image"] = {"file": str(folder / TARBALL)}
+            variables["kubenode_partitions"] = [{"mount": "/", "filesystem": "ext4", "size": "all"}]
+        else:
+            playbook = "kubenode.provision.robot_image_url"
+            digest = (folder / f"{RAW}.sha256").read_text().split()[0]
+            url = f"http://{lab_nspawn.controller}:{server.server_address[1]}/{RAW}"
+            variables["kubenode_image_url"] = f"{url}#sha256={digest}"
+            variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
+        assert workshop.play(playbook, hosts=(name,), **variables) == 0, workshop.told
+    finally:
+        server.shutdown()
+        server.server_close()
+    known = f"-o UserKnownHostsFile={workshop.folder}/kubenode/known_hosts/{name}.os -o HostKeyAlias={name}.os"
+    (machine,) = [one for one in lab_nspawn.control("GET", "/machines")["machines"] if one.get("number") == number]
+    assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
+    words = ["ssh", "-i", str(workshop.key), *known.split(), "-o", "BatchMode=yes", f"root@{machine['address']}"]
+    script = "hostname; ls /etc/proof; cat /etc/kubenode/base.json; echo; findmnt -no SOURCE /"
+    told = subprocess.run([*words, script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told[:3] == [name, "/etc/proof", PREBAKED]
+
+
+WRONG = {
+    "base without a system": ({"kubenode_image_matrix": matrix({**BASE, "name": "own"})}, "no entry for base 'own'"),
+    "format": ({"kubenode_tarball_formats": ["zip"]}, "'zip': use tarball or raw"),
+    "name": ({"kubenode_tarball_name": "{system}"}, "is none for installimage"),
+    "misleading name": ({"kubenode_tarball_name": "{system}-{architecture}-ubuntu"}, "would take"),
+    "folder": ({"kubenode_tarball_dir": "/proc/images"}, "/proc/images"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_input_is_told_before_anything_is_made(workshop, what):
+    variables, words = WRONG[what]
+    before = workshop.servers()
+    assert workshop.play(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
+    assert words in workshop.told
+    assert "Traceback" not in workshop.told
+    assert workshop.servers() == before

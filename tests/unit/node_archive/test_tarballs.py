@@ -1,0 +1,188 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds become files with names that installimage reads rightly; files are known again; files arrive whole."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from http.server import ThreadingHTTPServer
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.outlet import HttpTarget, Outlet
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_sink
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as files
+
+DIGEST = "0123456789abcdef" * 4
+
+
+def build(base="debian-13", architecture="x86", version="1.36.4"):
+    name = f"{base}-kubernetes-{version}"
+    about = {"name": name, "architecture": architecture, "base_image": base, "kubernetes_version": version}
+    return {**about, "machine": f"kubenode-image-{base}", "server_type": "cx23", "digest": DIGEST}
+
+
+def names(*builds, **inputs):
+    return [file["file"] for entry in files.tarballs(builds, inputs) for file in entry["files"]]
+
+
+def test_names_of_both_formats():
+    found = names(build(), build("ubuntu-24.04", "arm"), formats=["tarball", "raw"])
+    assert found == [
+        "Debian-1300-trixie-amd64-kubenode-1.36.4.tar.zst",
+        "debian-13-kubernetes-1.36.4-amd64.raw.zst",
+        "Ubuntu-2404-noble-arm64-kubenode-1.36.4.tar.zst",
+        "ubuntu-24.04-kubernetes-1.36.4-arm64.raw.zst",
+    ]
+
+
+@pytest.mark.parametrize("base", sorted(files.SYSTEMS))
+def test_known_bases_are_what_installimage_takes_them_for(base):
+    (name,) = names(build(base))
+    told = image.parse_image_name(name)
+    assert told.distro == base.partition("-")[0]
+    assert str(told.version).startswith(base.partition("-")[2].replace(".", ""))
+
+
+WRONG = {
+    "unknown base": ([build("own")], {}, "kubenode_tarball_systems has no entry for base 'own'"),
+    "unknown format": ([build()], {"formats": ["zip"]}, "kubenode_tarball_formats 'zip'"),
+    "unknown field": ([build()], {"name": "{system}-{arch}"}, "{arch} is none of"),
+    "one name twice": ([build("a"), build("b")], {"systems": dict.fromkeys("ab", "Debian-1300-trixie")}, "two builds"),
+    "no architecture": ([build()], {"name": "{system}-node"}, "is none for installimage"),
+    "another distribution": ([build()], {"name": "{system}-{architecture}-arch"}, "would take"),
+    "a path": ([build()], {"name": "../{system}-{architecture}-x"}, "is none for installimage"),
+    "nothing": ([], {}, "kubenode_image_matrix is empty"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_is_told_at_once(what):
+    builds, inputs, words = WRONG[what]
+    with pytest.raises(files.TarballsNotUsable) as caught:
+        files.tarballs(builds, inputs)
+    assert words in str(caught.value)
+    assert "nothing was created or changed" in str(caught.value)
+
+
+def test_uploads_have_no_files():
+    assert names(build(), {**build(), "kubernetes_version": None}) == names(build())
+
+
+@given(st.text(max_size=40))
+def test_any_name_is_refused_or_fits(template):
+    try:
+        (name,) = names(build(), name=template)
+    except files.TarballsNotUsable:
+        return
+    assert image.parse_image_name(name).distro == "debian"
+    assert "/" not in name
+
+
+def test_a_file_is_known_by_its_record(tmp_path):
+    (entry,) = files.tarballs([build()], {"dest": str(tmp_path)})
+    assert entry["missing"] == [file["file"] for file in entry["files"]]
+    (file,) = entry["files"]
+    path = tmp_path / file["file"]
+    path.write_bytes(b"content")
+    (tmp_path / f"{path.name}.sha256").write_text("x")
+    record = {"digest": DIGEST, "size": 7, "sha256": "ab"}
+    cases = [(record, True), ({**record, "digest": "f" * 64}, False), ({**record, "size": 8}, False), ([1], False)]
+    for content, there in cases:
+        (tmp_path / f"{path.name}.json").write_text(json.dumps(content))
+        (entry,) = files.tarballs([build()], {"dest": str(tmp_path)})
+        assert entry["files"][0]["there"] is there
+    (tmp_path / f"{path.name}.json").write_text(json.dumps(record))
+    (entry,) = files.tarballs([build()], {"dest": str(tmp_path), "force": True})
+    assert entry["missing"] == [path.name]
+
+
+def test_outcomes_tell_what_was_found_made_and_missed():
+    found = files.tarballs([build(), build("debian-12"), build("debian-11")], {"formats": ["tarball"]})
+    found[0]["files"][0] |= {"there": True, "size": 5, "sha256": "aa"}
+    made = {"item": found[1]["files"][0], "sha256": "bb", "size": 6, "seconds": 1.5, "system": "Debian", "epoch": 1}
+    hosts = {
+        found[1]["machine"]: {"kubenode_packing": {"results": [made]}},
+        found[2]["machine"]: {"kubenode__problem": "no\nroom"},
+    }
+    told = files.outcomes(found, hosts)
+    assert [(one["msg"], one["changed"], one["failed"]) for one in told] == [
+        ("exists", False, False),
+        ("made", True, False),
+        ("failed: no room", False, True),
+    ]
+    lines = files.table(told)
+    assert len(lines) == 4
+    assert lines[2].split()[:4] == ["Debian-1200-bookworm-amd64-kubenode-1.36.4.tar.zst", "0.0", "bb", "1.5"]
+
+
+@pytest.fixture
+def sink(tmp_path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _file_sink.handler({"/secret/file": str(tmp_path / "file")}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_file_arrives_whole_under_its_name(sink, tmp_path):
+    outlet = Outlet(HttpTarget(f"{sink}/secret/file"), ["zstd", "-q", "-1"])
+    for _number in range(300):
+        outlet.write(b"line\n" * 1000)
+    assert not (tmp_path / "file").exists()
+    outlet.finish()
+    assert (tmp_path / "file").stat().st_size == outlet.size
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_cut_off_leaves_nothing(sink, tmp_path):
+    target = HttpTarget(f"{sink}/secret/file")
+    target.write(b"half")
+    target.abort()
+    again = Outlet(HttpTarget(f"{sink}/secret/file"))
+    again.write(b"whole")
+    while True:
+        try:
+            again.finish()
+            break
+        except NotPacked as error:  # the server has not yet seen the end of the first one
+            assert "409" in str(error)
+            again = Outlet(HttpTarget(f"{sink}/secret/file"))
+            again.write(b"whole")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
+
+
+@pytest.mark.parametrize(("path", "status"), [("/secret/other", 404), ("/file", 404)])
+def test_other_places_are_refused(sink, tmp_path, path, status):
+    outlet = Outlet(HttpTarget(sink + path))
+    with pytest.raises(NotPacked, match=str(status)):
+        outlet.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nab", b"-1\r\n", b"ffffffff\r\n", b"5\r\nhello\r\n", b""])
+def test_broken_chunks_leave_nothing(sink, tmp_path, body):
+    connection = http.client.HTTPConnection(sink.partition("//")[2], timeout=20)
+    connection.putrequest("PUT", "/secret/file")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders(body)
+    connection.sock.shutdown(1)  # nothing more will come
+    assert connection.getresponse().status == 400
+    connection.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_without_room_is_told(tmp_path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _file_sink.handler({"/file": "/dev/null/file"}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    outlet = Outlet(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))
+    with pytest.raises(NotPacked, match="507"):
+        outlet.finish()
+    server.shutdown()
+    server.server_close()

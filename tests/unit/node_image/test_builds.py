@@ -1,0 +1,199 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A matrix and uploads become builds, or one error with every finding."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as images
+
+DIGEST = "0123456789abcdef" * 4
+TYPES = {"x86": "cx23", "arm": "cax11"}
+URL = "https://images.example.com/d/disk.raw.xz"
+
+
+def builds(matrix=None, uploads=None, bases=None, **more):
+    about = {"server_types": TYPES, "owner": "me", "role_version": "0.1.0", "variables": {}}
+    return images.builds({"matrix": matrix or {}, "uploads": uploads or [], **about, **more}, bases)
+
+
+def refused(*arguments, **more):
+    with pytest.raises(images.BuildsNotUsable) as caught:
+        builds(*arguments, **more)
+    return str(caught.value)
+
+
+def matrix(**more):
+    return {"kubernetes": ["1.36.4"], "base": ["debian-13"], **more}
+
+
+def test_a_matrix_is_every_combination_but_the_excluded_ones():
+    found = builds(
+        {
+            "kubernetes": ["1.35.9", "1.36.4"],
+            "architecture": ["x86", "arm"],
+            "base": ["debian-13", {"name": "own", "image_url": URL}],
+            "exclude": [{"architecture": "arm", "base": "own"}, {"kubernetes": "1.35.9", "base": "own"}],
+        }
+    )
+    assert [(one["name"], one["architecture"], one["kind"], one["server_type"]) for one in found] == [
+        ("debian-13-kubernetes-1.35.9", "x86", "boot", "cx23"),
+        ("debian-13-kubernetes-1.35.9", "arm", "boot", "cax11"),
+        ("debian-13-kubernetes-1.36.4", "x86", "boot", "cx23"),
+        ("own-kubernetes-1.36.4", "x86", "write", "cx23"),
+        ("debian-13-kubernetes-1.36.4", "arm", "boot", "cax11"),
+    ]
+    assert len({one["machine"] for one in found}) == len(found)
+    assert found[3]["command"] == "image-url-command-raw-disk"
+
+
+def test_what_the_snapshot_module_is_told():
+    (build,) = builds(matrix(name="{base}-{architecture}"), force=True, keep=2, labels={"pool": "a"})
+    wanted = dict(build["snapshot"])
+    assert wanted.pop("digest") == build["digest"]
+    assert wanted == {
+        "name": "debian-13-x86",
+        "architecture": "x86",
+        "kubernetes_version": "1.36.4",
+        "base_image": "debian-13",
+        "server": build["machine"],
+        "running": "shutdown",
+        "role_version": "0.1.0",
+        "force": True,
+        "keep": 2,
+        "labels": {"pool": "a"},
+    }
+
+
+def test_the_digest_follows_the_content_and_nothing_else():
+    def digest(given_matrix=None, bases=None, **more):
+        return builds(given_matrix or matrix(), bases=bases, **more)[0]["digest"]
+
+    same = digest()
+    assert digest(owner="you", force=True) == same
+    assert digest(variables={"base_download_headers": {"Authorization": "x"}, "base_prebake_clean": []}) == same
+    others = [
+        digest(variables={"base_swap": "keep"}),
+        digest(role_version="0.2.0"),
+        digest(matrix(kubernetes=["1.36.3"])),
+        digest(matrix(architecture=["arm"])),
+        digest(matrix(base=[{"name": "debian-13", "image_url": URL}])),
+        digest(bases=[{"name": "debian-13", "architecture": "x86", "id": 7}]),
+        digest(bases=[{"name": "debian-13", "architecture": "x86", "id": 8}]),
+    ]
+    assert len({same, *others}) == len(others) + 1
+    assert digest(bases=[{"name": "debian-13", "architecture": "arm", "id": 7}]) == same
+
+
+def test_an_upload_is_written_as_it_is_and_known_by_its_digest():
+    (build,) = builds(uploads=[{"name": "talos", "image_url": URL, "sha256": DIGEST.upper()}])
+    assert build["image_url"] == f"{URL}#sha256={DIGEST}&adapt=no"
+    assert build["snapshot"]["digest"] == DIGEST
+    assert build["snapshot"]["running"] == "cut"
+    assert build["snapshot"]["base_image"] == "disk.raw.xz"
+    (again,) = builds(
+        uploads=[{"name": "talos", "image_url": f"{URL}#sha256={DIGEST}&stall=60", "architecture": "arm"}]
+    )
+    assert again["image_url"] == f"{URL}#sha256={DIGEST}&adapt=no&stall=60"
+
+
+def test_an_upload_of_a_file_here_and_of_a_qcow2_from_elsewhere():
+    given_uploads = [
+        {"name": "a", "path": "/srv/a.raw", "sha256": DIGEST},
+        {"name": "b", "image_url": URL, "sha256": DIGEST, "format": "qcow2"},
+    ]
+    here, elsewhere = builds(uploads=given_uploads, cache_dir="/cache")
+    assert (here["source"]["path"], here["download"], here["base_image"]) == ("/srv/a.raw", None, "a.raw")
+    assert (elsewhere["source"]["path"], elsewhere["download"]) == (f"/cache/{DIGEST}.qcow2", URL)
+    assert "image_url" not in here
+    assert here["source"]["name"] != elsewhere["source"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("given_matrix", "finding"),
+    [
+        (["1.36.4"], "kubenode_image_matrix: a dictionary is needed"),
+        (matrix(kubernetes=["1.36"]), "'1.36': give a full version"),
+        (matrix(kubernetes=[]), "kubenode_image_matrix.kubernetes: empty"),
+        (matrix(base=[]), "kubenode_image_matrix.base: empty"),
+        (matrix(base=[{"image_url": URL}]), "give the name of an image"),
+        (matrix(base=[{"name": "a", "image": "b", "image_url": URL}]), "exclude each other"),
+        (matrix(base=[{"name": "a", "command": "image-url-command-x"}]), "command needs image_url"),
+        (matrix(base=[{"name": "a", "image_url": "images/a.raw"}]), "'a': image_url: "),
+        (matrix(base=[{"name": "a", "url": URL}]), "unknown key url"),
+        (matrix(versions=[1]), "unknown key versions"),
+        (matrix(architecture=["amd64"]), "'amd64': use x86 or arm"),
+        (matrix(name="{kubernetes}-{arch}"), "{arch} is none of"),
+        (matrix(name="x"), ""),
+        (matrix(name="n" * 64), "(64 characters) does not fit into a label"),
+        (matrix(base=["debian 13"]), "does not fit into a label"),
+        (matrix(exclude=["1.36.4"]), "exclude '1.36.4'"),
+        (matrix(exclude=[{"version": "1.36.4"}]), "kubenode_image_matrix.exclude"),
+        (matrix(kubernetes=["1.36.4", "1.36.3"], name="same"), "two builds are named 'same' for x86"),
+    ],
+)
+def test_findings_of_a_matrix(given_matrix, finding):
+    if not finding:
+        assert builds(given_matrix)[0]["name"] == "x"
+        return
+    assert finding in refused(given_matrix)
+
+
+@pytest.mark.parametrize(
+    ("upload", "finding"),
+    [
+        ({"image_url": URL}, "give a dictionary with name, sha256, and image_url or path"),
+        ({"name": "a", "sha256": DIGEST}, "give one of image_url and path"),
+        ({"name": "a", "image_url": URL, "path": "a.raw", "sha256": DIGEST}, "give one of image_url and path"),
+        ({"name": "a", "path": "a.raw"}, "the 64 hexadecimal digits of the file are needed"),
+        ({"name": "a", "path": "a.vmdk", "sha256": DIGEST, "format": "vmdk"}, "format 'vmdk': use raw"),
+        ({"name": "a", "image_url": URL}, "the 64 hexadecimal digits of the file are needed"),
+        ({"name": "a", "image_url": URL + "#sha256=none"}, "the 64 hexadecimal digits of the file are needed"),
+        ({"name": "a", "image_url": f"{URL}#sha256={'f' * 64}", "sha256": DIGEST}, "differ"),
+        ({"name": "a", "image_url": f"{URL}#sha256={DIGEST}&grow=yes"}, "'grow' of image_url has no place here"),
+        ({"name": "a", "image_url": URL, "sha256": DIGEST, "architecture": "amd64"}, "'amd64': use x86 or arm"),
+        ({"name": "a", "image_url": URL, "sha256": DIGEST, "compression": "xz"}, "unknown key compression"),
+    ],
+)
+def test_findings_of_an_upload(upload, finding):
+    assert finding in refused(uploads=[upload])
+
+
+def test_all_findings_come_together():
+    told = refused(matrix(kubernetes=["1.36"], architecture=["mips"]), [{"name": "a"}])
+    assert told.startswith("4 findings, nothing was created or changed:\n- ")
+    assert "kubenode_image_server_types names no server type for mips" in told
+
+
+def test_nothing_to_build_and_a_version_given_twice():
+    assert "both empty" in refused()
+    told = refused(matrix(), variables={"base_kubernetes_version": "1.35.9"})
+    assert "base_kubernetes_version is '1.35.9' although" in told
+    assert builds(matrix(), variables={"base_kubernetes_version": "1.36.4"})
+
+
+@settings(deadline=None)
+@given(st.text(), st.text(), st.text())
+def test_a_machine_s_name_is_always_a_host_name_and_follows_owner_and_image(owner, name, architecture):
+    made = images.machine_name(owner, name, architecture)
+    assert len(made) == len("kubenode-image-") + 12
+    assert made == images.machine_name(owner, name, architecture)
+    assert made != images.machine_name(owner + "x", name, architecture)
+
+
+def test_outcomes_tell_of_failures_too():
+    found = builds(matrix(kubernetes=["1.35.9", "1.36.4"]))
+    made = [
+        {"name": found[0]["name"], "architecture": "x86", "id": 7, "image_size": 1.5, "failed": False, "msg": "made"}
+    ]
+    hosts = {found[1]["machine"]: {"kubenode__problem": "Prebake base:\n no route"}}
+    told = images.outcomes(found, made, hosts)
+    assert [(one["id"], one["failed"]) for one in told] == [(7, False), (None, True)]
+    assert told[1]["msg"] == "failed: Prebake base: no route"
+    assert images.outcomes(found, made, {})[1]["msg"] == "failed: it was not reached; run again"
+    lines = images.table(told)
+    assert lines[1].split() == ["debian-13-kubernetes-1.35.9", "x86", "7", "1.50", "made"]
+    assert len({line.index(word) for line, word in zip(lines, ("architecture", "x86", "x86"), strict=True)}) == 1
