@@ -83,7 +83,8 @@ def ours(hosts: Path, base: Path, log: Path) -> Server:
     """Our image server in static mode: a host for each file in ``hosts``."""
     port = free_port()
     address = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", "_liveimage.service", "--nmstate-dir", str(hosts), "--images-bind-addr", address,
+    command = [sys.executable, "-m", "_liveimage.service.main"]
+    command += ["--nmstate-dir", str(hosts), "--images-bind-addr", address,
                "--images-publish-addr", f"http://{address}", "--metrics-addr", "0",
                "--max-connections-per-address", "1024"]  # fmt: skip
     environment = {

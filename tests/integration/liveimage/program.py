@@ -23,7 +23,7 @@ import ansible_collections.kubenode.provision.plugins.module_utils._liveimage as
 FOLDER = Path(next(iter(package.__path__))).parent
 #: compiled modules of the tests' programs: a start of each without them costs a second
 COMPILED = Path(__file__).parents[3] / "build" / "pycache"
-COMMAND = [sys.executable, "-m", "_liveimage.service"]
+COMMAND = [sys.executable, "-m", "_liveimage.service.main"]
 ENVIRONMENT = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
 PATIENCE = 60.0
 

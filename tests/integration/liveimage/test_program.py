@@ -50,7 +50,7 @@ def refused(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int
         **(environ or {}),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "_liveimage.service", "--metrics-addr", "0", *arguments],
+        [sys.executable, "-m", "_liveimage.service.main", "--metrics-addr", "0", *arguments],
         env=own, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
