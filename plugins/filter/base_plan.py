@@ -19,9 +19,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
     artifacts,
     images,
-    packages,
+    judgement,
     queries,
-    refusals,
     repositories,
     settings,
     steps,
@@ -66,19 +65,9 @@ def base_inputs(variables: Facts, versions: Facts) -> dict[str, Any]:
 
 
 @_told
-def base_refusals(node: Facts, inputs: Facts, before: float | None = None) -> list[str]:
+def base_judgement(node: Facts, inputs: Facts, steps: Sequence[str], before: float | None = None) -> dict[str, Any]:
     after = time.time()
-    return refusals.refusals(node, inputs, after if before is None else float(before), after)
-
-
-@_told
-def base_warnings(node: Facts, inputs: Facts, before: float | None = None) -> list[str]:
-    return refusals.warnings(node, inputs)
-
-
-@_told
-def base_packages(node: Facts, inputs: Facts) -> dict[str, list[str]]:
-    return packages.packages(node, inputs)
+    return judgement.judgement(node, inputs, steps, after if before is None else float(before), after)
 
 
 @_told
@@ -87,8 +76,8 @@ def base_repositories(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
 
 
 @_told
-def base_artifacts(node: Facts, inputs: Facts, only_missing: bool = False) -> list[dict[str, Any]]:
-    return artifacts.artifacts(node, inputs, only_missing)
+def base_artifacts(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
+    return artifacts.artifacts(node, inputs)
 
 
 @_told
@@ -123,9 +112,7 @@ class FilterModule:
     def filters(self):
         return {
             "base_inputs": base_inputs,
-            "base_refusals": base_refusals,
-            "base_warnings": base_warnings,
-            "base_packages": base_packages,
+            "base_judgement": base_judgement,
             "base_repositories": base_repositories,
             "base_artifacts": base_artifacts,
             "base_settings": base_settings,

@@ -223,18 +223,18 @@ def test_only_what_is_not_there_as_it_should_be_is_fetched():
     taken = given()
     wanted = artifacts.artifacts(node("debian-13"), taken)
     there = {artifact["name"]: seen_as_wanted(artifact) for artifact in wanted}
-    assert artifacts.artifacts(node("debian-13", artifacts=there), taken, only_missing=True) == []
+    assert artifacts.missing(node("debian-13", artifacts=there), taken) == []
     assert artifacts.artifacts(node("debian-13", artifacts=there), taken) == wanted
-    assert artifacts.artifacts(node("debian-13"), taken, only_missing=True) == wanted
+    assert artifacts.missing(node("debian-13"), taken) == wanted
     for artifact in wanted:
         path = next(iter(there[artifact["name"]]["files"]))
         for state in (None, {"mode": "0755", "same": False}, {"mode": "0700", "same": True}):
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
-            found = artifacts.artifacts(node("debian-13", artifacts=damaged), taken, only_missing=True)
+            found = artifacts.missing(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
         for key in ("sha256", "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
-            found = artifacts.artifacts(node("debian-13", artifacts=other), taken, only_missing=True)
+            found = artifacts.missing(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
 
 

@@ -37,10 +37,15 @@ def needed(node, inputs):
     return result
 
 
-def artifacts(node, inputs, only_missing=False):
-    """The list node_artifacts takes; with ``only_missing`` without those that node_info saw as they should be."""
-    listed = [_artifact(node, inputs, *item) for item in needed(node, inputs)]
-    there = (node.get("artifacts") or {}) if only_missing else {}
+def artifacts(node, inputs):
+    """The list node_artifacts takes."""
+    return [_artifact(node, inputs, *item) for item in needed(node, inputs)]
+
+
+def missing(node, inputs):
+    """Those of ``artifacts`` that node_info, asked for artifacts, did not see as they should be."""
+    there = node.get("artifacts") or {}
+    listed = artifacts(node, inputs)
     return [one for one in listed if one["name"] not in there or record.difference(one, there[one["name"]])]
 
 
