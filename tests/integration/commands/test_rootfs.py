@@ -42,6 +42,10 @@ def tree(tmp_path_factory) -> Path:
     os.mkfifo(top / "pipe")
     (top / "dev").mkdir()
     os.mknod(top / "dev/null", 0o20666, os.makedev(1, 3))
+    layer = top / "opt/layer"  # of overlayfs, as containerd keeps them
+    layer.mkdir(parents=True)
+    os.mknod(layer / "removed", 0o20000, os.makedev(0, 0))
+    os.setxattr(layer, "trusted.overlay.opaque", b"y")
     (top / "etc/ümläut").write_text("x")
     (top / ("long" * 40)).symlink_to("/nowhere/at/all")
     os.utime(top / "etc", ns=(1_000_000_000_123_456_789, 1_000_000_000_123_456_789))
@@ -96,6 +100,8 @@ def test_everything_arrives_and_the_disk_boots(web, disk, tree, image, tmp_path)
         assert "OCI_REGISTRY" not in (top / "boot/grub/environment").read_text()
         assert os.getxattr(top / "bin/dash", "security.capability").hex().startswith("01000002")
         assert os.getxattr(top / "etc", "user.note") == b"\xff\x00binary"
+        assert os.getxattr(top / "opt/layer", "trusted.overlay.opaque") == b"y"
+        assert (top / "opt/layer/removed").is_char_device()
         assert (top / "bin/sudo").stat().st_ino == (top / "bin/sudoedit").stat().st_ino
         assert (top / "var.img").stat().st_blocks * 512 < MIB
         assert (top / "var.img").read_bytes()[32 * MIB : 32 * MIB + 6] == b"island"
@@ -131,6 +137,7 @@ HOSTILE = {
     "hard-link-outside": (member("etc/shadow", kind=tarfile.LNKTYPE, linkname="../../etc/shadow"), "leads out"),
     "hard-link-absolute": (member("etc/shadow", kind=tarfile.LNKTYPE, linkname="/etc/shadow"), "leads out"),
     "device": (member("srv/disk", kind=tarfile.BLKTYPE, devmajor=8), "device node outside of /dev"),
+    "no whiteout": (member("srv/null", kind=tarfile.CHRTYPE, devmajor=1, devminor=3), "device node outside of /dev"),
     "unknown-kind": (member("strange", kind=b"Q"), "unknown kind"),
     "owner": (member("file", uid=2**32), "belongs to"),
 }

@@ -76,6 +76,14 @@ def test_damage_anywhere_never_passes_unnoticed_as_an_error_of_python(data):
         pass
 
 
+def test_whiteouts_of_overlayfs_pass_and_other_devices_do_not():
+    (entry,) = Archive(pieces(pack(info("var/lib/x/gone", tarfile.CHRTYPE, devmajor=0, devminor=0)))).entries()
+    assert entry.kind == "device"
+    for kind, major, minor in [(tarfile.BLKTYPE, 0, 0), (tarfile.CHRTYPE, 0, 1), (tarfile.CHRTYPE, 1, 0)]:
+        with pytest.raises(Refused, match="device node outside of /dev"):
+            list(Archive(pieces(pack(info("var/lib/x/gone", kind, devmajor=major, devminor=minor)))).entries())
+
+
 @given(st.integers(1, len(SAMPLE.rstrip(b"\0")) // 512 * 512))
 def test_a_cut_archive_is_refused(length):
     with pytest.raises(Refused, match=r"truncated|damaged"):
