@@ -17,7 +17,6 @@ MACHINES = 50
 def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_path):
     project = Project(lab(profile="hetzner", seed=1), tmp_path)
     project.lab.control("DELETE", "/requests")
-    began = time.monotonic()
     made = project.run(
         "hcloud_machine",
         machines=[project.machine(f"n{number:02}") for number in range(MACHINES)],
@@ -31,15 +30,11 @@ def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_pat
         ssh_private_key=str(project.key),
         prove=False,
     )
-    seconds = time.monotonic() - began
     counted = len(project.lab.control("GET", "/requests")["requests"])
-    print(f"{counted} requests, {seconds:.1f} s")
     assert not made.failed
     assert not armed.failed, armed.result["msg"]
     assert counted == made.result["api_calls"] + armed.result["api_calls"]
     assert counted <= 3.5 * MACHINES
-    # Slowest creation 21 s and slowest arming 23 s; the rest is ours.
-    assert seconds < 21 + 23 + 16
     assert {machine["boot_state"] for machine in armed.result["machines"]} == {"BootingToRescue"}
 
 
