@@ -28,9 +28,7 @@ from lab.running import RunningLab
 VERSION = "1.36.4"
 PAUSE = "3.10.2"
 BASE = "debian-12"
-#: The lab's base for dedicated servers has no DHCP client that cloud-init could ask the metadata service by.
-CLOUD_BASE = "debian-12-cloud"
-IMAGE = f"{CLOUD_BASE}-kubernetes-{VERSION}"
+IMAGE = f"{BASE}-kubernetes-{VERSION}"
 TARBALL = f"Debian-1200-bookworm-amd64-{BASE}-kubernetes-{VERSION}.tar.zst"
 CLOUD, METAL, NUMBER = "cloud-1", "metal-1", 4711
 #: A container cannot grow its disk.
@@ -94,14 +92,10 @@ class Workshop:
         return {
             "kubenode_image_matrix": {
                 "kubernetes": [VERSION],
-                "base": [
-                    {"name": BASE, "image_url": self.image_url(images.TARBALL), "command": command},
-                    {"name": CLOUD_BASE, "image_url": self.image_url("debian.raw.zst")},
-                ],
+                "base": [{"name": BASE, "image_url": self.image_url(images.TARBALL), "command": command}],
             },
             "kubenode_bootstrap_data": _cloud_config(bootstrap),
             "kubenode_tarball_level": 3,
-            "kubenode_tarball_systems": {CLOUD_BASE: "Debian-1200-bookworm"},
             "kubenode_tarball_name": "{system}-{architecture}-{name}",
             "base_mirror": self.lab.mirror_url,
             "base_checksums": mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubelet"),
@@ -154,9 +148,9 @@ def _cloud_config(data: dict[str, Any]) -> str:
 def make_files(shop: Workshop) -> None:
     """The snapshot, then the tarball of it."""
     building = shop.building()
-    say("prebaked snapshots of two bases, side by side: base with prebake, checks, clean-up")
+    say("a prebaked snapshot: a root file system on a new machine, base with prebake, checks, clean-up")
     shop.play("snapshot", "kubenode.provision.node_image_snapshot", **building)
-    say("tarballs of the same: packed in the rescues of machines whose disks are the snapshots")
+    say("a tarball of the same: packed in the rescue of a machine whose disk is the snapshot")
     shop.play("tarball", "kubenode.provision.node_image_tarball", **building)
 
 

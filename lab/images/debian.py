@@ -27,7 +27,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     """Build ``debian.raw`` and ``debian.raw.zst`` in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
-    _read_firmware_in_containers(tree)
+    read_firmware_in_containers(tree)
     tidy(tree)
     progress(f"{recipe.name}: writing the disk")
     raw = folder / f"{recipe.name}.raw"
@@ -48,7 +48,7 @@ def pack(raw: Path, form: str) -> Path:
     return partial.rename(target)
 
 
-def _read_firmware_in_containers(tree: Path) -> None:
+def read_firmware_in_containers(tree: Path) -> None:
     """Let cloud-init believe the firmware tables that the lab shows to a container.
 
     cloud-init ignores them in containers because they are the host's; here they are the machine's own, and the

@@ -63,6 +63,7 @@ _TARBALL = (
     "grub-pc-bin",
     "grub2-common",
     "initramfs-tools",
+    "isc-dhcp-client",  # cloud-init asks the metadata service of a cloud by it
     "linux-image-amd64",
     "lvm2",
     "mdadm",

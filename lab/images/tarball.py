@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .bootstrap import bootstrap
-from .debian import tidy
+from .debian import read_firmware_in_containers, tidy
 from .recipe import Recipe
 
 FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
@@ -20,6 +20,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
     _make_initramfs(tree)
+    read_firmware_in_containers(tree)
     tidy(tree)
     progress(f"{recipe.name}: packing the tarball")
     pack = [
