@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_sink
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _run_server
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
@@ -49,7 +46,7 @@ class ActionModule(ActionBase):
         if not given["files"]:
             return answer
         secret = secrets.token_urlsafe(18)
-        port = _serve({f"/{secret}/{name}": str(folder / name) for name in given["files"]})
+        port = _started({f"/{secret}/{name}": str(folder / name) for name in given["files"]})
         told = [
             {"name": name, "path": str(folder / name), "url": f"http://127.0.0.1:{port}/{secret}/{name}"}
             for name in given["files"]
@@ -69,25 +66,8 @@ def _check(folder: Path, names: list[str]) -> None:
         raise AnsibleActionFail("; ".join(findings))
 
 
-def _serve(files: dict[str, str]) -> int:
-    """Start the server, which ends with this run of Ansible; returns its port."""
-    # We are a worker that ends with its task; the run is its parent.
-    run = os.getppid()
-    order = {"pid": run, "start": _file_sink.start_of(run), "files": files}
-    process = subprocess.Popen(
-        [sys.executable, _file_sink.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
-    )
-    if process.stdin is None or process.stdout is None:
-        raise AnsibleActionFail("the server has no pipes")
-    with process.stdin as stdin:
-        stdin.write(json.dumps(order) + "\n")
-    with process.stdout as stdout:
-        port = stdout.readline().strip()
-    if not port.isdigit():
-        raise AnsibleActionFail(f"the server did not start (exit code {process.wait(timeout=10)})")
-    return int(port)
+def _started(files: dict[str, Any]) -> int:
+    try:
+        return _run_server.start("_file_sink", files)
+    except OSError as error:
+        raise AnsibleActionFail(str(error)) from error

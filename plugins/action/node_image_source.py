@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_server, _image_file
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_file, _run_server
 
 
 class ActionModule(ActionBase):
@@ -52,7 +48,7 @@ class ActionModule(ActionBase):
             return answer
         secret = secrets.token_urlsafe(18)
         paths = {f"/{secret}/{position}.img": one for position, one in enumerate(served)}
-        port = _serve(paths)
+        port = _started(paths)
         told = [
             {
                 "name": one["name"],
@@ -64,25 +60,8 @@ class ActionModule(ActionBase):
         return {**answer, "images": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
 
 
-def _serve(paths: dict[str, dict[str, Any]]) -> int:
-    """Start the server, which ends with this run of Ansible; returns its port."""
-    # We are a worker that ends with its task; the run is its parent.
-    run = os.getppid()
-    order = {"pid": run, "start": _file_server.start_of(run), "files": paths}
-    process = subprocess.Popen(
-        [sys.executable, _file_server.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
-    )
-    if process.stdin is None or process.stdout is None:
-        raise AnsibleActionFail("the file server has no pipes")
-    with process.stdin as stdin:
-        stdin.write(json.dumps(order) + "\n")
-    with process.stdout as stdout:
-        port = stdout.readline().strip()
-    if not port.isdigit():
-        raise AnsibleActionFail(f"the file server did not start (exit code {process.wait(timeout=10)})")
-    return int(port)
+def _started(files: dict[str, Any]) -> int:
+    try:
+        return _run_server.start("_file_server", files)
+    except OSError as error:
+        raise AnsibleActionFail(str(error)) from error

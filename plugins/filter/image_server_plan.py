@@ -64,6 +64,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_plan as plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
 #: purpose → whether it needs what was seen on the machine, and what does it
 _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
@@ -91,23 +92,9 @@ def image_server_plan(
     if not isinstance(inputs, Mapping) or (needs_node and not isinstance(node, Mapping)):
         raise AnsibleFilterError(f"image_server_plan: {purpose} needs a dictionary{' and node' if needs_node else ''}")
     try:
-        return function(_plain(inputs), _plain(node), _plain(record) or {})
+        return function(plain(inputs), plain(node), plain(record) or {})
     except inputs_.InvalidInput as error:
         raise AnsibleFilterError(str(error)) from error
-
-
-def _plain(value: Any) -> Any:
-    """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
 
 
 class FilterModule:

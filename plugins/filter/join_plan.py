@@ -76,6 +76,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import inputs as inputs_
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine, plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
 
 def join_plan(
@@ -93,10 +94,10 @@ def join_plan(
         if name in needs and not isinstance(value, Mapping):
             raise AnsibleFilterError(f"join_plan: {purpose} needs {name}")
     try:
-        checked = inputs_.checked(_read(_plain(given)), str(token or ""))
+        checked = inputs_.checked(_read(plain(given)), str(token or ""))
         if purpose in _TOKEN_OF_THE_USER:
             inputs_.check_one_token(checked, token)
-        return function(checked, _plain(node), _plain(seen), str(token or ""))
+        return function(checked, plain(node), plain(seen), str(token or ""))
     except inputs_.InvalidInput as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -167,20 +168,6 @@ def _parse(name: str, content: Any) -> Any:
 
 def _dump(value: dict) -> str:
     return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)
-
-
-def _plain(value: Any) -> Any:
-    """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
 
 
 class FilterModule:

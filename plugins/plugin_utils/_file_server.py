@@ -1,31 +1,22 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serves a few files on loopback while a run lasts; also a program of its own, which is told everything on stdin.
-
-Machines reach it through a tunnel of their SSH connection. It ends with the process that it serves.
-"""
+"""The part of a server beside a run that sends files."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import sys
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
 
 _RANGE = re.compile(r"bytes=([0-9]{1,19})-([0-9]{0,19})\Z")
 _PIECE = 1 << 20
-#: Seconds between two looks whether anybody still needs us.
-_LOOK_EVERY = 1.0
 
 
-def handler(files: dict[str, tuple[str, str]]) -> type[BaseHTTPRequestHandler]:
-    """A handler for ``files``: request path → (path of the file, its digest)."""
+def handler(files: Mapping[str, Mapping[str, str]]) -> type[BaseHTTPRequestHandler]:
+    """A handler for ``files``: request path → ``{file, digest}``, the path of the file and what it holds."""
 
     class Handler(BaseHTTPRequestHandler):
         """GET and HEAD, whole or from a byte on; everything else is refused."""
@@ -51,8 +42,8 @@ def handler(files: dict[str, tuple[str, str]]) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            path, digest = found
-            with open(path, "rb") as file:
+            digest = found["digest"]
+            with open(found["file"], "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 first, last = self._wanted(size, f'"{digest}"')
                 if first >= size > 0:
@@ -92,35 +83,5 @@ def handler(files: dict[str, tuple[str, str]]) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def start_of(pid: int) -> str:
-    """When a process began, in ticks since boot; empty when there is none. With the pid it names one process only."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return ""
-        return "running"
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def main() -> int:
-    """Serve until the process of the order is gone; the port is told on stdout."""
-    order = json.loads(sys.stdin.readline())
-    files = {path: (one["file"], one["digest"]) for path, one in order["files"].items()}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(files))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdout.write(f"{server.server_address[1]}\n")
-    sys.stdout.flush()
-    sys.stdout.close()
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    while start_of(order["pid"]) == order["start"]:
-        time.sleep(_LOOK_EVERY)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def ended(_files: Mapping[str, Mapping[str, str]]) -> None:
+    """Nothing is left behind."""

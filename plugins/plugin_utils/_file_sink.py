@@ -1,24 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes a few files on loopback while a run lasts; also a program of its own, which is told everything on stdin.
+"""The part of a server beside a run that takes files.
 
-Machines reach it through a tunnel of their SSH connection. A file appears under its name when it is whole, each path
-takes one file at a time, and the program ends with the process that it serves.
+A file appears under its name when it is whole, and each path takes one file at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import sys
 import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-_LOOK_EVERY = 1.0
 #: A sender that says nothing for so long (seconds) is gone.
 _PATIENCE = 600
 _LONGEST_LINE = 128
@@ -120,37 +115,8 @@ def _chunk_size(stream) -> int:
     return size
 
 
-def start_of(pid: int) -> str:
-    """When a process began, in ticks since boot; empty when there is none. With the pid it names one process only."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
-            fields = stream.read().rpartition(")")[2].split()
-    except OSError:
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return ""
-        return "running"
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def main() -> int:
-    """Take files until the process of the order is gone; the port is told on stdout."""
-    order = json.loads(sys.stdin.readline())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(order["files"]))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdout.write(f"{server.server_address[1]}\n")
-    sys.stdout.flush()
-    sys.stdout.close()
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    while start_of(order["pid"]) == order["start"]:
-        time.sleep(_LOOK_EVERY)
-    for target in order["files"].values():
+def ended(files: dict[str, str]) -> None:
+    """Remove what did not arrive whole."""
+    for target in files.values():
         with contextlib.suppress(OSError):
             os.unlink(f"{target}.partial")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -28,6 +28,22 @@ class MachineRun:
         self.timeline = _states.Timeline(name, state=state, since=since)
         self.result = {"name": name, "failed": False, "changed": False, "msg": ""}
 
+    @classmethod
+    def going_on(cls, machine):
+        """The run of a machine as a module of this collection returned it, or as a user named it."""
+        since = machine.get("boot_state_since")
+        try:
+            return cls(
+                machine["name"],
+                state=machine.get("boot_state") or _states.UNSET,
+                since=_states.from_rfc3339(since) if since else None,
+            )
+        except (ValueError, AttributeError) as error:
+            raise FleetError(
+                "machine '%s': boot_state or boot_state_since is none a module of this collection returned (%s); leave "
+                "both out" % (machine["name"], error)
+            ) from error
+
     def fail(self, error, provisioning=True):
         """The machine failed; a refusal left it as it was and is no change of its boot state."""
         self.result.update(failed=True, msg=str(error))

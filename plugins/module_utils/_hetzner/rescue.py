@@ -99,18 +99,7 @@ class RescueFleet:
 
     def _run_of(self, machine):
         """The run of one machine, going on where the step before it ended."""
-        since = machine.get("boot_state_since")
-        try:
-            run = MachineRun(
-                machine["name"],
-                state=machine.get("boot_state") or _states.UNSET,
-                since=_states.from_rfc3339(since) if since else None,
-            )
-        except (ValueError, AttributeError) as error:
-            raise FleetError(
-                "machine '%s': boot_state or boot_state_since is none a module of this collection returned (%s); leave "
-                "both out" % (machine["name"], error)
-            ) from error
+        run = MachineRun.going_on(machine)
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
         if machine.get("failed") and not self._again(machine):

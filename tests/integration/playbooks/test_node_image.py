@@ -193,7 +193,7 @@ def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(worksh
             while piece := given.read(1 << 22):
                 assert written.read(len(piece)) == piece
     end = time.monotonic() + 60
-    while any("_file_server" in line for line in command_lines()):  # it ends with the run
+    while any("_run_server" in line for line in command_lines()):  # it ends with the run
         assert time.monotonic() < end
         time.sleep(0.2)
 

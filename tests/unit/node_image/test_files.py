@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_server, _image_file
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_server, _image_file, _run_server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -29,7 +29,9 @@ def image(tmp_path):
 @pytest.fixture
 def ask(image):
     """Return a function that asks a server with this one file."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _file_server.handler({"/secret/0.img": (str(image), DIGEST)}))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), _file_server.handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def inner(path="/secret/0.img", method="GET", **headers):
@@ -88,10 +90,10 @@ def test_a_backwards_range_is_none(ask):
 
 
 def test_a_process_is_known_by_its_start():
-    assert _file_server.start_of(os.getpid())
+    assert _run_server.start_of(os.getpid())
     done = subprocess.Popen(["true"])
     done.wait()
-    assert _file_server.start_of(done.pid) == ""
+    assert _run_server.start_of(done.pid) == ""
 
 
 def test_a_file_is_proven_by_its_digest(image, tmp_path):

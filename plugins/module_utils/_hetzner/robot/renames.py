@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
@@ -72,18 +71,7 @@ class RobotServerFleet:
         return wanted
 
     def _run_of(self, machine):
-        since = machine.get("boot_state_since")
-        try:
-            run = MachineRun(
-                machine["name"],
-                state=machine.get("boot_state") or _states.UNSET,
-                since=_states.from_rfc3339(since) if since else None,
-            )
-        except (ValueError, AttributeError) as error:
-            raise FleetError(
-                "machine '%s': boot_state or boot_state_since is none a module of this collection returned (%s); leave "
-                "both out" % (machine["name"], error)
-            ) from error
+        run = MachineRun.going_on(machine)
         run.result.update(server_number=None, server_name=None, ipv4=None, ipv6=None, ipv6_address=None, product=None)
         run.result.update(status=None, cancelled=None)
         return run
