@@ -13,25 +13,26 @@ from .paths import CHECKOUT
 from .report import SetupError, say
 from .variables import variables
 
-#: what is run, by scope; a worker takes whole files, since the tests of a file share a lab
+#: what is run, by scope; a worker takes whole files, since the tests of a file share a lab, and is one more than the
+#: cores of the smallest machine, since many of these tests wait
 SCOPES = {
     "unit": ["-q", "-n", "2", "tests/unit"],
     "all": [
         "-n",
-        "2",
+        "3",
         "--dist",
         "loadfile",
         "--no-loadscope-reorder",
         "--durations",
-        "10",
+        "40",
         "tests/unit",
         "tests/lab",
         "tests/integration",
     ],
 }
 
-#: tests that no ansible-core takes part in and that cost a minute: once is enough
-ONCE = ["tests/unit/liveimage/fuzz"]
+#: tests that no ansible-core takes part in: once is enough
+ONCE = ["tests/unit/liveimage/fuzz", "tests/unit/commands"]
 
 
 def main(arguments: list[str] | None = None) -> int:
