@@ -48,7 +48,9 @@ class Outlet:
         self.size, self.sha256 = 0, ""
         self._process = self._reader = None
         if command:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
             self._reader = threading.Thread(target=self._drain, daemon=True)
             self._reader.start()
 
