@@ -25,6 +25,11 @@ def test_every_supported_system_is_welcome(name, arch):
     assert against(node(name, arch=arch)) == []
 
 
+def test_without_the_rights_of_root_nothing_else_is_said():
+    (told,) = against(node("debian-13", uid=1000, arch="riscv64"))
+    assert told.startswith("the role needs the rights of root, but tasks run as user id 1000; set become: true")
+
+
 OTHERS = [("debian", "11"), ("ubuntu", "20.04"), ("centos", "9"), ("rocky", "8.10"), ("amzn", "2"), ("debian", "")]
 
 

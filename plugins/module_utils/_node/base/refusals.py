@@ -21,6 +21,9 @@ def refusals(node, inputs, before, after):
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
     """
+    if node.get("uid"):
+        told = "the role needs the rights of root, but tasks run as user id %s; set become: true for the play"
+        return [told % node["uid"]]
     system = system_of(node)
     if system is None:
         shown = node["os"].get("pretty_name") or "%s %s" % (node["os"]["id"], node["os"].get("version_id", ""))
