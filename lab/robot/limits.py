@@ -39,6 +39,7 @@ class _Window:
     limit: int
     interval: float = HOUR
     taken: deque[float] = field(default_factory=deque)
+    others: int = 0  #: requests of others that come right before the next one
 
 
 class Limits:
@@ -53,6 +54,8 @@ class Limits:
         if route not in LIMITS:
             return
         window, now = self._window(route), self._clock()
+        window.taken.extend([now] * window.others)
+        window.others = 0
         while window.taken and window.taken[0] <= now - window.interval:
             window.taken.popleft()
         if len(window.taken) >= window.limit:
@@ -60,16 +63,17 @@ class Limits:
         window.taken.append(now)
 
     def leave(self, route: str, remaining: int, interval: float | None = None) -> None:
-        """Act as if others had made all but ``remaining`` requests just now; optionally with a shorter window."""
+        """Act as if others made all but ``remaining`` requests right before the next one; maybe in a shorter window."""
         window = self._window(route)
         if interval is not None:
             window.interval = interval
-        window.taken = deque([self._clock()] * max(0, window.limit - remaining))
+        window.taken.clear()
+        window.others = max(0, window.limit - remaining)
 
     def remaining(self, route: str) -> int:
         """How many requests of this route are left now."""
         window, now = self._window(route), self._clock()
-        return window.limit - sum(taken > now - window.interval for taken in window.taken)
+        return window.limit - window.others - sum(taken > now - window.interval for taken in window.taken)
 
     def interval(self, route: str) -> int:
         """The length of this route's window in seconds."""

@@ -158,10 +158,11 @@ def test_the_file_on_disk_is_what_is_served(server, bases, content, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu is not installed")
 def test_qemu_reads_it_as_a_disk(server, content, tmp_path):
-    """QEMU asks for ranges as a BMC does."""
+    """QEMU asks for ranges as a BMC does; one request at a time, as its curl driver hangs with several, with any server."""
     target = tmp_path / "disk.raw"
     source = f'json:{{"driver": "raw", "file": {{"driver": "http", "url": "{server.url(PATH)}"}}}}'
-    done = subprocess.run(["qemu-img", "convert", "-O", "raw", source, str(target)], capture_output=True, check=False)
+    convert = ["qemu-img", "convert", "-m", "1", "-O", "raw", source, str(target)]
+    done = subprocess.run(convert, capture_output=True, check=False)
     if b"Unknown driver" in done.stderr or b"Unknown protocol" in done.stderr:
         pytest.skip("this QEMU was built without its curl driver")
     assert done.returncode == 0, done.stderr

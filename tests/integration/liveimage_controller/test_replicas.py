@@ -151,7 +151,7 @@ def test_a_right_that_is_missing_is_named(world, start, tmp_path, verb, resource
     with start(kubeconfig=file, namespace=world.namespace) as replica:
         named = f'the service account lacks verb "{verb}" on {resource} in API group '
         eventually(lambda: named in replica.watch("/readyz"), replica.watch("/readyz"))
-        assert any(named in line for line in replica.log)
+        eventually(lambda: any(named in line for line in replica.log), str(replica.log))
         assert "status" not in world.get("host-1")
         give(world, rules())  # nobody has to restart it
         assert replica.until_ready()

@@ -137,7 +137,7 @@ def test_a_403_mid_fleet_is_waited_out(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
     # A window of seconds stands for the hour.
-    body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 6}
+    body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 8}
     account.lab.control("POST", "/robot/limits", body)
     run = account.rescue(prove=False)
     assert not run.failed, run.result["msg"]

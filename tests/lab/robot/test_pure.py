@@ -76,6 +76,19 @@ class TestLimits:
         with pytest.raises(RobotError):
             limits.take(ROUTE)
 
+    def test_a_shorter_window_begins_with_the_next_request(self):
+        now = 0.0
+        limits = Limits(lambda: now)
+        limits.leave(ROUTE, 1, 8)
+        now = 100.0
+        assert limits.remaining(ROUTE) == 1
+        limits.take(ROUTE)
+        with pytest.raises(RobotError):
+            limits.take(ROUTE)
+        now = 108.0
+        assert limits.remaining(ROUTE) == LIMITS[ROUTE]
+        limits.take(ROUTE)
+
 
 class TestLockout:
     @unhurried
