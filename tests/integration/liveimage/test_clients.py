@@ -158,7 +158,7 @@ def test_the_file_on_disk_is_what_is_served(server, bases, content, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu is not installed")
 def test_qemu_reads_it_as_a_disk(server, content, tmp_path):
-    """QEMU asks for ranges as a BMC does; one request at a time, as its curl driver hangs with several, with any server."""
+    """QEMU asks for ranges as a BMC does; one request at a time: its driver hangs with several, whoever serves."""
     target = tmp_path / "disk.raw"
     source = f'json:{{"driver": "raw", "file": {{"driver": "http", "url": "{server.url(PATH)}"}}}}'
     convert = ["qemu-img", "convert", "-m", "1", "-O", "raw", source, str(target)]
