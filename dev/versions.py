@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/versions: regenerates the checksums of roles/base/vars/versions.yml from the projects' own sum files."""
+"""dev/versions: regenerates the checksums of roles/base/vars/main/versions.yml from the projects' own sum files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-FILE = Path(__file__).resolve().parents[1] / "roles/base/vars/versions.yml"
+FILE = Path(__file__).resolve().parents[1] / "roles/base/vars/main/versions.yml"
 ARCHITECTURES = ("amd64", "arm64")
 #: the line of the data file below which everything is written by this program
 _BELOW = "  checksums:\n"

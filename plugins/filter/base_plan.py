@@ -16,16 +16,17 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
-    artifacts,
-    images,
-    judgement,
-    queries,
-    repositories,
-    settings,
-    steps,
-)
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs as variables_of_base
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+_PLAN = "module_utils._node.base."
+artifacts = Late(_PLAN + "artifacts")
+images = Late(_PLAN + "images")
+judgement = Late(_PLAN + "judgement")
+queries = Late(_PLAN + "queries")
+repositories = Late(_PLAN + "repositories")
+settings = Late(_PLAN + "settings")
+steps = Late(_PLAN + "steps")
+variables_of_base = Late(_PLAN + "inputs")
 
 Facts = Mapping[str, Any]
 _ROOT = Path(__file__).parents[2]
@@ -60,8 +61,13 @@ def _told(function: Callable) -> Callable:
 
 
 @_told
-def base_inputs(variables: Facts, versions: Facts) -> dict[str, Any]:
-    return {**variables_of_base.normalised(variables, versions), "collection": _collection()}
+def base_inputs(variables: Facts, versions: Facts, fail: bool = True) -> dict[str, Any]:
+    try:
+        return {**variables_of_base.normalised(variables, versions), "collection": _collection()}
+    except ValueError as error:
+        if fail:
+            raise
+        return {"refused": str(error)}
 
 
 @_told

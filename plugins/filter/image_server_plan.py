@@ -62,9 +62,11 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_plan as plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+
+inputs_ = Late("plugin_utils._image_server_inputs")
+plan = Late("plugin_utils._image_server_plan")
 
 #: purpose → whether it needs what was seen on the machine, and what does it
 _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
@@ -74,7 +76,7 @@ _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
     "missing": (True, lambda inputs, node, record: plan.missing(inputs, node)),
     "url": (True, lambda inputs, node, record: plan.url(inputs, node)),
     "artifacts": (False, lambda inputs, node, record: plan.artifacts(inputs)),
-    "settings": (True, plan.settings),
+    "settings": (True, lambda inputs, node, record: plan.settings(inputs, node, record)),
     "secrets": (True, lambda inputs, node, record: plan.secrets(inputs, node)),
 }
 

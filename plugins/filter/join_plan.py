@@ -74,9 +74,12 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import inputs as inputs_
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine, plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+
+inputs_ = Late("module_utils._node.join.inputs")
+machine = Late("module_utils._node.join.machine")
+plan = Late("module_utils._node.join.plan")
 
 
 def join_plan(

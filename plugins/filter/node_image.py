@@ -15,8 +15,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as _builds
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_faults as _faults
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+_builds = Late("plugin_utils._node_image_builds")
+_faults = Late("plugin_utils._node_image_faults")
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 
@@ -48,7 +50,7 @@ class FilterModule:
     def filters(self):
         return {
             "node_image_builds": node_image_builds,
-            "node_image_faults": _faults.faults,
-            "node_image_outcomes": _builds.outcomes,
-            "node_image_table": _builds.table,
+            "node_image_faults": _faults.function("faults"),
+            "node_image_outcomes": _builds.function("outcomes"),
+            "node_image_table": _builds.function("table"),
         }

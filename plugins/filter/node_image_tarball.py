@@ -10,7 +10,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as _tarballs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+_tarballs = Late("plugin_utils._node_image_tarballs")
 
 
 def node_image_tarballs(
@@ -29,7 +31,7 @@ class FilterModule:
     def filters(self):
         return {
             "node_image_tarballs": node_image_tarballs,
-            "node_image_tarball_outcomes": _tarballs.outcomes,
-            "node_image_tarball_record": _tarballs.record,
-            "node_image_tarball_table": _tarballs.table,
+            "node_image_tarball_outcomes": _tarballs.function("outcomes"),
+            "node_image_tarball_record": _tarballs.function("record"),
+            "node_image_tarball_table": _tarballs.function("table"),
         }

@@ -128,15 +128,17 @@ _value:
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import render
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata.inputs import InputError
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+_inputs = Late("module_utils._node.userdata.inputs")
+_render = Late("module_utils._node.userdata.render")
 
 
-def node_user_data(inputs, format="cloud-init", limit=render.HETZNER_LIMIT):
+def node_user_data(inputs, format="cloud-init", limit=None):
     """See DOCUMENTATION."""
     try:
-        return render.user_data(inputs, format, int(limit))
-    except InputError as error:
+        return _render.user_data(inputs, format, _render.HETZNER_LIMIT if limit is None else int(limit))
+    except _inputs.InputError as error:
         raise AnsibleFilterError("node_user_data: %s" % error) from None
 
 

@@ -169,7 +169,7 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "flatcar": "none"}
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    text = (CHECKOUT / "roles/base/vars/versions.yml").read_text(encoding="utf-8")
+    text = (CHECKOUT / "roles/base/vars/main/versions.yml").read_text(encoding="utf-8")
     return yaml.safe_load(text)["base_versions"]
 
 

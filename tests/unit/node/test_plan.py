@@ -298,6 +298,10 @@ def test_filters_take_what_the_role_gives_and_tell_errors_plainly():
     assert set(base_plan.FilterModule().filters()) == {name for name in vars(base_plan) if name.startswith("base_")}
     with pytest.raises(AnsibleFilterError, match="base_swap is 'on'"):
         base_plan.base_inputs({"base_swap": "on"}, data())
+    refused = base_plan.base_inputs({"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}, data(), fail=False)
+    assert set(refused) == {"refused"}
+    assert "base_swap is 'on'" in refused["refused"]
+    assert "hunter2" not in refused["refused"]
     with pytest.raises(AnsibleFilterError, match="feed it a dictionary"):
         base_plan.base_settings([], taken)
     with pytest.raises(AnsibleFilterError, match="'os' is missing"):
