@@ -76,7 +76,7 @@ _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
     "missing": (True, lambda inputs, node, record: plan.missing(inputs, node)),
     "url": (True, lambda inputs, node, record: plan.url(inputs, node)),
     "artifacts": (False, lambda inputs, node, record: plan.artifacts(inputs)),
-    "settings": (True, lambda inputs, node, record: plan.settings(inputs, node, record)),
+    "settings": (True, plan.function("settings")),
     "secrets": (True, lambda inputs, node, record: plan.secrets(inputs, node)),
 }
 

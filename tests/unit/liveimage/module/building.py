@@ -27,6 +27,12 @@ NETWORK = {
 }
 
 
+def state(path: Path) -> tuple[int, ...]:
+    """What changes with a file, and not by reading it."""
+    found = path.stat()
+    return found.st_ino, found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 class Workshop:
     """A folder with a base ISO, and runs over lists of hosts."""
 

@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import open_overlay
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import names
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service.paths import static_path
-from tests.unit.liveimage.module.building import NETWORK
+from tests.unit.liveimage.module.building import NETWORK, state
 
 HOST = {"name": "web-1", "network": NETWORK}
 URL = "http://images.example.com:8084"
@@ -46,9 +46,9 @@ def test_a_second_run_changes_nothing_and_keeps_the_date(workshop):
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "created": 1_000_000_000}))
     path.chmod(0o600)
-    before = path.stat()
+    before = state(path)
     assert not workshop.build(HOST, mode="overlay")["web-1"]["changed"]
-    assert path.stat() == before
+    assert state(path) == before
     path.chmod(0o644)
     assert workshop.build(HOST, mode="overlay")["web-1"]["changed"]
     assert (json.loads(path.read_text())["created"], stat.S_IMODE(path.stat().st_mode)) == (1_000_000_000, 0o600)

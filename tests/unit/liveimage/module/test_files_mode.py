@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import open_overlay
 from tests.unit.liveimage import maker
-from tests.unit.liveimage.module.building import AGENT, NETWORK, Workshop
+from tests.unit.liveimage.module.building import AGENT, NETWORK, Workshop, state
 
 HOST = {"name": "web-1", "network": NETWORK, "kernel_arguments": {"append": ["console=ttyS0"]}}
 
@@ -43,7 +43,7 @@ def test_the_file_is_the_host_s_overlay_byte_for_byte(workshop):
 
 def test_a_second_run_changes_nothing_and_reads_nothing(workshop, monkeypatch):
     workshop.build(HOST)
-    before = image(workshop).stat()
+    before = state(image(workshop))
     opened = []
     real = open
 
@@ -54,7 +54,7 @@ def test_a_second_run_changes_nothing_and_reads_nothing(workshop, monkeypatch):
     monkeypatch.setattr("builtins.open", spy)
     again = workshop.build(HOST)["web-1"]
     assert (again["changed"], again["failed"], workshop.diff) == (False, False, [])
-    assert image(workshop).stat() == before
+    assert state(image(workshop)) == before
     assert str(workshop.base) in opened  # the spy sees what is opened
     assert str(image(workshop)) not in opened
 
