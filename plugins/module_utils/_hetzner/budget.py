@@ -28,6 +28,7 @@ class Budget:
         self._remaining = 0.0
         self._at = 0.0
         self._in_flight = 0
+        self._answers = 0
 
     @property
     def known(self):
@@ -46,19 +47,26 @@ class Budget:
         return min(float(self.limit), self._remaining + (self._clock() - self._at) * self.per_second)
 
     def sent(self):
-        """A request leaves."""
+        """A request leaves; what is returned belongs to its answer."""
         if self.known:
             self._set(self.remaining() - 1)
         self._in_flight += 1
+        return self._answers
 
-    def answered(self, headers):
-        """An answer, or none (an empty mapping), came back; its headers are right but for what is still on its way."""
+    def answered(self, headers, mark):
+        """An answer, or none (an empty mapping), came back; ``mark`` is what `sent` returned for its request.
+
+        Its headers are right but for what the API took after it: requests that are still on their way, and those that
+        were answered meanwhile, since answers overtake each other.
+        """
+        overtook = self._answers - mark
+        self._answers += 1
         self._in_flight = max(0, self._in_flight - 1)
         limit, remaining = _number(headers.get("RateLimit-Limit")), _number(headers.get("RateLimit-Remaining"))
         if not limit or remaining is None:
             return
         self.limit = limit
-        self._set(min(remaining, limit) - self._in_flight)
+        self._set(min(remaining, limit) - self._in_flight - overtook)
 
     def exhausted(self):
         """The API said that there is nothing left."""

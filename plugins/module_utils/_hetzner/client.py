@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import traceback
@@ -64,14 +65,15 @@ class Api:
 
     def request(self, method, path, machine=None, params=None, json=None):
         """Send one request, once. Raises ApiError, NoAnswer or FleetError."""
-        arguments = {"hooks": {"response": self._answered}}
+        arguments = {}
         if params is not None:
             arguments["params"] = params
         if json is not None:
             arguments["json"] = json
         with self._slots:
-            self._pace()
+            mark = self._pace()
             self._count(machine)
+            arguments["hooks"] = {"response": functools.partial(self._answered, mark)}
             try:
                 return self._client.request(method, path, **arguments)
             except APIException as error:
@@ -79,7 +81,7 @@ class Api:
                 raise NoAnswer("the answer to %s %s is not JSON (%s)" % (method, path, error), sent=True) from error
             except requests.exceptions.RequestException as error:
                 with self._lock:
-                    self.budget.answered({})
+                    self.budget.answered({}, mark)
                 raise NoAnswer(_transport_reason(method, path, error), sent=_may_have_arrived(error)) from error
 
     def read(self, path, deadline, machine=None, params=None):
@@ -147,8 +149,7 @@ class Api:
                     raise self._stopped
                 delay = self.budget.delay()
                 if delay <= 0:
-                    self.budget.sent()
-                    return
+                    return self.budget.sent()
             self._sleep(min(delay, 5.0))
 
     def _count(self, machine):
@@ -157,10 +158,10 @@ class Api:
             if machine is not None:
                 self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
 
-    def _answered(self, response, **_kwargs):
+    def _answered(self, mark, response, **_kwargs):
         """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
         with self._lock:
-            self.budget.answered(response.headers)
+            self.budget.answered(response.headers, mark)
             self._read_clock(response.headers.get("Date"))
         if response.ok:
             return

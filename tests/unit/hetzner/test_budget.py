@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
@@ -30,8 +30,7 @@ def headers(remaining, limit=3600):
 def known(remaining, limit=3600):
     clock = Clock()
     budget = Budget(clock)
-    budget.sent()
-    budget.answered(headers(remaining, limit))
+    budget.answered(headers(remaining, limit), budget.sent())
     return budget, clock
 
 
@@ -45,9 +44,17 @@ def test_nothing_known_holds_nobody_back():
 
 def test_requests_on_their_way_are_subtracted():
     budget, _clock = known(10)
+    first = budget.sent()
     budget.sent()
-    budget.sent()
-    budget.answered(headers(9))
+    budget.answered(headers(9), first)
+    assert budget.remaining() == 8
+
+
+def test_an_older_answer_that_comes_later_gives_nothing_back():
+    budget, _clock = known(10)
+    first, second = budget.sent(), budget.sent()
+    budget.answered(headers(8), second)
+    budget.answered(headers(9), first)
     assert budget.remaining() == 8
 
 
@@ -69,8 +76,7 @@ def test_empty_bucket_delays_until_one_request_came_back(limit, seconds):
 
 def test_a_429_without_headers_stops_the_sending():
     budget = Budget(Clock())
-    budget.sent()
-    budget.answered({})
+    budget.answered({}, budget.sent())
     budget.exhausted()
     assert budget.delay() == pytest.approx(1.0)
 
@@ -78,8 +84,7 @@ def test_a_429_without_headers_stops_the_sending():
 @pytest.mark.parametrize("value", ["", "many", "-1", None])
 def test_nonsense_headers_change_nothing(value):
     budget, _clock = known(10)
-    budget.sent()
-    budget.answered({"RateLimit-Limit": value, "RateLimit-Remaining": value})
+    budget.answered({"RateLimit-Limit": value, "RateLimit-Remaining": value}, budget.sent())
     assert budget.limit == 3600
     assert budget.remaining() == 9
 
@@ -116,12 +121,34 @@ def test_plan_agrees_with_itself(remaining, limit, need, seconds):
 @given(st.lists(st.one_of(st.just("sent"), st.integers(0, 100), st.floats(0, 50)), max_size=40))
 def test_remaining_never_exceeds_the_limit(events):
     budget, clock = known(50, 100)
+    marks = []
     for event in events:
         if event == "sent":
-            budget.sent()
+            marks.append(budget.sent())
         elif isinstance(event, int):
-            budget.answered(headers(event, 100))
+            budget.answered(headers(event, 100), marks.pop() if marks else budget.sent())
         else:
             clock.now += event
         assert budget.remaining() <= 100
         assert budget.delay() >= 0
+
+
+EVENTS = st.tuples(st.sampled_from(["send", "take", "answer"]), st.integers(0, 1))
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 3), st.lists(EVENTS, min_size=12, max_size=60))
+def test_no_order_of_answers_overdraws_the_bucket(left, events):
+    """The API takes requests and answers them in any order; time stands still, so that nothing comes back."""
+    budget, _clock = known(left)
+    underway, taken = [], []
+    for event, which in events:
+        if event == "send" and budget.delay() == 0:
+            underway.append(budget.sent())
+        elif event == "take" and underway:
+            left -= 1
+            taken.append((underway.pop(which % len(underway)), left))
+        elif event == "answer" and taken:
+            mark, told = taken.pop(which % len(taken))
+            budget.answered(headers(told), mark)
+        assert left >= 0
