@@ -118,7 +118,8 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
 def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(real_account):
     account = real_account
     account.add("ours", "foreign", image="debian")
-    assert not account.rescue(**LIMITS).failed
+    first = account.rescue(**LIMITS)
+    assert not first.failed, first.result["msg"]
     let_us_in(account, "ours", RECORD)
     let_us_in(account, "foreign")
     left = account.rescue(state="os", **LIMITS)
@@ -179,7 +180,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     assert ways.pop("mute") == ["sw", "hw", "power"]
     assert ways.pop("missed") == ["hw", "hw"]
     # The one in the middle was not ours.
-    assert ways.pop("spent") == ["hw", "hw", "hw"]
+    assert ways.pop("spent") == ["hw", "hw", "hw"], run.machines["spent"]["msg"]
     assert ways.pop("never") == ["hw", "hw"]
     arrived = ["deaf", "off", "mute", "missed", "spent"]
     for name in arrived:
