@@ -252,3 +252,14 @@ def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs,
     wait_for("an answer", lambda: runs.node.ssh("crictl info").returncode == 0)
     assert "restarting containerd" in runs.node.run("journalctl -o cat -u kubenode-runtime-probe")
     assert probes() >= 3
+
+
+def test_a_second_play_of_the_same_run_reports_nothing_of_the_first(runs: Runs, controller: Controller, lab_nspawn):
+    """Registered results outlive a play; packages that the first one installed are no change of the second."""
+    runs.node.run("dpkg --purge --force-depends conntrack")
+    play = {"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.base"]}
+    again = controller.run([play, play], hosts=["base-1"], **mirrored(lab_nspawn))
+    assert again.code == 0, again.output
+    named = [entry["result"]["msg"] for entry in again.of("base-1") if "Name the steps" in entry["task"]]
+    assert named[0].startswith("changed: packages")
+    assert named[1] == "changed: nothing"
