@@ -4,7 +4,7 @@
 """Modules of this collection that are imported when they are first used.
 
 For any one filter, ansible-core imports every filter file of a collection, in each worker anew, and compiles all that
-these files import: a third of a second a task, if they import the plans themselves.
+these files import: a fifth of a second a task, if they import the plans themselves.
 """
 
 from __future__ import annotations

@@ -141,7 +141,6 @@ def _factory(lab, folder: Path, seconds: float) -> Iterator[ServerFactory]:
     with ExitStack() as stack:
 
         def make(**spec: object) -> Server:
-            lab.control("DELETE", "/robot/limits")  # the lab is shared, and its hour allows 50 resets in all
             server = Server(lab, folder, **spec)
             stack.callback(server.close)
             server.boot_rescue(seconds)

@@ -64,7 +64,7 @@ def control(lab, method, path, body=None):
 
 @pytest.fixture(autouse=True)
 def hour_of_its_own(lab):
-    """The lab is shared, and its hour allows 50 resets in all."""
+    """The tests of this module share one lab; an hour of Robot allows 50 resets in all."""
     control(lab, "DELETE", "/robot/limits")
 
 
