@@ -19,9 +19,9 @@ from commands.parts.tools import patience, run
 
 
 def private_mounts() -> None:
-    """Leave the mount namespace of the rescue: whatever ends this program, none of its mounts stays behind."""
+    """Leave the mount namespace of the rescue: no mount of this program outlives it or holds what others unmount."""
     if LIBC.unshare(0x00020000) == 0:  # CLONE_NEWNS
-        LIBC.mount(b"none", b"/", None, ctypes.c_ulong(0x44000), None)  # MS_REC | MS_PRIVATE
+        LIBC.mount(b"none", b"/", None, ctypes.c_ulong(0x84000), None)  # MS_REC | MS_SLAVE
 
 
 @contextlib.contextmanager

@@ -178,7 +178,7 @@ class NspawnMachine(PoweredMachine):
         environment = self._environment(view, first, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
-                "unshare", "--mount", "--propagation", "private", str(_BOOT),
+                "unshare", "--mount", "--propagation", "slave", str(_BOOT),
                 env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=console, stderr=console,
             )  # fmt: skip
         begun.set()

@@ -81,11 +81,20 @@ def node(device: str, number: int) -> str:
 
 @contextmanager
 def mount(device: str, where: Path, *options: str):
-    """Mount a file system for a look."""
+    """Mount a file system for a look.
+
+    Machines that start meanwhile copy this mount into their namespaces; only what is shared goes there, too, when it is
+    unmounted here, and a container's root is not.
+    """
     where.mkdir(parents=True, exist_ok=True)
-    sh("mount", *options, device, where)
+    sh("mount", "--bind", where, where)
     try:
-        yield where
+        sh("mount", "--make-shared", where)
+        sh("mount", *options, device, where)
+        try:
+            yield where
+        finally:
+            sh("umount", where)
     finally:
         sh("umount", where)
 

@@ -55,7 +55,7 @@ def play(lab, folder, tasks, **out):
     env |= {"HOME": str(folder), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"}
     env["SSL_CERT_FILE"] = tls["ca_file"]
     done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_NAMESPACE, "sh", folder / "hosts"]
+        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", IN_NAMESPACE, "sh", folder / "hosts"]
         + ["ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"],
         cwd=folder,
         env=env,

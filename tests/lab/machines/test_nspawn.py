@@ -14,6 +14,7 @@ import pytest
 
 from lab import images
 from lab.machines.site import Site
+from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, FromDisk, Key, bench
 
 pytestmark = pytest.mark.nspawn
@@ -243,6 +244,20 @@ async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: 
     assert (await one.ssh("curl -s --max-time 5 http://192.0.2.1/")).status == 7, "other networks are refused at once"
     for server in servers:
         server.close()
+
+
+async def test_a_machine_holds_nothing_that_its_host_unmounts(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+    (tmp_path / "disk").touch()
+    os.truncate(tmp_path / "disk", 16 << 20)
+    one = bench(nspawn_site, key, 1)
+    with loop(tmp_path / "disk") as device:
+        sh("mkfs.ext4", "-q", device)
+        with mount(device, tmp_path / "mounted"):
+            await one.machine.create(None)
+            await one.machine.power_on()
+            await one.answers("true")
+        assert one.machine.running
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # refused while it is mounted anywhere
 
 
 async def test_destroyed_machine_leaves_nothing(nspawn_site: Site, key: Key) -> None:

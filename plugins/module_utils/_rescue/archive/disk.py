@@ -22,7 +22,7 @@ _SUBVOLUMES = ("", "@", "@rootfs", "root")
 #: What fstab may put below the root and is part of the system all the same.
 _PARTS = ("/boot", "/usr", "/var", "/opt", "/home", "/srv")
 _CLONE_NEWNS = 0x00020000
-_MS_REC_PRIVATE = 0x44000
+_MS_REC_SLAVE = 0x84000  # what is unmounted outside is not held here
 
 
 class Partition:
@@ -155,4 +155,4 @@ def _fstab(folder):
 def _private_mounts():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) == 0:
-        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
+        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)

@@ -29,7 +29,7 @@ _MOST = 64 * 1024
 _OPTIONS = {"xfs": "ro,norecovery,nouuid", "btrfs": "ro,rescue=nologreplay", "vfat": "ro"}
 _HARMLESS = "nosuid,nodev,noexec"
 _CLONE_NEWNS = 0x00020000
-_MS_REC_PRIVATE = 0x44000
+_MS_REC_SLAVE = 0x84000  # what is unmounted outside is not held here
 
 
 def look(tools, raw, limit=60.0):
@@ -90,7 +90,7 @@ def _read_all(fd, deadline):
 def _private_mounts():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) == 0:
-        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
+        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)
 
 
 def _look_at_all(tools, raw, folder, writing):
