@@ -21,10 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 RUNNER = Path(jobs.__file__).with_name("runner.sh")
 JOB = "a" * 64
 #: Hides the cgroup tree, so that the runner has to find processes by their session and their mark.
-WITHOUT_CGROUPS = [
-    *("unshare", "--mount", "--propagation", "slave"),
-    *("sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"', "sh"),
-]
+WITHOUT_CGROUPS = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"', "sh"]
 
 
 class Rescue:
