@@ -32,15 +32,17 @@ class ActionModule(ActionBase):
         for image in given["images"]:
             path = Path(image["path"])
             try:
-                _image_file.proven(path, image["sha256"])
-                qcow2 = _image_file.is_qcow2(path)
+                digest = _image_file.proven(path, image["sha256"])
+                qcow2 = image["kind"] == "disk" and _image_file.is_qcow2(path)
                 if qcow2 and not self._task.check_mode:
                     path = _image_file.raw_of(path, folder)
+                    digest = _image_file.digest(path)
             except _image_file.FileNotUsable as exc:
                 findings.append(f"{image['name']}: {exc}")
                 continue
-            digest = _image_file.digest(path) if qcow2 else image["sha256"].lower()
-            served.append({"name": image["name"], "file": str(path), "digest": digest, "converted": qcow2})
+            switches = "&adapt=no" if image["kind"] == "disk" else ""
+            about = {"name": image["name"], "file": str(path), "digest": digest}
+            served.append({**about, "switches": switches, "converted": qcow2})
         if findings:
             raise AnsibleActionFail("nothing was created or changed:\n" + "\n".join(f"- {one}" for one in findings))
         answer = {"changed": False, "images": [], "ssh_args": ""}
@@ -53,7 +55,7 @@ class ActionModule(ActionBase):
             {
                 "name": one["name"],
                 "converted": one["converted"],
-                "image_url": f"http://127.0.0.1:{port}{path}#sha256={one['digest']}&adapt=no",
+                "image_url": f"http://127.0.0.1:{port}{path}#sha256={one['digest']}{one['switches']}",
             }
             for path, one in paths.items()
         ]

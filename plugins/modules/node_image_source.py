@@ -29,15 +29,22 @@ options:
         required: true
       path:
         description:
-          - The file on the controller - a raw image, also compressed by gzip, bzip2, xz or zstd, or a qcow2 image that
-            needs no other file. qcow2 needs the program C(qemu-img) on the controller.
+          - The file on the controller - an archive or a raw image, also compressed by gzip, bzip2, xz or zstd, or a
+            qcow2 image that needs no other file. qcow2 needs the program C(qemu-img) on the controller.
         type: path
         required: true
       sha256:
         description:
-          - SHA-256 of the file, in hexadecimal digits.
+          - SHA-256 of the file, in hexadecimal digits. Leave it out for a file that this run made itself.
         type: str
-        required: true
+      kind:
+        description:
+          - What is in the file.
+        type: str
+        choices:
+          disk: A raw or qcow2 image, which C(image-url-command-raw-disk) writes as it is.
+          root: A tar archive of a root file system for C(image-url-command-rootfs-tar).
+        default: disk
   cache_dir:
     description:
       - Directory on the controller for images that were converted.
@@ -89,7 +96,7 @@ images:
       type: str
       sample: appliance
     image_url:
-      description: The image URL for C(image-url-command-raw-disk), with the digest of what is served.
+      description: The image URL for the image command, with the digest of what is served.
       type: str
       sample: http://127.0.0.1:40001/8Zc1/0.img#sha256=…&adapt=no
     converted:

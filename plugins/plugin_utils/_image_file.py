@@ -33,15 +33,15 @@ class FileNotUsable(ValueError):
     """The file cannot become an image; the text says why and what to do."""
 
 
-def proven(path: Path, sha256: str) -> str:
-    """The file's SHA-256; raises unless it is ``sha256``."""
+def proven(path: Path, sha256: str | None) -> str:
+    """The file's SHA-256; raises unless it is ``sha256``, if one is given."""
     if not path.is_file():
         raise FileNotUsable(f"{path}: there is no such file on the controller")
     try:
         found = digest(path)
     except OSError as exc:
         raise FileNotUsable(f"{path}: it cannot be read ({exc.strerror})") from exc
-    if found != sha256.lower():
+    if sha256 is not None and found != sha256.lower():
         raise FileNotUsable(
             f"{path}: its sha256 is {found}, not {sha256.lower()}; it is damaged or not the one you meant"
         )

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_packages
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 Build = dict[str, Any]
@@ -24,6 +25,7 @@ DEFAULT_NAME = "{base}-kubernetes-{kubernetes}"
 #: The machine is created from an image of the project, or written by an image command; an upload is only written.
 BOOT, WRITE, UPLOAD = "boot", "write", "upload"
 RAW_DISK = "image-url-command-raw-disk"
+ROOTFS_TAR = "image-url-command-rootfs-tar"
 #: How a raw image becomes a snapshot bit by bit.
 AS_IT_IS = "adapt=no"
 #: Variables of base that say how to fetch, not what the image holds; credentials are among them.
@@ -32,7 +34,7 @@ NOT_CONTENT = frozenset(["base_download_headers", "base_download_timeout", "base
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _MATRIX_KEYS = {"kubernetes", "architecture", "base", "name", "exclude"}
-_BASE_KEYS = {"name", "image", "image_url", "command"}
+_BASE_KEYS = {"name", "image", "image_url", "command", "packages"}
 _UPLOAD_KEYS = {"name", "image_url", "path", "sha256", "architecture", "format"}
 
 
@@ -150,7 +152,11 @@ def _of_matrix(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:
             continue
         name = _name(str(matrix.get("name") or DEFAULT_NAME), facts, findings)
         build = {"name": name, "architecture": architecture, "kubernetes_version": version, "base_image": base["name"]}
-        if base.get("image_url"):
+        if base.get("packages"):
+            root = _node_image_packages.Root(base, architecture, str(inputs.get("cache_dir")))
+            findings += root.findings
+            build |= {"kind": WRITE, "command": ROOTFS_TAR, "debian": root.options, "source": root.source}
+        elif base.get("image_url"):
             build |= {"kind": WRITE, "image_url": base["image_url"], "command": base.get("command") or RAW_DISK}
         else:
             image = str(base.get("image") or base["name"])
@@ -166,8 +172,9 @@ def _base(given: Any, findings: list[str]) -> dict[str, Any]:
         findings.append(f"kubenode_image_matrix.base {given!r}: give the name of an image, or a dictionary with name")
         return {}
     _unknown_keys(f"kubenode_image_matrix.base {base['name']!r}", base, _BASE_KEYS, findings)
-    if base.get("image") and base.get("image_url"):
-        findings.append(f"kubenode_image_matrix.base {base['name']!r}: image and image_url exclude each other")
+    sources = [key for key in ("image", "image_url", "packages") if base.get(key)]
+    if len(sources) > 1:
+        findings.append(f"kubenode_image_matrix.base {base['name']!r}: {' and '.join(sources)} exclude each other")
     if base.get("command") and not base.get("image_url"):
         findings.append(f"kubenode_image_matrix.base {base['name']!r}: command needs image_url")
     if base.get("image_url"):
@@ -233,7 +240,7 @@ def _content_digest(build: Build, inputs: Mapping[str, Any]) -> str:
         "format": 1,
         "kubernetes": build["kubernetes_version"],
         "architecture": build["architecture"],
-        "base": build.get("image_id") or build.get("image_url"),
+        "base": build.get("image_id") or build.get("image_url") or build.get("source", {}).get("name"),
         "command": build.get("command"),
         "role": inputs.get("role_version"),
         "variables": variables,

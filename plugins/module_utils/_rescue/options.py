@@ -173,7 +173,8 @@ def node_image_source_spec():
             "options": {
                 "name": {"type": "str", "required": True},
                 "path": {"type": "path", "required": True},
-                "sha256": {"type": "str", "required": True},
+                "sha256": {"type": "str"},
+                "kind": {"type": "str", "choices": ["disk", "root"], "default": "disk"},
             },
         },
         "cache_dir": {"type": "path", "required": True},
@@ -200,6 +201,22 @@ def node_image_archive_spec():
         "epoch": {"type": "int"},
         "exclude": {"type": "list", "elements": "str", "default": []},
         "prebaked": {"type": "bool", "default": True},
+    }
+
+
+def node_image_debian_spec():
+    """Options of node_image_debian."""
+    return {
+        "path": {"type": "path", "required": True},
+        "suite": {"type": "str", "required": True},
+        "architecture": {"type": "str", "choices": ["amd64", "arm64"], "default": "amd64"},
+        "mirrors": {"type": "list", "elements": "str", "default": []},
+        "include": {"type": "list", "elements": "str", "default": []},
+        "kernel": {"type": "str"},
+        "keyring": {"type": "path"},
+        "apt_options": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "int", "default": 3600},
+        "force": {"type": "bool", "default": False},
     }
 
 

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""A root file system of Debian packages: what it is made of, and the call of mmdebstrap that makes it (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+#: What a machine needs that boots it, gets its bootstrap data by cloud-init and is then worked on by Ansible.
+PACKAGES = (
+    "btrfs-progs",
+    "ca-certificates",
+    "cloud-guest-utils",
+    "cloud-init",
+    "curl",
+    "dbus",
+    "dosfstools",
+    "e2fsprogs",
+    "efibootmgr",
+    "fdisk",
+    "gdisk",
+    "grub2-common",
+    "initramfs-tools",
+    "iproute2",
+    "isc-dhcp-client",  # cloud-init asks the metadata service of a cloud by it
+    "kmod",
+    "lvm2",
+    "mdadm",
+    "netbase",
+    "openssh-server",
+    "procps",
+    "python3",
+    "sudo",
+    "systemd-resolved",
+    "systemd-sysv",
+    "systemd-timesyncd",
+    "udev",
+    "xfsprogs",
+    "zstd",
+)
+#: By Debian's name of the architecture: the boot loaders.
+LOADERS = {"amd64": ("grub-pc-bin", "grub-efi-amd64-bin"), "arm64": ("grub-efi-arm64-bin",)}
+SUFFIXES = (".tar.zst", ".tar.xz", ".tar.gz", ".tar")
+
+#: Path → content, over what the packages bring.
+FILES = {
+    "/etc/cloud/cloud.cfg.d/90-node-image.cfg": """\
+# Root logs in by key, as on images of the hoster. Data comes from the disk, else from the hoster's metadata service.
+datasource_list: [NoCloud, Hetzner, None]
+disable_root: false
+users: []
+manage_etc_hosts: true
+# An installer that made host keys has told them already.
+ssh_deletekeys: false
+""",
+    # without data cloud-init still has host keys to make
+    "/etc/cloud/ds-identify.cfg": "policy: enabled\n",
+    "/etc/hostname": "localhost\n",
+    "/etc/systemd/network/99-dhcp.network": """\
+# What neither cloud-init nor an installer configured.
+[Match]
+Name=en* eth*
+
+[Network]
+DHCP=yes
+""",
+}
+#: Shell scripts whose $1 is the tree: nothing of the host that it was made on, nothing of one machine.
+HOOKS = (
+    'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/dpkg/dpkg.cfg.d/99mmdebstrap',
+    'ln -sf ../run/systemd/resolve/stub-resolv.conf "$1"/etc/resolv.conf',
+    # cloud-init configures the network for this service, which no package of Debian switches on
+    'chroot "$1" systemctl --quiet enable systemd-networkd.service',
+    *(
+        'rm -f "$1"%(path)s && cat >"$1"%(path)s <<\'END\'\n%(text)sEND' % {"path": path, "text": text}
+        for path, text in sorted(FILES.items())
+    ),
+)
+_SUITE = re.compile(r"[a-z][a-z0-9.-]{0,63}")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}(?::[a-z0-9-]+)?(?:=[A-Za-z0-9.+:~-]+)?(?:/[a-z][a-z0-9.-]*)?")
+_MIRROR = re.compile(r"(?:https?|file|copy):/[^\s'\"]+")
+_LINE = re.compile(r"deb(?: \[[\w.:/=+, -]+\])?(?: [^\s\[\]'\"]+){2,}")
+_LOGIN = re.compile(r"://[^/\s]*@")
+
+
+def findings(options):
+    """What speaks against the options of node_image_debian, one text each."""
+    found = []
+    if not options["path"].endswith(SUFFIXES):
+        found.append("path %r: let its name end with one of %s" % (options["path"], ", ".join(SUFFIXES)))
+    if not _SUITE.fullmatch(options["suite"]):
+        found.append("suite %r: give the code name of a release, such as trixie" % options["suite"])
+    for field, names in (("kernel", [options["kernel"] or "linux"]), ("include", options["include"])):
+        wrong = [name for name in names if not _PACKAGE.fullmatch(name)]
+        found += ["%s %r: this is no name of a package" % (field, name) for name in wrong]
+    for field in ("mirrors", "apt_options"):
+        if any(_LOGIN.search(text) for text in options[field]):
+            # it would be in the arguments of a program, and the mirrors in the sources of every machine
+            found.append("%s: a login has no place here; give a proxy's by the environment variable http_proxy" % field)
+    for mirror in options["mirrors"]:
+        if not (_MIRROR.fullmatch(mirror) or _LINE.fullmatch(mirror)) and not _LOGIN.search(mirror):
+            found.append("mirrors %r: give a URL, or a line of sources.list that begins with deb" % mirror)
+    for line in options["apt_options"]:
+        if not line.isprintable() or not line.rstrip().endswith(";"):
+            found.append("apt_options %r: give one line of apt.conf each, which ends with a semicolon" % line)
+    return list(dict.fromkeys(found))
+
+
+def packages(options):
+    """All packages that are asked for by name, sorted."""
+    kernel = options["kernel"] or "linux-image-%s" % options["architecture"]
+    return sorted({kernel, *PACKAGES, *LOADERS[options["architecture"]], *options["include"]})
+
+
+def digest(options):
+    """SHA-256 of all that decides about the content; how it is fetched does not."""
+    content = {
+        "format": 1,
+        "suite": options["suite"],
+        "architecture": options["architecture"],
+        "mirrors": options["mirrors"],
+        "packages": packages(options),
+        "hooks": HOOKS,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def command(options, target):
+    """The arguments of mmdebstrap that make the archive ``target``, whose suffix chooses the compression."""
+    return [
+        "--architectures=%s" % options["architecture"],
+        "--variant=apt",
+        "--format=tar",
+        '--aptopt=APT::Install-Recommends "false"',
+        "--dpkgopt=force-unsafe-io",
+        *("--aptopt=%s" % line for line in options["apt_options"]),
+        *(["--keyring=%s" % options["keyring"]] if options["keyring"] else []),
+        "--include=%s" % ",".join(packages(options)),
+        *("--customize-hook=%s" % hook for hook in HOOKS),
+        "--",
+        options["suite"],
+        target,
+        *options["mirrors"],
+    ]

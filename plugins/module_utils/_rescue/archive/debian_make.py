@@ -1,0 +1,106 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""One run of node_image_debian: look what is there, have mmdebstrap make it, keep what it was made of."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+
+from . import debian
+from .errors import NotPacked
+
+_PROGRAM = "mmdebstrap"
+_PIECE = 1 << 20
+
+
+def run(options, tools, check_mode=False):
+    """Make the archive; returns the results of the module. Raises :class:`NotPacked`."""
+    found = debian.findings(options)
+    if found:
+        raise NotPacked("nothing was made:\n" + "\n".join("- %s" % one for one in found))
+    path, digest = options["path"], debian.digest(options)
+    about = {"path": path, "packages": debian.packages(options)}
+    known = None if options["force"] else _known(path, digest)
+    if known:
+        return dict(about, changed=False, **known)
+    if not tools.has(_PROGRAM):
+        raise NotPacked("the program %s is missing on the host that this runs on; install the package" % _PROGRAM)
+    folder = _nearest(os.path.dirname(os.path.abspath(path)))
+    if not os.access(folder, os.W_OK):
+        raise NotPacked("path %s: the folder %s cannot be written" % (path, folder))
+    if check_mode:
+        return dict(about, changed=True)
+    began = time.monotonic()
+    made = _made(options, tools)
+    _keep(path, dict(made, digest=digest))
+    return dict(about, changed=True, seconds=round(time.monotonic() - began, 1), **made)
+
+
+def _made(options, tools):
+    folder, name = os.path.split(os.path.abspath(options["path"]))
+    partial = os.path.join(folder, ".partial-%s" % name)  # with the suffix, which chooses the compression
+    try:
+        os.makedirs(folder, exist_ok=True)
+        code, _out, err = tools(_PROGRAM, *debian.command(options, partial), limit=options["timeout"])
+        if code:
+            raise NotPacked("mmdebstrap made no root file system of %s: %s" % (options["suite"], _last(err)))
+        made = {"sha256": _sha256(partial), "size": os.path.getsize(partial)}
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_record(options["path"]))  # an old record must not describe a new file
+        os.rename(partial, options["path"])
+        return made
+    except OSError as error:
+        raise NotPacked("%s: %s" % (error.filename or options["path"], error.strerror or error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+
+
+def _nearest(folder):
+    """The folder, or the one above it that exists: it is made in there."""
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _last(text):
+    """The end of what a program said, errors first; safe to print."""
+    lines = ["".join(one for one in line if one.isprintable()) for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E: ", "Err:"))]
+    return " / ".join((errors or lines)[-6:])[:1500] or "it said nothing"
+
+
+def _record(path):
+    return path + ".json"
+
+
+def _known(path, digest):
+    """What the record says of a file that was made of the same, and is still that file."""
+    try:
+        with open(_record(path), encoding="utf-8") as file:
+            record = json.load(file)
+        if record["digest"] == digest and record["size"] == os.path.getsize(path):
+            return {"sha256": str(record["sha256"]), "size": record["size"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _keep(path, record):
+    partial = _record(path) + ".partial"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1, sort_keys=True)
+        file.write("\n")
+    os.rename(partial, _record(path))
+
+
+def _sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(_PIECE), b""):
+            digest.update(piece)
+    return digest.hexdigest()

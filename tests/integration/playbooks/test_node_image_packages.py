@@ -1,0 +1,72 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node image whose base is made of Debian's packages: mmdebstrap, disk, boot, base, snapshot."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import mirror
+from lab.images import cache, host
+from tests.integration.node.controller import mirrored
+from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, Workshop
+
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1500)]
+
+IMAGE = "own-13-kubernetes-1.36.4"
+
+
+@pytest.fixture
+def workshop(lab_nspawn, tmp_path):
+    made = Workshop(lab_nspawn, tmp_path)
+    yield made
+    for server in made.builders().values():
+        made.call("DELETE", f"/servers/{server['id']}")
+    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
+        made.call("DELETE", f"/images/{image['id']}")
+    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+
+
+def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
+    archive = mirror.find("images/pause-3.10.2.tar")
+    packages: dict[str, Any] = {"suite": "trixie", "mirrors": host.sources("trixie"), "include": ["file"]}
+    packages["kernel"] = "linux-image-cloud-amd64"  # its initramfs is made in a third of the time
+    packages["apt_options"] = [f"{line};" for line in host.apt_options()]
+    options: dict[str, Any] = {
+        **{key: value for key, value in mirrored(lab_nspawn).items() if key != "base_kubernetes_version"},
+        "base_image_archives": [
+            {"url": f"{lab_nspawn.mirror_url}/images/pause-3.10.2.tar", "sha256": cache.sha256(archive)}
+        ],
+        # cloud-init takes a container's firmware for its host's, so only a seed reaches it there
+        "kubenode_bootstrap_data": CLOUD_CONFIG
+        + yaml.safe_dump(dict(mirror.cloud_config(lab_nspawn.mirror_url, "trixie"))),
+        "kubenode_image_matrix": {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": packages}]},
+    }
+    cached = workshop.folder / "kubenode/images"
+    assert workshop.play(SNAPSHOT, "--check", **options) == 0, workshop.told
+    assert not cached.exists()
+    assert workshop.builders() == {}
+
+    wrong = {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": {**packages, "include": ["no-such"]}}]}
+    assert workshop.play(SNAPSHOT, **{**options, "kubenode_image_matrix": wrong}) != 0
+    assert "no-such" in workshop.told
+    assert workshop.builders() == {}, "nothing is created before the base is there"
+
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    (snapshot,) = workshop.snapshots(IMAGE)
+    assert snapshot["labels"]["kubenode.provision/base-image"] == "own-13"
+    assert workshop.builders() == {}
+    (made,) = cached.glob("debian-*.tar.zst")
+    held = subprocess.run(["tar", "--list", "--file", made], capture_output=True, text=True, check=True).stdout.split()
+    assert "./usr/bin/file" in held
+    assert not [name for name in held if "ssh_host_" in name]
+
+    when = made.stat().st_mtime_ns
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert "changed=0" in workshop.told
+    assert workshop.snapshots(IMAGE) == [snapshot]
+    assert made.stat().st_mtime_ns == when
