@@ -63,7 +63,7 @@ def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
     assert not (tmp_path / "of-the-host").exists()
     assert {path: Path(f"{tmp_path}{path}").read_text() for path in debian.FILES} == debian.FILES
     settings = yaml.safe_load(debian.FILES["/etc/cloud/cloud.cfg.d/90-node-image.cfg"])
-    assert (settings["disable_root"], settings["datasource_list"][-1]) == (False, "None")
+    assert (settings["disable_root"], settings["locale"], settings["datasource_list"][-1]) == (False, False, "None")
 
 
 #: Each with the words that the finding must have.

@@ -52,6 +52,8 @@ datasource_list: [NoCloud, Hetzner, None]
 disable_root: false
 users: []
 manage_etc_hosts: true
+# There is no package with locales; cloud-init of Debian 12 calls that an error.
+locale: false
 # An installer that made host keys has told them already.
 ssh_deletekeys: false
 """,
