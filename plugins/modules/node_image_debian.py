@@ -83,7 +83,9 @@ attributes:
     details: A new file is made each time.
   idempotent:
     support: full
-    details: An archive that was made of the same options is left alone; newer packages are no reason to make another.
+    details: >-
+      An archive that was made of the same options and is undamaged is left alone; newer packages are no reason to make
+      another.
 notes:
   - Needs C(mmdebstrap) on the host it runs on, but no root where user namespaces are allowed; on Ubuntu also
     C(debian-archive-keyring).

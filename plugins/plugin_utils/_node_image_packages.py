@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 
-#: The architectures of Hetzner Cloud, as Debian calls them.
-ARCHITECTURES = {"x86": "amd64", "arm": "arm64"}
+#: Architectures of Hetzner Cloud, as Debian and installimage call them.
+DEBIAN_NAMES = {"x86": "amd64", "arm": "arm64"}
 _TEXTS = ("suite", "kernel", "keyring")
 _LISTS = ("mirrors", "include", "apt_options")
 
@@ -32,12 +32,12 @@ class Root:
             return
         given = dict(base["packages"])
         options = {key: given.get(key) for key in _TEXTS} | {key: list(given.get(key) or []) for key in _LISTS}
-        options["architecture"] = ARCHITECTURES.get(architecture, "amd64")
-        self.findings = [f"{where}.{one}" for one in debian.findings({**options, "path": ".tar.zst"})]
+        options["architecture"] = DEBIAN_NAMES.get(architecture, "amd64")  # another one is a finding of the matrix
         name = f"debian-{debian.digest(options)}"
-        path = f"{folder}/{name[:32]}.tar.zst"
-        self.options = {key: value for key, value in options.items() if value} | {"path": path}
-        self.source = {"name": name, "path": path, "kind": "root"}
+        options["path"] = f"{folder}/{name[:32]}.tar.zst"
+        self.findings = [f"{where}.{one}" for one in debian.findings(options)]
+        self.options = {key: value for key, value in options.items() if value}
+        self.source = {"name": name, "path": options["path"], "kind": "root"}
 
 
 def _shape(given: Any) -> list[str]:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
+from ansible_collections.kubenode.provision.plugins.plugin_utils._node_image_packages import DEBIAN_NAMES
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
 TARBALL, RAW = "tarball", "raw"
-#: What installimage calls the architectures of the API.
-_ARCHITECTURES = {"x86": "amd64", "arm": "arm64"}
 #: Bases whose system everybody knows: how the provider's own images for installimage begin.
 SYSTEMS = {
     "debian-11": "Debian-1100-bullseye",
@@ -126,7 +125,7 @@ def _names(
     build: Mapping[str, Any], formats: Iterable[str], inputs: Mapping[str, Any], findings: list[str]
 ) -> dict[str, str]:
     """Format → file name."""
-    architecture = _ARCHITECTURES.get(build["architecture"], build["architecture"])
+    architecture = DEBIAN_NAMES.get(build["architecture"], build["architecture"])
     names = {}
     if TARBALL in formats:
         name = _tarball_name(build, architecture, inputs, findings)

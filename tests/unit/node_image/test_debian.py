@@ -148,11 +148,12 @@ def test_it_is_made_once_and_anew_when_forced_changed_or_damaged(tmp_path):
     assert sorted(one.name for one in path.parent.iterdir()) == ["metal.tar.zst", "metal.tar.zst.json"]
     assert debian_make.run({**options, "force": True}, tool)["changed"]
     assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
-    path.write_bytes(b"cut")
-    assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
+    for damaged in (b"cut", b"Archive"):
+        path.write_bytes(damaged)
+        assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
     path.with_name("metal.tar.zst.json").write_text("[")
     assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
-    assert tool.calls == 5
+    assert tool.calls == 6
 
 
 def test_a_failure_leaves_the_old_archive_and_says_why(tmp_path):

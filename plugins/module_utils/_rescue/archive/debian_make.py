@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
 
+from ..installimage.fetch import digest_of
 from . import debian
 from .errors import NotPacked
 
 _PROGRAM = "mmdebstrap"
-_PIECE = 1 << 20
 
 
 def run(options, tools, check_mode=False):
@@ -79,12 +78,13 @@ def _record(path):
 
 
 def _known(path, digest):
-    """What the record says of a file that was made of the same, and is still that file."""
+    """What the record says of a file that was made of the same, and is still that file to the last bit."""
     try:
         with open(_record(path), encoding="utf-8") as file:
             record = json.load(file)
-        if record["digest"] == digest and record["size"] == os.path.getsize(path):
-            return {"sha256": str(record["sha256"]), "size": record["size"]}
+        about = {"sha256": record["sha256"], "size": os.path.getsize(path)}
+        if record["digest"] == digest and _sha256(path) == about["sha256"]:
+            return about
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
@@ -99,8 +99,4 @@ def _keep(path, record):
 
 
 def _sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for piece in iter(lambda: file.read(_PIECE), b""):
-            digest.update(piece)
-    return digest.hexdigest()
+    return digest_of(path).partition(":")[2]

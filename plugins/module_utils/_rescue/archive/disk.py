@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import stat
 import tempfile
 
+from ..mounts import private_mounts
 from .errors import NotPacked
 from .root import Root
 
@@ -21,8 +21,6 @@ _HARMLESS = "nosuid,nodev,noexec"
 _SUBVOLUMES = ("", "@", "@rootfs", "root")
 #: What fstab may put below the root and is part of the system all the same.
 _PARTS = ("/boot", "/usr", "/var", "/opt", "/home", "/srv")
-_CLONE_NEWNS = 0x00020000
-_MS_REC_SLAVE = 0x84000  # what is unmounted outside is not held here
 
 
 class Partition:
@@ -57,7 +55,7 @@ class Disk:
     @contextlib.contextmanager
     def mounted(self):
         """Folder with the root file system, and :class:`Partition` that it is; all mounts end with the program."""
-        _private_mounts()
+        private_mounts()
         folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
         mounts = []
         try:
@@ -150,9 +148,3 @@ def _fstab(folder):
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = [line.split("#")[0].split() for line in stream.read(1 << 20).splitlines()]
     return sorted([line for line in lines if line], key=lambda line: line[1:2])
-
-
-def _private_mounts():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS) == 0:
-        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)

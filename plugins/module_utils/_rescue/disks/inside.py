@@ -10,7 +10,6 @@ ends with the process that looks.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -19,6 +18,7 @@ import stat
 import tempfile
 import time
 
+from ..mounts import private_mounts
 from . import facts
 
 RECORD = "etc/kubenode/installed.json"
@@ -28,8 +28,6 @@ _ROOTS = ("", "@/", "@rootfs/", "root/")
 _MOST = 64 * 1024
 _OPTIONS = {"xfs": "ro,norecovery,nouuid", "btrfs": "ro,rescue=nologreplay", "vfat": "ro"}
 _HARMLESS = "nosuid,nodev,noexec"
-_CLONE_NEWNS = 0x00020000
-_MS_REC_SLAVE = 0x84000  # what is unmounted outside is not held here
 
 
 def look(tools, raw, limit=60.0):
@@ -42,7 +40,7 @@ def look(tools, raw, limit=60.0):
         try:
             os.setsid()
             os.close(reading)
-            _private_mounts()
+            private_mounts()
             _look_at_all(tools, raw, folder, writing)
         finally:
             os._exit(0)
@@ -85,12 +83,6 @@ def _read_all(fd, deadline):
             break
         data += block
     return [line for line in data.split(b"\n") if line]
-
-
-def _private_mounts():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS) == 0:
-        libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)
 
 
 def _look_at_all(tools, raw, folder, writing):
