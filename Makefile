@@ -5,6 +5,7 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 PYTEST_ARGS ?=
+SECONDS ?= 600
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,20 +33,23 @@ demo-image: ## node images: a prebaked snapshot, a node of it without downloads,
 	@dev/setup --debian base,lab,cluster main
 	@dev/demo-image
 
-test: ## every test: unit tests on three ansible-cores, then everything on the lab
-	@dev/setup --debian base,lab,cluster,test main core-2.18 core-2.21
-	@mkdir -p build && dev/run python -m lab cluster build >build/cluster.log 2>&1 & # tests of the cluster wait for it
-	@dev/test unit 2.18
-	@dev/test unit 2.21
-	@dev/test all 2.19 $(PYTEST_ARGS)
+test: ## whether the product works: every default test, once; 10 min on two cores, 15 with empty caches
+	@dev/test default --pytest "$(PYTEST_ARGS)"
 
-test-unit: ## the unit tests on three ansible-cores; no root, no lab
-	@dev/setup main core-2.18 core-2.21
-	@dev/test unit 2.18
-	@dev/test unit 2.21
-	@dev/test unit 2.19 $(PYTEST_ARGS)
+test-unit: ## the unit tests alone: no root, no lab; 2 min
+	@dev/setup main
+	@dev/run pytest -q -n 2 tests/unit $(PYTEST_ARGS)
 
-lint: ## every linter; lint-NAME runs one
+test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 75 min
+	@dev/test long
+
+test-long-%: ## one part of it: units-2.18, units-2.21, random, fleet, node, qemu
+	@dev/test $* --pytest "$(PYTEST_ARGS)"
+
+fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test
+	@dev/fuzz $(SECONDS) $(PYTEST_ARGS)
+
+lint: ## every linter, lint-NAME runs one; 9 min
 	@dev/lint
 
 lint-%:
@@ -78,4 +82,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-robot demo-node demo-images demo-image test test-unit lint bench docs commands provision image-server lock clean
+.PHONY: help setup demo demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean

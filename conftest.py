@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loaded for every pytest run from this checkout; the fixtures live in tests/."""
 
-pytest_plugins = ["dev.pytest_collection", "dev.pytest_second_try", "dev.pytest_order"]
+pytest_plugins = ["dev.pytest_collection", "dev.pytest_suites"]

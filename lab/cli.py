@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_arguments(command("cluster", cluster.run, "a Kubernetes control plane for a lab", table=True))
     images = command("images", _images, "list the built images, or build them", table=True)
     images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
+    images.add_argument("--all", action="store_true", help="build all: also the tarball, the mirror, the live image")
     return parser
 
 
@@ -211,6 +212,11 @@ def _images(options: argparse.Namespace) -> int:
     from lab import images
 
     try:
+        if options.action == "build" and options.all:
+            from lab.prepare import everything
+
+            everything(_note)
+            return 0
         if options.action == "build":
             for name in ("rescue", "debian"):
                 images.ensure(name, _note)

@@ -1,61 +1,263 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/test: pytest on one ansible-core; its own summary is the last line."""
+"""dev/test: the default tests, or parts of the long run, each in one pytest; one summary and one exit code for all."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
+import random
 import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from . import environments
+from . import debian, environments
 from .paths import CHECKOUT
 from .report import SetupError, say
+from .trees import tracked_files
 from .variables import variables
 
-#: what is run, by scope; a worker takes whole files, since the tests of a file share a lab, and is one more than the
-#: cores of the smallest machine, since many of these tests wait
-SCOPES = {
-    "unit": ["-q", "-n", "2", "tests/unit"],
-    "all": [
-        "-n",
-        "3",
-        "--dist",
-        "loadfile",
-        "--no-loadscope-reorder",
-        "--durations",
-        "40",
-        "tests/unit",
-        "tests/lab",
-        "tests/integration",
-    ],
-}
-
+RESULTS = CHECKOUT / "build" / "test"
+#: markers of the tests that only the long run has; every other test is a default test
+LONG_MARKERS = ("qemu", "cluster", "fleet")
+#: one worker more than the cores of the smallest machine, since many tests wait; a worker takes whole files, since the
+#: tests of a file share a lab
+PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
-ONCE = ["tests/unit/liveimage/fuzz", "tests/unit/commands"]
+ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
+LAB = ("base", "lab", "test")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of pytest: what it checks, how long it takes on two cores, and what it needs."""
+
+    name: str
+    checks: str
+    #: minutes on two cores with full caches and without KVM; a run with a deadline begins no part that would not fit
+    minutes: int
+    arguments: tuple[str, ...]
+    core: str = "2.19"
+    #: groups of dev/debian-packages.txt
+    packages: tuple[str, ...] = LAB
+    #: arguments of `python -m lab` that build what the tests need, before any test's time limit begins
+    builds: tuple[tuple[str, ...], ...] = (("images", "build", "--all"),)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def _marked(marker: str, *without: str) -> tuple[str, ...]:
+    chosen = " and ".join([marker, *(f"not {other}" for other in without)])
+    return (*PARALLEL, "-m", chosen, "tests/lab", "tests/integration")
+
+
+def _units(core: str) -> Part:
+    ignored = tuple(f"--ignore={folder}" for folder in ONCE)
+    arguments = ("-n", "2", *ignored, "tests/unit")
+    return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
+
+
+CLUSTER = (*LAB, "cluster")
+DEFAULT = Part(
+    "default",
+    "whether the product works: unit tests, the lab, modules and playbooks on its machines, one molecule scenario",
+    10,
+    (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "tests"),
+)
+#: the parts of the long run, in the order in which CI takes them
+LONG = (
+    _units("2.18"),
+    _units("2.21"),
+    Part(
+        "random",
+        "every property test with a random seed, which is printed",
+        6,
+        (*PARALLEL, "-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", "tests"),
+        environment={"KUBENODE_HYPOTHESIS": "random"},
+    ),
+    Part("fleet", "50 container machines at once", 8, _marked("fleet")),
+    Part(
+        "node",
+        "nodes of a real control plane: join, kubelet, first boot, the controller for live images",
+        15,
+        _marked("cluster", "qemu"),
+        packages=CLUSTER,
+        builds=(("images", "build", "--all"), ("cluster", "build")),
+    ),
+    Part("qemu", "whole virtual machines: boot loaders, kernels, RAID, UEFI", 40, _marked("qemu", "cluster")),
+)
+PARTS = {part.name: part for part in (DEFAULT, *LONG)}
+
+
+@dataclass
+class Result:
+    """How one part ended."""
+
+    part: Part
+    seconds: float
+    code: int | None  # pytest's exit code; None where the deadline of the run ended it
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Whether the part ran to its end without a failure."""
+        return self.code == 0
+
+    @property
+    def bad(self) -> bool:
+        """Whether something failed; a part that the deadline ended may have passed until then."""
+        return self.failed > 0 or self.code not in (0, None)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Replace this process by pytest."""
+    """Run the chosen parts; 0 when every part that ran passed."""
     parser = argparse.ArgumentParser(prog="dev/test", description=__doc__.partition(": ")[2])
-    parser.add_argument("scope", choices=sorted(SCOPES))
-    parser.add_argument("core", choices=sorted(environments.CORES), help="version of ansible-core")
-    parser.add_argument("pytest", nargs=argparse.REMAINDER, help="further arguments for pytest")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"default, long (all further parts), {', '.join(PARTS)}"
+    )
+    parser.add_argument("--list", action="store_true", help="print the parts, what they check and how long they take")
+    parser.add_argument("--seconds", type=int, help="how long the whole run may take; says what did not fit")
+    parser.add_argument("--again", action="store_true", help="run parts again that passed on this very tree")
+    parser.add_argument("--pytest", default="", help="further arguments for pytest, in one word")
     chosen = parser.parse_args(arguments)
-    name = environments.CORES[chosen.core]
-    try:
-        environment = variables(name)
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
-    os.chdir(CHECKOUT)
-    python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
-    print("== %s tests on ansible-core %s" % (chosen.scope, chosen.core), flush=True)
+    if chosen.list:
+        for part in PARTS.values():
+            print(f"{part.name:12} {part.minutes:3} min  {part.checks}")
+        return 0
+    names = [
+        name for word in chosen.parts or ["default"] for name in ([p.name for p in LONG] if word == "long" else [word])
+    ]
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        parser.error(f"part {unknown[0]} is unknown; there are {', '.join(PARTS)}")
     # started in the background of a shell we ignore Ctrl-C, and so would every program that a test interrupts
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    left_out = [] if name == "main" else ["--ignore=" + folder for folder in ONCE]
-    command = [str(python), "-m", "pytest", *SCOPES[chosen.scope], *left_out, *chosen.pytest]
-    os.execve(python, command, environment)
+    deadline = time.monotonic() + max(0, chosen.seconds) if chosen.seconds is not None else None
+    again = chosen.again or len(names) == 1 or bool(chosen.pytest)
+    return run([PARTS[name] for name in names], deadline, again, chosen.pytest.split())
+
+
+def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Sequence[str]) -> int:
+    """Run the parts one after the other, go on after a failure, and print what ran and what did not."""
+    results: list[Result] = []
+    left_out: list[str] = []
+    for part in parts:
+        if not again and _passed_before(part):
+            left_out.append(f"{part.name}: passed on this very tree before; --again runs it once more")
+            continue
+        left = deadline - time.monotonic() if deadline is not None else None
+        if left is not None and left < part.minutes * 60:
+            left_out.append(f"{part.name}: needs about {part.minutes} min, {max(0, left) / 60:.0f} min are left")
+            continue
+        results.append(_run(part, left, further))
+        if results[-1].good and not further:
+            _record(part).write_text(_tree(), encoding="ascii")
+    if len(parts) > 1:
+        _summary(results, left_out)
+    return 1 if any(result.bad for result in results) else 0
+
+
+def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
+    """Provide what the part needs, then run its pytest; `left` are the seconds until the deadline."""
+    began = time.monotonic()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    counts = RESULTS / f"{part.name}.json"
+    counts.unlink(missing_ok=True)
+    print(f"== {part.name}: {part.checks}", flush=True)
+    environment = dict(os.environ)
+    try:
+        code = _prepare(part)
+        if code == 0:
+            name = environments.CORES[part.core]
+            environment = {**variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
+            python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
+            command = [str(python), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
+            if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
+                command.append(f"--hypothesis-seed={_seed()}")
+            code = _wait(command, environment, left)
+    except SetupError as error:
+        say(f"failed: {error}")
+        code = 1
+    found = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
+    return Result(part, time.monotonic() - began, code, **found)
+
+
+def _seed() -> int:
+    """A random seed, printed so that the run can be repeated."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(
+        f"seed {seed}; the same again: KUBENODE_HYPOTHESIS=random dev/run pytest --hypothesis-seed={seed}", flush=True
+    )
+    return seed
+
+
+def _prepare(part: Part) -> int:
+    """Packages, environments and the lab's images; 0 when all is there."""
+    debian.ensure(list(part.packages))
+    environments.ensure("main")
+    environments.ensure(environments.CORES[part.core])
+    for build in part.builds if os.geteuid() == 0 else ():
+        command = [str(environments.ENVIRONMENTS["main"].folder / "bin" / "python"), "-m", "lab", *build]
+        done = subprocess.run(command, env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+def _wait(command: list[str], environment: dict[str, str], left: float | None) -> int | None:
+    """pytest's exit code, or None when it was ended at the deadline."""
+    process = subprocess.Popen(command, env=environment, cwd=CHECKOUT, stdin=subprocess.DEVNULL)
+    try:
+        return process.wait(left)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)  # pytest closes its labs
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        return None
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+
+
+def _record(part: Part) -> Path:
+    """The file that says on which tree a part passed last."""
+    return RESULTS / f"{part.name}.passed"
+
+
+def _passed_before(part: Part) -> bool:
+    record = _record(part)
+    return record.exists() and record.read_text(encoding="ascii") == _tree()
+
+
+def _tree() -> str:
+    """A digest of every file of the checkout that git tracks or would track."""
+    total = hashlib.sha256()
+    for name in tracked_files():
+        path = CHECKOUT / name
+        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
+
+
+def _summary(results: Sequence[Result], left_out: Sequence[str], out: Callable[[str], None] = print) -> None:
+    out(f"\n{'part':12} {'minutes':>7} {'passed':>7} {'failed':>7} {'skipped':>7}")
+    for result in results:
+        verdict = "" if result.good else "  FAILED" if result.bad else "  ended at the deadline: not whole"
+        counts = f"{result.passed:7} {result.failed:7} {result.skipped:7}"
+        out(f"{result.part.name:12} {result.seconds / 60:7.1f} {counts}{verdict}")
+    for line in left_out:
+        out(f"not run: {line}")
+    total = [sum(getattr(result, name) for result in results) for name in ("passed", "failed", "skipped")]
+    out(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
 
 
 if __name__ == "__main__":

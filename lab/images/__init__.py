@@ -56,7 +56,8 @@ def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
     recipe = RECIPES[name]
     folder = cache.images() / recipe.digest
     if not (folder / _INDEX).exists():
-        with cache.locked("build"):
+        # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
+        with cache.locked(f"build-{recipe.suite}"):
             if not (folder / _INDEX).exists():
                 _build(name, folder, progress)
     os.utime(folder / _INDEX)

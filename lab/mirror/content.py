@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -45,11 +46,20 @@ def apt(suite: str) -> Path:
     return _ensure(f"repository-{suite}", repository.digest(suite), lambda folder: repository.build(suite, folder))
 
 
-def prepare() -> None:
+def _quiet(_message: str) -> None:
+    return None
+
+
+def prepare(progress: Callable[[str], None] = _quiet) -> None:
     """Make what most nodes need: the packaged parts, and both suites' images and repositories. Minutes, once."""
-    packaged()
-    for suite in repository.IMAGES:
-        apt(suite)
+    for name, build in (
+        ("container programs", packaged),
+        *((suite, partial(apt, suite)) for suite in repository.IMAGES),
+    ):
+        began = time.monotonic()
+        build()
+        if time.monotonic() - began > 1:
+            progress(f"mirror: {name} of Debian's packages made in {time.monotonic() - began:.0f} s")
 
 
 def checksums(*names: str) -> dict[str, dict[str, dict[str, str]]]:
@@ -117,8 +127,8 @@ def _ensure(name: str, digest: str, build: Callable[[Path], None]) -> Path:
         with cache.locked("mirror"):
             if not folder.exists():
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                with cache.new_folder(folder) as partial:
-                    build(partial)
+                with cache.new_folder(folder) as unfinished:
+                    build(unfinished)
                 _forget_others(name, folder)
     os.utime(folder)
     return folder

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which parts of the tests a run takes, and what it says of those it leaves out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+
+import pytest
+
+from dev.toolchain import test as parts
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """Parts whose pytest is a line of Python: exit with a code, or wait until the deadline."""
+    monkeypatch.setattr(parts, "RESULTS", tmp_path)
+    monkeypatch.setattr(parts, "_tree", lambda: "tree-1")
+    monkeypatch.setattr(parts, "_prepare", lambda part: 0)
+
+    def part(name: str, code: str, minutes: int = 1) -> parts.Part:
+        return parts.Part(name, "checks", minutes, (code,))
+
+    original = parts._wait
+
+    def wait(command, environment, left):
+        counts = json.dumps({"passed": 3, "failed": int("exit(1)" in command[-1]), "skipped": 2})
+        lines = f"import pathlib, time; pathlib.Path({environment['KUBENODE_TEST_COUNTS']!r}).write_text({counts!r})"
+        return original([sys.executable, "-c", f"{lines}; {command[-1]}"], environment, left)
+
+    monkeypatch.setattr(parts, "_wait", wait)
+    monkeypatch.setattr(parts, "variables", lambda name: {})
+    return part
+
+
+def test_a_failure_does_not_end_the_run(house, capsys):
+    code = parts.run([house("one", "exit(1)"), house("two", "exit(0)")], None, True, ())
+    output = capsys.readouterr().out.splitlines()
+    assert code == 1
+    assert output[-1] == "6 passed, 1 failed, 4 skipped"
+    assert [line.split()[0] for line in output if line.endswith("FAILED")] == ["one"]
+
+
+def test_what_passed_on_this_tree_is_not_run_again(house, capsys, monkeypatch):
+    both = [house("one", "exit(1)"), house("two", "exit(0)")]
+    parts.run(both, None, False, ())
+    capsys.readouterr()
+    assert parts.run(both, None, False, ()) == 1
+    output = capsys.readouterr().out
+    assert "not run: two: passed on this very tree" in output
+    assert output.splitlines()[-1] == "3 passed, 1 failed, 2 skipped"
+    monkeypatch.setattr(parts, "_tree", lambda: "tree-2")
+    parts.run(both, None, False, ())
+    assert "not run" not in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_named_and_fails_nothing(house, capsys, monkeypatch):
+    clock = itertools.count(1000.0, 30.0)
+    monkeypatch.setattr(parts.time, "monotonic", lambda: next(clock))
+    code = parts.run([house("long", "exit(0)", 90), house("short", "exit(0)", 1)], 1000.0 + 3600, True, ())
+    output = capsys.readouterr().out
+    assert code == 0
+    assert "not run: long: needs about 90 min" in output
+    assert output.splitlines()[-1] == "3 passed, 0 failed, 2 skipped"
+
+
+@pytest.mark.parametrize(("tail", "code"), [("", 0), ("#exit(1)", 1)])
+def test_a_part_that_the_deadline_ends_fails_only_for_what_failed(house, capsys, tail, code):
+    part = house("slow", f"time.sleep(600){tail}", 0)
+    ended = parts.run([part, house("two", "exit(0)", 0)], parts.time.monotonic() + 3, True, ())
+    output = capsys.readouterr().out
+    assert ended == code
+    assert ("FAILED" in output) is bool(code)
+    assert ("ended at the deadline" in output) is not bool(code)
+
+
+def test_every_long_marker_has_a_part_and_no_default_test_has_one():
+    chosen = [" ".join(part.arguments) for part in parts.LONG]
+    for marker in parts.LONG_MARKERS:
+        assert any(f"-m {marker}" in words for words in chosen)
+        assert marker in parts.DEFAULT.arguments[parts.DEFAULT.arguments.index("-m") + 1]

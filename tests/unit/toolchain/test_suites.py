@@ -1,0 +1,84 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order of tests, the data of property tests, and the table at the end of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+FILES = {
+    "tests/unit/test_a.py": "def test_quick(): pass\ndef test_bad(): assert False",
+    "tests/lab/test_b.py": "import pytest\n@pytest.mark.timeout(600)\ndef test_long(): pass\ndef test_short(): pass",
+    "tests/lab/test_c.py": "import pytest\n@pytest.mark.timeout(1200)\ndef test_longest(): pytest.skip('no')",
+    "tests/integration/test_d.py": "import pytest\n@pytest.mark.molecule\ndef test_scenario(): pass",
+}
+PROPERTY = """
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def test_drawn(number):
+    print("drawn", number)
+"""
+SETTINGS = "[pytest]\nmarkers =\n  timeout: x\n  molecule: x\nasyncio_default_fixture_loop_scope = function\n"
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text(SETTINGS)
+    command = [sys.executable, "-m", "pytest", "-p", "dev.pytest_suites", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": "", **variables}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_files_with_the_longest_limits_come_first(folder):
+    _code, output = run(folder, "-v")
+    names = [line.partition("::")[2].split()[0] for line in output.splitlines() if "%]" in line]
+    assert names == ["test_longest", "test_long", "test_short", "test_scenario", "test_quick", "test_bad"]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_every_suite_has_its_row(folder, workers):
+    counts = folder / "counts.json"
+    code, output = run(folder, "-n", workers, KUBENODE_TEST_COUNTS=str(counts))
+    table = output.partition(" suites ")[2].splitlines()[1:5]
+    assert [line.split()[:4] for line in table] == [
+        ["passed", "failed", "skipped", "seconds"],
+        ["molecule", "1", "0", "0"],
+        ["tests/lab", "2", "0", "1"],
+        ["tests/unit", "1", "1", "0"],
+    ]
+    assert json.loads(counts.read_text()) == {"passed": 4, "failed": 1, "skipped": 1}
+    assert code == 1
+
+
+def drawn(folder: Path, *arguments: str, **variables: str) -> list[str]:
+    (folder / "test_p.py").write_text(PROPERTY)
+    _code, output = run(folder, "-s", *arguments, "test_p.py", **variables)
+    return [line for line in output.splitlines() if line.startswith("drawn")]
+
+
+def test_property_tests_draw_the_same_data_in_every_run(tmp_path):
+    first = drawn(tmp_path)
+    assert len(first) > 10
+    assert drawn(tmp_path) == first
+
+
+def test_a_seed_repeats_a_random_run_and_another_seed_draws_other_data(tmp_path):
+    first = drawn(tmp_path, "--hypothesis-seed=1", KUBENODE_HYPOTHESIS="random")
+    assert drawn(tmp_path, "--hypothesis-seed=1", KUBENODE_HYPOTHESIS="random") == first
+    assert drawn(tmp_path, "--hypothesis-seed=2", KUBENODE_HYPOTHESIS="random") != first
