@@ -1,0 +1,36 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fifty machines at once on two cores: every one ends with its new system, and the API is asked little."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.client import call
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.fleet, pytest.mark.timeout(3000)]
+
+SIZE = 50
+#: requests a machine: create, arm, start, and a share of what is asked for the whole fleet
+REQUESTS = 4
+
+
+@pytest.mark.parametrize("forks", ["5", "50"])
+def test_fifty_cloud_machines_are_provisioned_in_one_run(playground, forks):
+    fleet = playground("nspawn")
+    names = [f"fleet-{number:02}" for number in range(1, SIZE + 1)]
+    fleet.stage.write_inventory(names)
+    fleet.stage.environment |= {"ANSIBLE_FORKS": forks}
+    assert fleet.run(timeout=2700) == 0, fleet.output[-20000:]
+    requests = call(fleet.stage.lab["endpoint"], fleet.stage.token, "GET", "/requests")["requests"]
+    assert len(requests) <= REQUESTS * SIZE
+    report = json.loads(fleet.stage.report.read_text())
+    assert sorted(machine["name"] for machine in report["machines"]) == names
+    for name in names:
+        assert fleet.boots(name) == ["rescue", "disk"]
+        assert fleet.stage.ssh(name, "hostname").strip() == name
+
+    assert fleet.run(timeout=900) == 0, fleet.output[-20000:]
+    assert not json.loads(fleet.stage.report.read_text())["changed"]
