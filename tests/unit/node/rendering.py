@@ -21,7 +21,11 @@ _PROBE = "health/probe"
 
 def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
     """Refusals or the plan: packages, artifacts, then every setting in its order."""
-    lines = ["# %s, %s, Kubernetes %s" % (node["os"]["pretty_name"], node["arch"], inputs["kubernetes_version"])]
+    lines = [
+        "# %s" % node["os"]["pretty_name"],
+        "# %s" % node["arch"],
+        "# Kubernetes %s" % inputs["kubernetes_version"],
+    ]
     against = refusals.refusals(node, inputs, READ_AT, READ_AT)
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"

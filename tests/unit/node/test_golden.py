@@ -1,23 +1,48 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole plans against files that were read by people; KUBENODE_GOLDEN=write renders them anew."""
+"""Whole plans against files that were read by people.
+
+Three plans are whole files, golden/differences.txt makes all others of them; differences.py says how. After a change
+that is meant, KUBENODE_GOLDEN=write dev/run pytest tests/unit/node/test_golden.py writes all files again.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import health
+from tests.unit.node import differences
+from tests.unit.node.differences import Blocks, blocks
 from tests.unit.node.facts import NAMES, given, node
 from tests.unit.node.keys import DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.rendering import rendered
 from tests.unit.node.samples import CA
 
 GOLDEN = Path(__file__).parent / "golden"
-RELEASES = {"1.34": "1.34.11", "1.35": "1.35.8", "1.36": "1.36.4"}
-FRESH = [(name, minor) for name in NAMES for minor in RELEASES]
+TABLE = GOLDEN / "differences.txt"
+#: minor → release, the newest first
+RELEASES = {"1.36": "1.36.4", "1.35": "1.35.8", "1.34": "1.34.11"}
+NEWEST = "1.36"
+#: plans that are whole files
+WHOLE = ("debian-13", "rocky-9", "flatcar")
+#: other systems → those they are written down against
+RELATIVES = {
+    "ubuntu-22.04": "debian-13",
+    "ubuntu-24.04": "debian-13",
+    "ubuntu-26.04": "ubuntu-24.04",
+    "debian-12": "debian-13",
+    "rocky-10": "rocky-9",
+    "almalinux-9": "rocky-9",
+    "almalinux-10": "rocky-10",
+    "rhel-9": "rocky-9",
+    "rhel-10": "rocky-10",
+    "amzn-2023": "rocky-9",
+}
 _KEYS = {
     "repository_keys": {"kubernetes": KUBERNETES_LIKE.text, "docker": DOCKER_LIKE.text},
     "repository_key_fingerprints": {
@@ -89,29 +114,106 @@ VARIANTS = {
 }
 
 
-def compare(name: str, text: str) -> None:
-    path = GOLDEN / name
+#: choices → the plans they are written down against, and the sections whose differences they share
+AGAINST = {
+    "debian-13-arm64": ["debian-13"],
+    "rocky-9-arm64": ["rocky-9", "debian-13-arm64"],
+    "flatcar-arm64": ["flatcar", "debian-13-arm64"],
+    "debian-12-distribution": ["debian-12"],
+    "debian-13-distribution": ["debian-13-1.34", "debian-12-distribution"],
+    "ubuntu-26.04-distribution": ["ubuntu-26.04"],
+    "rocky-9-distribution": ["nothing"],
+    "amzn-2023-distribution": ["amzn-2023", "ubuntu-26.04-distribution"],
+    "flatcar-distribution": ["flatcar", "ubuntu-26.04-distribution"],
+    "debian-13-repository": ["debian-13"],
+    "rocky-10-repository": ["rocky-10", "debian-13-repository"],
+    "amzn-2023-repository": ["nothing"],
+    "debian-13-docker": ["debian-13"],
+    "rocky-9-docker": ["rocky-9", "debian-13-docker"],
+    "debian-13-everything": ["debian-13"],
+    "rocky-9-everything": ["rocky-9", "debian-13-everything"],
+    "debian-13-container": ["debian-13"],
+    "debian-13-cgroup-1": ["nothing"],
+}
+
+
+def _plans() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Name of a plan → facts of its machine and variables."""
+    fresh = {
+        name if minor == NEWEST else "%s-%s" % (name, minor): (node(name), {"kubernetes_version": release})
+        for minor, release in RELEASES.items()
+        for name in NAMES
+    }
+    return {**fresh, **VARIANTS}
+
+
+PLANS = _plans()
+
+
+def _against() -> dict[str, list[str]]:
+    """The plans of the table in its order, as AGAINST has them."""
+    result = {name: [base] for name, base in RELATIVES.items()}
+    for newer, minor in itertools.pairwise(RELEASES):
+        for name in (WHOLE[0], *(name for name in NAMES if name != WHOLE[0])):
+            base = name if newer == NEWEST else "%s-%s" % (name, newer)
+            result["%s-%s" % (name, minor)] = [base] if name == WHOLE[0] else [base, "%s-%s" % (WHOLE[0], minor)]
+    return {**result, **AGAINST}
+
+
+def _table(plans: dict[str, Blocks]) -> str:
+    """The table that makes these plans."""
+    sections: dict[str, differences.Section] = {}
+    for name, (base, *others) in _against().items():
+        like = {other: sections[other].own for other in others}
+        sections[name] = differences.section(base, plans, like, plans[name])
+    return differences.table(sections)
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, Blocks]:
+    """The plans as the files have them."""
     if os.environ.get("KUBENODE_GOLDEN") == "write":
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text, "read what changed; KUBENODE_GOLDEN=write takes it"
+        texts = {name: rendered(facts, given(**variables)) for name, (facts, variables) in PLANS.items()}
+        for name in WHOLE:
+            (GOLDEN / (name + ".txt")).write_text(texts[name], encoding="utf-8")
+        TABLE.write_text(_table({name: blocks(text) for name, text in texts.items()}), encoding="utf-8")
+        (GOLDEN / "runtime-probe.sh").write_text(_probe(), encoding="utf-8")
+    whole = {name: blocks((GOLDEN / (name + ".txt")).read_text(encoding="utf-8")) for name in WHOLE}
+    sections = differences.read(TABLE.read_text(encoding="utf-8"))
+    return {name: differences.made(name, sections, whole) for name in [*whole, *sections]}
 
 
-@pytest.mark.parametrize(("name", "minor"), FRESH)
-def test_a_fresh_machine(name, minor):
-    compare("%s-%s.txt" % (name, minor), rendered(node(name), given(kubernetes_version=RELEASES[minor])))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_choice(variant):
-    facts, variables = VARIANTS[variant]
-    compare(variant + ".txt", rendered(facts, given(**variables)))
-
-
-def test_the_probe():
+def _probe() -> str:
     header = "#!/bin/sh\n# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
-    compare("runtime-probe.sh", health.SCRIPT.replace("#!/bin/sh\n", header, 1))
+    return health.SCRIPT.replace("#!/bin/sh\n", header, 1)
 
 
-def test_no_golden_file_is_left_over():
-    expected = {"%s-%s.txt" % case for case in FRESH} | {name + ".txt" for name in VARIANTS} | {"runtime-probe.sh"}
-    assert {path.name for path in GOLDEN.iterdir()} == expected
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan(golden, name):
+    facts, variables = PLANS[name]
+    text = rendered(facts, given(**variables))
+    if text != differences.joined(golden[name]):
+        changed = differences.shown(differences.differences(golden[name], blocks(text)))
+        told = [
+            "the plan %s differs from its golden one:" % name,
+            *changed,
+            "read what changed; KUBENODE_GOLDEN=write takes it",
+        ]
+        pytest.fail("\n".join(told), pytrace=False)
+
+
+def test_the_probe(golden):
+    assert (GOLDEN / "runtime-probe.sh").read_text(encoding="utf-8") == _probe()
+
+
+def test_the_table_is_as_it_would_be_written(golden):
+    assert TABLE.read_text(encoding="utf-8") == _table(golden)
+
+
+def test_no_golden_file_is_left_over(golden):
+    assert golden.keys() == PLANS.keys()
+    assert {path.name for path in GOLDEN.iterdir()} == {
+        *(name + ".txt" for name in WHOLE),
+        TABLE.name,
+        "runtime-probe.sh",
+    }
