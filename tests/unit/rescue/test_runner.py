@@ -315,12 +315,17 @@ def test_a_poll_brings_only_what_is_new(rescue):
 
 
 def test_a_poll_that_waits_answers_as_soon_as_the_command_ends(rescue):
-    rescue.start("sleep 5; echo IMAGE_URL_DONE")
+    rescue.start("until [ -e seen ]; do sleep 0.05; done; echo IMAGE_URL_DONE")
     began = time.monotonic()
     early = protocol.parse_status(rescue.runner("status", "0", "0.2").stdout)
     assert early.state == protocol.RUNNING
     assert time.monotonic() - began >= 0.2
-    late = protocol.parse_status(rescue.runner("status", "0", "100").stdout)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(rescue.runner, "status", "0", "100")
+        time.sleep(0.5)
+        assert not waiting.done()
+        (rescue.base / "seen").touch()
+        late = protocol.parse_status(waiting.result().stdout)
     assert late.succeeded(protocol.MARKER_AND_EXIT_CODE)
     assert late.next_offset == late.log_size
     assert time.monotonic() - began < 60
@@ -329,15 +334,12 @@ def test_a_poll_that_waits_answers_as_soon_as_the_command_ends(rescue):
 def test_progress_is_read_from_output_json(rescue):
     rescue.start(
         'echo \'{"message": "42 %"}\' >output.json; until [ -e seen ]; do sleep 0.05; done\n'
-        "printf '{\"mess' >output.json; : >half; sleep 100"
+        "printf '{\"mess' >output.json; echo now >half; sleep 100"
     )
     rescue.wait_for("output.json")
     assert rescue.status().message == "42 %"
     (rescue.base / "seen").touch()
-    deadline = time.monotonic() + 60
-    while not (rescue.base / "half").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    rescue.wait_for("half")
     assert rescue.status().message == ""
 
 
