@@ -67,13 +67,13 @@ def test_noise_ends_in_one_kind_of_error(noise):
 
 
 def test_a_bomb_is_refused():
-    bomb = gzip.compress(bytes(80 * 1024 * 1024), 9)
+    bomb = gzip.compress(bytes(80 * 1024 * 1024), 1)
     with pytest.raises(ImageError, match="more than 67108864 bytes"):
         list(cpio.members(bomb))
 
 
 def test_a_chain_of_archives_has_the_limit_of_one():
-    part = gzip.compress(bytes(40 * 1024 * 1024), 9)
+    part = gzip.compress(bytes(40 * 1024 * 1024), 1)
     with pytest.raises(ImageError, match="more than 67108864 bytes"):
         list(cpio.members(part + part))
 

@@ -11,6 +11,7 @@ import resource
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,10 @@ def iso_file(make):
     return lambda folder: ("iso-file", make(folder))
 
 
-def kept(parser: str, content: bytes):
+def kept(parser: str, content: Callable[[], bytes]):
     def write(folder: Path) -> tuple[str, Path]:
         path = folder / "case"
-        path.write_bytes(content)
+        path.write_bytes(content())
         return parser, path
 
     return write
@@ -92,21 +93,21 @@ ONE = b"070701" + b"%08X" * 13 % (0, 0o100600, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0) 
 EXPENSIVE = {
     "folders-in-folders": iso_file(folders_in_folders),
     "endless-recipe": iso_file(endless_recipe),
-    "gzip-of-nothing-but-ends": kept("cpio", gzip.compress(END * 500_000)),
-    "gzip-of-empty-members": kept("cpio", gzip.compress(ONE * 500_000)),
-    "gzip-of-zeros": kept("cpio", gzip.compress(bytes(20 * 1024 * 1024)) * 50),
-    "gzip-in-a-row": kept("cpio", gzip.compress(b"") * 12_000),
-    "xz-that-wants-memory": kept("cpio", lzma.compress(bytes(1024), lzma.FORMAT_XZ, preset=9)),
-    "aliases": kept("nmstate", b"a: &a [%s]\n" % (b"x," * 50) + b"".join(
+    "gzip-of-nothing-but-ends": kept("cpio", lambda: gzip.compress(END * 500_000)),
+    "gzip-of-empty-members": kept("cpio", lambda: gzip.compress(ONE * 500_000)),
+    "gzip-of-zeros": kept("cpio", lambda: gzip.compress(bytes(20 * 1024 * 1024)) * 50),
+    "gzip-in-a-row": kept("cpio", lambda: gzip.compress(b"") * 12_000),
+    "xz-that-wants-memory": kept("cpio", lambda: lzma.compress(bytes(1024), lzma.FORMAT_XZ, preset=9)),
+    "aliases": kept("nmstate", lambda: b"a: &a [%s]\n" % (b"x," * 50) + b"".join(
         b"%c: &%c [%s]\n" % (98 + n, 98 + n, b",".join([b"*%c" % (97 + n)] * 50)) for n in range(20))),
-    "deep-document": kept("nmstate", b"interfaces: " + b"[" * 200_000),
-    "deep-json": kept("nmstate", b'{"a":' * 80_000),
-    "long-key": kept("nmstate", b"? " + b"a" * 500_000 + b"\n: 1\n"),
-    "many-ranges": kept("range", b"bytes=" + b"0-0," * 4000),
-    "long-digits": kept("range", b"bytes=" + b"9" * 16_000 + b"-"),
-    "long-descriptor": kept("descriptor", json.dumps({"version": 1, "base": {
+    "deep-document": kept("nmstate", lambda: b"interfaces: " + b"[" * 200_000),
+    "deep-json": kept("nmstate", lambda: b'{"a":' * 80_000),
+    "long-key": kept("nmstate", lambda: b"? " + b"a" * 500_000 + b"\n: 1\n"),
+    "many-ranges": kept("range", lambda: b"bytes=" + b"0-0," * 4000),
+    "long-digits": kept("range", lambda: b"bytes=" + b"9" * 16_000 + b"-"),
+    "long-descriptor": kept("descriptor", lambda: json.dumps({"version": 1, "base": {
         "path": "/b", "size": 2**62, "mtime_ns": 1, "identity": "0" * 64}, "segments": [2**61] * 100_000}).encode()),
-    "many-headers": kept("request", b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 10_000),
+    "many-headers": kept("request", lambda: b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 10_000),
 }  # fmt: skip
 
 
