@@ -34,10 +34,12 @@ class Arrival:
         self._clock = clock
         #: Host keys of systems that are not the rescue.
         self._others = set()
-        self._asked_at = self._silent_since = self._denied_since = None
+        self._asked_at: float | None = None
+        self._silent_since: float | None = None
+        self._denied_since: float | None = None
         #: The last answer by SSH, and the host keys of the rescue that were proven.
-        self.answer = None
-        self.proven = []
+        self.answer: ssh.Answer | None = None
+        self.proven: list[str] = []
         self.words = "nobody looked"
 
     @property

@@ -63,7 +63,7 @@ class Journey:
         self._tried = [reset["way"] for reset in run.result["resets"]]
         self._status = None
         self._armed_at = None
-        self._first_reset = None
+        self._first_reset: float | None = None
 
     @property
     def address(self):
@@ -258,12 +258,13 @@ class Journey:
             if found == arrival.ARRIVED:
                 result.update(host_keys=list(self.arrival.proven), armed=False)
                 return True
-            if found != arrival.OTHER_SYSTEM:
+            answer = self.arrival.answer
+            if found != arrival.OTHER_SYSTEM or answer is None:
                 other_since = None
             else:
-                self._spare_installed()
+                self._spare_installed(answer)
                 other_since = time.monotonic() if other_since is None else other_since
-                booted = self.arrival.answer.boot_id and result["previous_boot_id"]
+                booted = answer.boot_id and result["previous_boot_id"]
                 if booted or time.monotonic() - other_since >= STEADY:
                     return False
             if found == arrival.SAME_BOOT and way == ladder.SSH and waited > min(REBOOT_TAKES, seconds / 2):
@@ -295,17 +296,17 @@ class Journey:
     def _still_armed(self):
         return self.boot.rescue(self.step_deadline("what Robot says of the rescue")).get("active") is True
 
-    def _spare_installed(self):
+    def _spare_installed(self, answer):
         """A system of ours came up that was silent before: nothing more is done to it without consent."""
-        if not self.arrival.answer.installed or self.sight.reinstall:
+        if not answer.installed or self.sight.reinstall:
             return
         self.boot.disarm(self.step_deadline("the disarmed rescue"))
         self.run.result["armed"] = False
         raise LeftAlone("left alone, and disarmed: %s" % self.arrival.words)
 
     def _give_back(self):
-        after = self.tools.give_back_after
-        if after and time.monotonic() - self._first_reset >= after:
+        after, since = self.tools.give_back_after, self._first_reset
+        if after and since is not None and time.monotonic() - since >= after:
             raise HandedBack("its rescue has not come yet (%s). %s" % (self.arrival.words, self._resets_in_words()))
 
     def _next_way(self, by_ssh=False, wol=False):
