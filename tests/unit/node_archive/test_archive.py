@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import tarfile
+import types
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import header, holes, pack
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.packing import Packing
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.raw import RawImage
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.root import Root
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.tree import Tree
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
@@ -271,6 +273,24 @@ def test_a_file_that_cannot_be_read_leaves_no_archive(tmp_path, monkeypatch):
     with pytest.raises(NotPacked, match=r"user\.some cannot be read: Input/output error"):
         pack.run(order(root, tmp_path), TOOLS)
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+class Disk:
+    """A disk whose tools tell nothing."""
+
+    path = "/dev/sdx"
+
+    def __init__(self, root):
+        self.partitions = [root]
+
+    def run(self, *_argv, **_limits):
+        return ""
+
+
+def test_a_file_system_without_a_block_size_is_refused():
+    root = types.SimpleNamespace(kind="ext4", node="/dev/sdx1", start=1 << 20, size=1 << 30)
+    with pytest.raises(NotPacked, match="raw image: dumpe2fs tells no block size of /dev/sdx1"):
+        RawImage(Disk(root), root, EPOCH).write(lambda piece: None)
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

@@ -54,8 +54,10 @@ class RawImage:
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
         told = self._tool("resize2fs", "-P", node)
         header = self._disk.run("dumpe2fs", "-h", node)
-        block = int(re.search(r"^Block size: +([0-9]+)", header, re.M).group(1))
-        smallest = int(told.rsplit(":", 1)[1]) * block
+        block = re.search(r"^Block size: +([0-9]+)", header, re.M)
+        if block is None:
+            raise NotPacked("raw image: dumpe2fs tells no block size of %s" % node)
+        smallest = int(told.rsplit(":", 1)[1]) * int(block.group(1))
         length = min(self._root.size, -(-(smallest + _SLACK) // MIB) * MIB)
         self._tool("resize2fs", node, "%dK" % (length // 1024))
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
@@ -101,6 +103,7 @@ class RawImage:
             with subprocess.Popen(  # pylint: disable=ansible-bad-function
                 command, stdout=subprocess.PIPE, stderr=said
             ) as reader:
+                assert reader.stdout is not None
                 done = 0
                 while True:
                     piece = reader.stdout.read(min(_PIECE, length - done)) if done < length else b""
