@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 import tarfile
+from typing import Any
 
 from commands.parts.errors import Refused
 from commands.parts.sizes import MIB
@@ -81,7 +82,7 @@ class Header(tarfile.TarInfo):
         """Take a block of 512 bytes apart."""
         try:
             header = super().frombuf(buf, encoding, errors)
-        except tarfile.EOFHeaderError:
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # typeshed does not know it
             raise
         except tarfile.HeaderError as error:
             raise Refused("image: the tar archive is damaged: %s" % error) from None
@@ -120,10 +121,11 @@ class Entry:
         """Return place and length of the data in the file: one piece, unless it has holes."""
         if self.kind != "file":
             return []
-        if header.sparse is None:  # type: ignore[attr-defined]
+        holes: Any = header.sparse  # typeshed takes it for bytes
+        if holes is None:
             return [(0, header.size)]
         end, found = 0, []
-        for start, length in header.sparse:  # type: ignore[attr-defined]
+        for start, length in holes:
             if start < end or length < 0 or start + length > header.size:
                 raise Refused("image: the holes of %s make no sense" % shown(self.name))
             end = start + length
@@ -136,16 +138,16 @@ class Archive:
 
     def __init__(self, pieces):
         self.pieces = Pieces(pieces)
-        self.tar = None
 
     def entries(self):
         """Yield every member; a member that would reach out of the new root file system is refused."""
         try:
-            self.tar = tarfile.TarFile(  # reads forward only, unless a header makes it
-                fileobj=self.pieces, mode="r", tarinfo=Header, encoding="utf-8", errors="surrogateescape"
+            stream: Any = self.pieces  # to read from; typeshed wants it to be writable
+            tar: Any = tarfile.TarFile(  # reads forward only, unless a header makes it
+                fileobj=stream, mode="r", tarinfo=Header, encoding="utf-8", errors="surrogateescape"
             )
-            for header in iter(self.tar.next, None):
-                self.tar.members = []  # nobody looks back, and there may be a million of them
+            for header in iter(tar.next, None):
+                tar.members = []  # nobody looks back, and there may be a million of them
                 if header.type != b"V":  # the name of the archive
                     yield Entry(header)
             self.pieces.drain()

@@ -14,7 +14,9 @@ import subprocess
 import tempfile
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from commands.parts.errors import Refused
 from commands.parts.sizes import BLOCK, MIB
@@ -51,7 +53,7 @@ class Gunzip:
         return out
 
 
-DECODERS = {
+DECODERS: dict[str, Callable[[], Any]] = {
     "gz": Gunzip,
     "bz2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=memory_limit()),
@@ -95,13 +97,15 @@ def unzstd(chunks, memory: int = 0):
             )
         except FileNotFoundError:
             raise Refused("image: it is compressed with zstd, and zstd is missing in this rescue") from None
+        assert process.stdout is not None
+        output = process.stdout
         failure: list = []
         feeder = threading.Thread(target=_feed, args=(chunks, process.stdin, failure), daemon=True)
         try:
             with contextlib.suppress(OSError):  # a wider pipe means fewer context switches; not everyone may have it
-                fcntl.fcntl(process.stdout.fileno(), 1031, MIB)
+                fcntl.fcntl(output.fileno(), 1031, MIB)
             feeder.start()
-            yield from iter(lambda: process.stdout.read(BLOCK), b"")
+            yield from iter(lambda: output.read(BLOCK), b"")
             status = process.wait()
             feeder.join()
             if failure:
@@ -113,7 +117,7 @@ def unzstd(chunks, memory: int = 0):
         finally:
             process.kill()
             process.wait()
-            process.stdout.close()
+            output.close()
 
 
 def _feed(chunks, pipe, failure: list) -> None:

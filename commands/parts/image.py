@@ -36,7 +36,7 @@ def check_head(head: bytes, sector: int) -> None:
         raise Refused("image: its partition table is made for %d-byte sectors, the disk has %d" % (other, sector))
 
 
-def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple:
+def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[bytes, int, bytes]:
     """Bring the image onto the disk and prove it; return the ends of the disk, see Writer.finish()."""
     if incoming.size is not None and incoming.size > disk.size:
         raise Refused("image: it has %d bytes, %s only %d" % (incoming.size, disk.path, disk.size))

@@ -31,11 +31,12 @@ class Descriptor:
     def __init__(self, value):
         if not isinstance(value, dict):
             raise Refused("image: the manifest is damaged: a descriptor is no object")
-        self.digest, self.size = value.get("digest"), value.get("size")
-        if not isinstance(self.digest, str) or not re.fullmatch(DIGEST, self.digest):
-            raise Refused("image: the manifest is damaged: %.100r is no digest" % self.digest)
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 0:
-            raise Refused("image: the manifest is damaged: %.100r is no size" % self.size)
+        digest, size = value.get("digest"), value.get("size")
+        if not isinstance(digest, str) or not re.fullmatch(DIGEST, digest):
+            raise Refused("image: the manifest is damaged: %.100r is no digest" % digest)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise Refused("image: the manifest is damaged: %.100r is no size" % size)
+        self.digest, self.size = digest, size
         self.media_type = str(value.get("mediaType") or "")
         annotations = value.get("annotations")
         self.annotations = annotations if isinstance(annotations, dict) else {}
@@ -94,7 +95,8 @@ class RegistryTransfer(Transfer):
     def __init__(self, registry: Registry, kind: str, reference: str):
         url = registry.url
         super().__init__(url.shown, registry.agent, url.stall, registry.pause, registry.say)
-        self.registry, self.kind, self.challenges = registry, kind, []  # type: ignore[var-annotated]
+        self.registry, self.kind = registry, kind
+        self.challenges: list[str] = []
         self.location = url.location(kind, reference)
 
     def request(self):
@@ -132,18 +134,18 @@ class Blob(RegistryTransfer):
 
     def __init__(self, registry: Registry, descriptor: Descriptor):
         super().__init__(registry, "blobs", descriptor.digest)
-        self.size = descriptor.size
+        self.size = self.told = descriptor.size
 
     def begin(self, size: int | None, validator: str) -> None:
         """Compare the size with the manifest's."""
-        if size is not None and size != self.size:
-            raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.size))
+        if size is not None and size != self.told:
+            raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.told))
 
     def chunks(self):
         """Yield the bytes; not more than the manifest says."""
         for chunk in super().chunks():
-            if self.received > self.size:
-                raise Refused("%s: a blob has more than the %d bytes of its manifest" % (self.shown, self.size))
+            if self.received > self.told:
+                raise Refused("%s: a blob has more than the %d bytes of its manifest" % (self.shown, self.told))
             yield chunk
 
 

@@ -113,14 +113,16 @@ class RootFs:
 
     def close(self) -> None:
         """Give memory and processes free."""
-        for one in [*self.unpackers, *self.downloads]:
-            one.close()
+        for unpacker in self.unpackers:
+            unpacker.close()
+        for download in self.downloads:
+            download.close()
 
     def _purposes(self) -> list:
         return [one.purpose for one in self.layout.volumes]
 
     @staticmethod
-    def _empty(disk: Disk) -> tuple:
+    def _empty(disk: Disk) -> tuple[bytes, int, bytes]:
         with disk.exclusive() as fd:
             writer = Writer(fd, disk.size)
             disk.touched = True
@@ -174,7 +176,7 @@ class RootFs:
             yield block
             done += len(block)
             mb = done // 10**6
-            self.progress.tick(lambda mb=mb: "unpacking: %d MB%s" % (mb, incoming.share()))  # type: ignore[misc]
+            self.progress.tick(lambda mb=mb: "unpacking: %d MB%s" % (mb, incoming.share()))
 
     def _fstab(self, volumes: list) -> str:
         lines = ["# written by the image command that installed this system"]

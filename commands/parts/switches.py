@@ -14,7 +14,7 @@ from commands.parts.errors import Refused
 class Switched:
     """An image URL as far as its switches go; the fragment that holds them is never sent to a server."""
 
-    SWITCHES: tuple = ()
+    SWITCHES: tuple[str, ...] = ()
 
     def __init__(self, fragment: str):
         self.switches = self._switches(fragment)

@@ -16,7 +16,7 @@ from commands.parts.switches import Switched
 class ImageUrl(Switched):
     """The image URL taken apart: where to read, how to log in, and the switches of its fragment."""
 
-    SWITCHES = ("sha256", "sha512", "adapt", "grow", "keys", "stall")
+    SWITCHES: tuple[str, ...] = ("sha256", "sha512", "adapt", "grow", "keys", "stall")
 
     def __init__(self, text: str):
         if not re.fullmatch("[!-~]+", text):

@@ -78,7 +78,7 @@ class Writer:
             self.put(view[data:], self.position + data)
         self.position += len(block)
 
-    def finish(self) -> tuple:
+    def finish(self) -> tuple[bytes, int, bytes]:
         """Bring the image onto the device; return what was kept back: first MiB, place of the tail, tail."""
         self._settle(self.position)
         os.fsync(self.fd)
