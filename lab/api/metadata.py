@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from aiohttp import web
 
 from lab.api.cloud import Cloud

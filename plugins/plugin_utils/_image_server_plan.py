@@ -77,7 +77,7 @@ def missing(inputs: Facts, node: Facts, even_unmanaged: bool = False) -> list[st
 
 def own_architecture(inputs: Facts, node: Facts) -> str:
     """The architecture whose base images are made of unless somebody says otherwise."""
-    return inputs["architecture"] or _ARCHITECTURES.get(node["arch"], node["arch"])
+    return str(inputs["architecture"] or _ARCHITECTURES.get(node["arch"], node["arch"]))
 
 
 def url(inputs: Facts, node: Facts) -> str:
@@ -218,8 +218,8 @@ def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
 
 def _believed(record: Facts) -> dict[str, Any]:
     """The record without what this role never writes: nothing else is ever removed because of it."""
-    parts = {name: record.get(name) for name in ("hosts", "bases", "fetched")}
-    parts = {name: found if isinstance(found, list) else [] for name, found in parts.items()}
+    given = {name: record.get(name) for name in ("hosts", "bases", "fetched")}
+    parts = {name: found if isinstance(found, list) else [] for name, found in given.items()}
     here = str(record.get("program", ""))
     return {
         "program": here if _PROGRAM.fullmatch(here) else "",

@@ -75,7 +75,7 @@ class KnownHosts:
     def of_this_run(self) -> bool:
         """Whether the pin was proven in this run."""
         match = _HEADER.match(self._read())
-        return bool(match) and match["run"] == self._run
+        return match is not None and match["run"] == self._run
 
     def prepare(self) -> None:
         """Make the directory, readable for us alone."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 #: What has to be asked of the machine: options of node_info.
-QUERIES = {
+QUERIES: dict[str, Any] = {
     "units": ["kubelet", "containerd", "docker"],
     "files": ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf"],
     "artifacts": True,

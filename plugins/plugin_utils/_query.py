@@ -11,21 +11,22 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.h
 
 try:
     import jmespath
-    from jmespath.exceptions import JMESPathError
+    import jmespath.exceptions
 except ImportError:  # pragma: no cover - depends on the controller
-    jmespath = None
-    JMESPathError = Exception
+    MISSING = True
+else:
+    MISSING = False
 
 
 def check(query: str) -> None:
     """Raise HintError when the query cannot be evaluated whatever the disks are."""
-    if jmespath is None:
+    if MISSING:
         raise HintError(
             "root_device_hints.query needs the Python package jmespath on the controller: pip install jmespath"
         )
     try:
         jmespath.compile(query)
-    except JMESPathError as exc:
+    except jmespath.exceptions.JMESPathError as exc:
         raise HintError(f"root_device_hints.query {query!r} is no JMESPath: {_first_line(exc)}") from exc
 
 
@@ -34,7 +35,7 @@ def search(query: str, disks: list[dict[str, Any]]) -> Any:
     check(query)
     try:
         return jmespath.search(query, disks)
-    except (JMESPathError, TypeError, ValueError, RecursionError) as exc:
+    except (jmespath.exceptions.JMESPathError, TypeError, ValueError, RecursionError) as exc:
         raise HintError(f"root_device_hints.query {query!r} cannot be evaluated: {_first_line(exc)}") from exc
 
 

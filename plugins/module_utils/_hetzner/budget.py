@@ -24,7 +24,7 @@ class Budget:
 
     def __init__(self, clock):
         self._clock = clock
-        self.limit = None
+        self.limit: int | None = None
         self._remaining = 0.0
         self._at = 0.0
         self._in_flight = 0
@@ -42,7 +42,7 @@ class Budget:
 
     def remaining(self):
         """Requests that may be sent right now; infinite as long as nothing is known."""
-        if not self.known:
+        if self.limit is None:
             return math.inf
         return min(float(self.limit), self._remaining + (self._clock() - self._at) * self.per_second)
 
@@ -81,7 +81,7 @@ class Budget:
 
     def plan(self, requests, seconds, what):
         """Judge ``requests`` more requests to be sent within ``seconds``; ``what`` names the work in the message."""
-        if not self.known:
+        if self.limit is None:
             return Plan(True, True, "%s: about %d API requests; the API did not tell its limit" % (what, requests))
         left = max(0, math.floor(self.remaining()))
         reachable = left + math.floor(seconds * self.per_second)

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
@@ -22,15 +23,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry 
 try:
     import hcloud
     import requests
-    from hcloud import APIException
 
     HCLOUD_IMPORT_ERROR = None
 except ImportError:
     HCLOUD_IMPORT_ERROR = traceback.format_exc()
-
-    class APIException(Exception):
-        """Stands in for hcloud.APIException when the library is missing."""
-
 
 DEFAULT_ENDPOINT = "https://api.hetzner.cloud/v1"
 VERSION = "0.1.0"
@@ -76,7 +72,7 @@ class Api:
             arguments["hooks"] = {"response": functools.partial(self._answered, mark)}
             try:
                 return self._client.request(method, path, **arguments)
-            except APIException as error:
+            except hcloud.APIException as error:
                 # Only a success whose body is no JSON gets here, errors are raised by the hook.
                 raise NoAnswer("the answer to %s %s is not JSON (%s)" % (method, path, error), sent=True) from error
             except requests.exceptions.RequestException as error:
@@ -97,7 +93,8 @@ class Api:
 
     def read_all(self, path, key, deadline, machine=None, params=None, enough=None):
         """All pages of a list; ``enough(items, pages_left)`` may end it early. Returns (items, complete)."""
-        items, page = [], 1
+        items: list[Any] = []
+        page = 1
         while True:
             query = dict(params or {}, page=page, per_page=PER_PAGE)
             body = self.read(path, deadline, machine=machine, params=query)
@@ -184,7 +181,8 @@ class Api:
 
 def _without_retries(client):
     """The library repeats requests blindly after a timeout; whether that is safe is decided in change() instead."""
-    for holder in (client, getattr(client, "_client", None)):
+    holders: list[Any] = [client, getattr(client, "_client", None)]
+    for holder in holders:
         if hasattr(holder, "_retry_max_retries"):
             holder._retry_max_retries = 0
 

@@ -57,7 +57,8 @@ class MachineRun:
 
 def run_all(api, runs, work):
     """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything."""
-    waiting, fatal = queue.SimpleQueue(), []
+    waiting: queue.SimpleQueue[MachineRun] = queue.SimpleQueue()
+    fatal: list[Exception] = []
     for run in runs:
         waiting.put(run)
 
@@ -91,7 +92,7 @@ def run_all(api, runs, work):
 
 def explain(error):
     """The error with the way out, where the API's own words do not name one."""
-    hint = _HINTS.get(getattr(error, "code", None))
+    hint = _HINTS.get(getattr(error, "code", ""))
     return MachineError("%s. %s" % (error, hint)) if hint else error
 
 

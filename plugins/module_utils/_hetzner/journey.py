@@ -37,10 +37,9 @@ class Journey:
         self.server = server
         self.sight = sight
         self.given = given
-        self.answer = None
+        self.answer: ssh.Answer | None = None
         self.destination = _states.BOOTING_TO_RESCUE
-        self.deadline = None
-        self._limit_anew("a server that can be armed")
+        self.deadline = Deadline(tools.timeout, "a server that can be armed")
 
     @property
     def address(self):
@@ -89,12 +88,12 @@ class Journey:
         seconds = min(self.tools.rescue_timeout, SHORT_LOOK) if hurry else self.tools.rescue_timeout
         deadline = Deadline(seconds, "an answer by SSH")
         while True:
-            self.answer = self._probe()
-            if self.answer.kind == ssh.SYSTEM or deadline.left() < LOOK_EVERY:
+            answer = self._probe()
+            if answer.kind == ssh.SYSTEM or deadline.left() < LOOK_EVERY:
                 break
             deadline.sleep(LOOK_EVERY, "")
-        self.sight.answer = _who(self.answer)
-        self._note()
+        self.sight.answer = _who(answer)
+        self._note(answer)
 
     def arm(self, disarm_first):
         """Arm the rescue for the next boot and wait until it is."""
@@ -138,14 +137,14 @@ class Journey:
         way_on = _WAY_ON if rescue else "Look at its console; the rescue is not armed any more"
         self.run.result["in_rescue"] = False
         while True:
-            self.answer = self._probe()
-            self._note()
-            if self.answer.boot_id not in (None, self.run.result["previous_boot_id"]):
-                if self.answer.in_rescue == rescue:
+            answer = self._probe()
+            self._note(answer)
+            if answer.boot_id not in (None, self.run.result["previous_boot_id"]):
+                if answer.in_rescue == rescue:
                     return
-                raise NotArrived("%s did not come up: %s. %s" % (deadline.what, self.answer.describe(), way_on))
+                raise NotArrived("%s did not come up: %s. %s" % (deadline.what, answer.describe(), way_on))
             try:
-                deadline.sleep(LOOK_EVERY, self.answer.describe())
+                deadline.sleep(LOOK_EVERY, answer.describe())
             except TimeLimit as error:
                 raise NotArrived("%s. %s" % (error, way_on)) from error
 
@@ -182,9 +181,9 @@ class Journey:
             )
         return self.tools.shell.probe(self.run.name, self.address)
 
-    def _note(self):
+    def _note(self, answer):
         """Write down who answered."""
-        answer, result = self.answer, self.run.result
+        self.answer, result = answer, self.run.result
         if answer.kind != ssh.SYSTEM:
             return
         result.update(in_rescue=answer.in_rescue, hostname=answer.hostname, boot_id=answer.boot_id)

@@ -23,7 +23,7 @@ def named_in_use(in_use, images):
 
 def used_by_servers(servers):
     """Ids of images that servers were made from, with the reason."""
-    used = {}
+    used: dict[int, str] = {}
     for server in servers:
         image = server.get("image")
         if image:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import IMAGE_LABEL, newest_first
@@ -33,7 +34,7 @@ class Snapshots:
 
     def named(self, names, deadline):
         """All snapshots of these names, as a dictionary of lists; one request for many names."""
-        found = {name: [] for name in names}
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         ordered = sorted(found)
         for start in range(0, len(ordered), NAMES_PER_REQUEST):
             selector = "%s in (%s)" % (IMAGE_LABEL, ",".join(ordered[start : start + NAMES_PER_REQUEST]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
@@ -54,7 +55,7 @@ def open_cloud(module):
 
 def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
     """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
-    api = None
+    api: Any = None
     try:
         api = open_api(module)
         results = make_fleet(api).run()

@@ -26,6 +26,8 @@ def run_limited(argv, seconds):
         raise FleetError(
             "the program '%s' cannot be run on the controller (%s); install the OpenSSH client" % (argv[0], error)
         ) from error
+    assert process.stdout is not None
+    assert process.stderr is not None
     guard = threading.Timer(seconds, process.kill)
     guard.start()
     try:

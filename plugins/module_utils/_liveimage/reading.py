@@ -9,7 +9,7 @@ import os
 from typing import BinaryIO
 
 from .errors import ImageError
-from .overlay import BaseRange, Bytes, Overlay
+from .overlay import BaseRange, Bytes, Overlay, Segment
 
 
 class OverlayReader(io.RawIOBase):
@@ -54,11 +54,11 @@ class OverlayReader(io.RawIOBase):
         self._at += filled
         return filled
 
-    def _content(self, segment: object) -> bytes:
+    def _content(self, segment: Segment) -> bytes:
         if isinstance(segment, Bytes):
             return segment.data
         if not isinstance(segment, BaseRange):
-            return bytes(segment.length)  # type: ignore[attr-defined]
+            return bytes(segment.length)
         data = os.pread(self._base.fileno(), segment.length, segment.offset)
         if len(data) != segment.length:
             raise ImageError("base %s became shorter while it was read" % self._overlay.base.path)

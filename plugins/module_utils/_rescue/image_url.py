@@ -54,6 +54,7 @@ def redact(url):
     """The URL without user info, query and fragment: what may be recorded and shown."""
     raw = url.split("#", 1)[0].split("?", 1)[0]
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/]*)(.*)\Z", raw, re.DOTALL)
+    assert match is not None, "every part may be missing"
     scheme, slashes, authority, path = (part or "" for part in match.groups())
     if slashes or (scheme and ":" in authority.rpartition("@")[0]):
         authority = authority.rpartition("@")[2]
@@ -62,7 +63,9 @@ def redact(url):
 
 def secrets_of(url):
     """The parts of the URL that must not be shown where a command printed them: user info, password, query."""
-    userinfo = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url).group(3).rpartition("@")[0]
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url)
+    assert match is not None, "every part may be missing"
+    userinfo = match.group(3).rpartition("@")[0]
     query = url.split("#", 1)[0].partition("?")[2]
     # Shorter ones would mask ordinary text without protecting anything.
     return [secret for secret in (userinfo, userinfo.partition(":")[2], query) if len(secret) >= 4]

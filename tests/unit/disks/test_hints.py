@@ -148,7 +148,7 @@ def test_a_query_that_is_none_is_found_before_any_disk_is_looked_at(query):
 
 
 def test_without_the_library_the_error_names_the_package(monkeypatch):
-    monkeypatch.setattr(_query, "jmespath", None)
+    monkeypatch.setattr(_query, "MISSING", True)
     with pytest.raises(hints.HintError, match="pip install jmespath"):
         _query.check("[0]")
 

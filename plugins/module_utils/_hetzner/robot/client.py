@@ -60,7 +60,7 @@ class Robot:
         self._patient = patient
         self._lock = threading.Lock()
         self._stopped = None
-        self._sessions = queue.Queue()
+        self._sessions: queue.Queue[requests.Session] = queue.Queue()
         for _number in range(CONCURRENCY):
             self._sessions.put(requests.Session())
         self.limits = limits or Limits(clock)

@@ -17,7 +17,8 @@ def read_servers(api, deadline):
 
 def input_findings(machines):
     """Everything that is wrong with what ``machines`` (dictionaries) say of their servers, as a list of sentences."""
-    findings, seen = [], {}
+    findings = []
+    seen: dict[tuple[str, object], str] = {}
     for machine in machines:
         name, number, address = machine.get("name"), machine.get("server_number"), machine.get("server_ip")
         if number is not None and number_of(machine) is None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
@@ -34,7 +35,8 @@ class RobotServerFleet:
         """Returns the results of all machines, in the order given; raises FleetError."""
         wanted = self._check_input()
         servers = directory.read_servers(self._api, Deadline(self._timeout, "the list of servers"))
-        runs, found = [], {}
+        runs = []
+        found: dict[str, dict[str, Any]] = {}
         for machine in self._given:
             run = self._run_of(machine)
             runs.append(run)
@@ -55,7 +57,8 @@ class RobotServerFleet:
 
     def _check_input(self):
         findings = name_findings(self._given) + directory.input_findings(self._given)
-        wanted, owners = {}, {}
+        wanted: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for machine in self._given:
             name, new = machine.get("name"), machine.get("rename")
             if new is None:

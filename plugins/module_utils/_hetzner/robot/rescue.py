@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
@@ -17,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, WINDOW, ResetPlan
 
-_UNKNOWN = {
+_UNKNOWN: dict[str, Any] = {
     "server_number": None,
     "server_name": None,
     "ipv4": None,
@@ -136,7 +137,8 @@ class RobotRescueFleet:
         """Read the servers of the account, once; returns the runs that have one."""
         # The first request is made alone, so that wrong credentials cost one failed login and no more.
         servers = directory.read_servers(self._api, Deadline(self._tools.timeout, "the list of servers"))
-        found, owner = [], {}
+        found = []
+        owner: dict[int, str] = {}
         for run in runs:
             try:
                 server = directory.find(self._machines[run.name], servers)

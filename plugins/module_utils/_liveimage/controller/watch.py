@@ -13,7 +13,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ImageError
 from . import api
@@ -21,7 +21,8 @@ from .secrets import LABEL, LABEL_VALUE
 
 _UNUSED = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
 _RENEWED = 300.0  # seconds after which the token is read again
-Noticed = "Callable[[str, Mapping[str, Any]], None]"
+if TYPE_CHECKING:  # Python 3.8 has no such forms
+    Noticed = Callable[[str, Mapping[str, Any]], None]
 
 
 class Watch:

@@ -277,8 +277,8 @@ def _units(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _edit(entry: Mapping[str, Any] | None) -> Edit:
     if not entry:
         return Edit()
-    parts = [tuple(entry[key] or ()) for key in ("append", "replace", "delete")]
-    return Edit(*parts, bool(entry["reset"]))
+    append, replace, delete = (tuple(entry[key] or ()) for key in ("append", "replace", "delete"))
+    return Edit(append, replace, delete, bool(entry["reset"]))
 
 
 def _absolute(path: str | None) -> str:

@@ -19,8 +19,8 @@ except ImportError:  # JSON is read without it
 
 LONGEST = 512 * 1024  # bytes of a document; a Secret holds at most 1 MiB
 _DEEPEST, _MOST_NODES = 24, 100_000
-_PLAIN = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
-_PLAIN.update({"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False})  # type: ignore[dict-item]
+_PLAIN: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_PLAIN.update({"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False})
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
 _TAGS = {"map": "tag:yaml.org,2002:map", "seq": "tag:yaml.org,2002:seq", "str": "tag:yaml.org,2002:str"}
 

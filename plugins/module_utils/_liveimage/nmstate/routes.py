@@ -134,7 +134,7 @@ def _side(fields: Fields, key: str) -> Network | None:
 
 def _version(fields: Fields, source: Network | None, target: Network | None) -> int:
     family = fields.choice("family", ("ipv4", "ipv6"))
-    versions = {one.version for one in (source, target) if one is not None}
+    versions: set[int] = {one.version for one in (source, target) if one is not None}
     if family:
         versions.add(int(family[-1]))
     if len(versions) > 1:

@@ -31,8 +31,8 @@ class Plan:
         self._digits = template.digits
         self._registered = answers.registered(template.path)
         self.image: Image | None = None
-        if self._registered is not None and not template.headers and not template.old:
-            self.image = answers.registry.get(self._registered)
+        if not template.headers and not template.old:
+            self.image = self._there()
         if self.image is None:
             return
         self.count = answers.ledger.counter(self.image, address)
@@ -44,7 +44,7 @@ class Plan:
     def answer(self, data: bytes, now: float) -> tuple[bytes, int, int] | None:
         """Head and body for these bytes of a request, and the range that they are. OSError: the base cannot be read."""
         image, digits = self.image, self._digits(data)
-        if image is None or digits is None or self._answers.registry.get(self._registered) is not image:
+        if image is None or digits is None or self._there() is not image:
             return None
         first, last = digits
         start, stop = int(first), int(last) + 1
@@ -61,6 +61,10 @@ class Plan:
         if len(body) != length:
             raise OSError("the base became shorter")
         return b"".join((self._top, first, b"-", last, self._tail, body)), start, stop
+
+    def _there(self) -> Image | None:
+        """The image behind the path now."""
+        return None if self._registered is None else self._answers.registry.get(self._registered)
 
     def _find(self, image: Image, start: int) -> None:
         """Look for the piece of the base that this byte is in."""

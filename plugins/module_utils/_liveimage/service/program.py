@@ -265,5 +265,6 @@ def _folder(name: str, path: str) -> str:
 
 
 def _why(error: OSError) -> str:
-    known = error.errno is not None and error.errno > 0  # asyncio has words of its own, name look-ups numbers
-    return os.strerror(error.errno) if known else error.strerror or str(error)
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)  # asyncio has words of its own, name look-ups numbers

@@ -112,7 +112,8 @@ def _children(data):
 
 
 def _name(content):
-    result = {"CN": "", "O": []}
+    common_name = ""
+    organizations: list[str] = []
     for dummy, names, _dummy_whole in _children(content):
         for _dummy_tag, pair, _dummy_pair in _children(names):
             parts = _children(pair)
@@ -120,10 +121,10 @@ def _name(content):
                 raise BadCertificate("a name without type or value")
             text = parts[1][1].decode("utf-8", "replace")
             if parts[0][1] == _COMMON_NAME:
-                result["CN"] = text
+                common_name = text
             elif parts[0][1] == _ORGANIZATION:
-                result["O"].append(text)
-    return result
+                organizations.append(text)
+    return {"CN": common_name, "O": organizations}
 
 
 def _time(element):

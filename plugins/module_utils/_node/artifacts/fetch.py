@@ -50,7 +50,7 @@ def public(url):
 
 def secrets(urls):
     """The passwords in URLs, which must not appear in any output. Pure."""
-    found = set()
+    found: set[str] = set()
     for url in urls:
         user = re.match(r"[a-z]+://[^/@?#]*:([^/@?#]+)@", url)
         if user:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from . import checks, versions
 
@@ -30,7 +31,7 @@ STEPS = (
 #: steps that have a switch of their own (base_manage_NAME)
 SWITCHES = tuple(step for step in STEPS if step != "facts")
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "kubernetes_version": "1.36.4",
     "container_runtime": "containerd",
     "containerd_source": "tarball",
@@ -128,9 +129,10 @@ def _taken(given):
         name = variable[len("base_") :] if variable.startswith("base_") else variable
         if name in inputs and value is not None:
             inputs[name] = value
-    if isinstance(inputs["runtime_probe"], Mapping):
-        inputs["runtime_probe"] = dict(PROBE, **inputs["runtime_probe"])
-        inputs["runtime_probe"]["threshold"] = _number(inputs["runtime_probe"]["threshold"])
+    probe = inputs["runtime_probe"]
+    if isinstance(probe, Mapping):
+        probe = dict(PROBE, **probe)
+        inputs["runtime_probe"] = dict(probe, threshold=_number(probe["threshold"]))
     inputs["max_clock_skew"] = _number(inputs["max_clock_skew"])
     # YAML reads a bare off as false
     inputs["swap"] = "off" if inputs["swap"] is False else inputs["swap"]

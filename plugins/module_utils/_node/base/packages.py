@@ -118,7 +118,7 @@ def held(node, inputs):
     """Packages that only this role may change: those that come from a repository of their project."""
     if known(node).package_manager == "none":
         return []
-    names = []
+    names: list[str] = []
     if inputs["manage_runtime"] and inputs["containerd_source"] == "repository":
         if inputs["container_runtime"] == "docker":
             names = docker.packages(node, inputs) if docker.from_repository(node, inputs) else []

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import checks, mirrors, packages, parts, trust
 from .systems import known
 
@@ -13,7 +15,8 @@ _DOCKER = "https://download.docker.com/linux/%s"
 
 def files(node, inputs):
     """Key and source of each repository that is used."""
-    system, result = known(node), []
+    system = known(node)
+    result: list[dict[str, Any]] = []
     if system.package_manager == "none":
         return result
     for name in checks.needed_keys(inputs):

@@ -53,7 +53,7 @@ def value(item):
 
 def dumps(document):
     """The document as TOML text: scalars of a table before its tables, each in the order given; nulls are left out."""
-    lines = []
+    lines: list[str] = []
     _table(document, (), lines)
     return "\n".join(lines).lstrip("\n") + "\n" if lines else ""
 

@@ -36,7 +36,7 @@ def refuse_joined(host):
 
 def actions(host, items, kept=()):
     """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs."""
-    found = []
+    found: list[Action] = []
     for item in words.ITEMS:
         if item in items:
             done = {action.path for action in found}

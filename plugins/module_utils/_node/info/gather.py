@@ -10,6 +10,7 @@ import platform
 import stat
 import time
 from collections import namedtuple
+from typing import Any
 
 from ..artifacts import record
 from ..machine import process
@@ -198,7 +199,7 @@ def _disk_free(host):
 
 def file_facts(host, path):
     """exists, type, sha256 (of regular files), mode as four octal digits and size in bytes."""
-    facts = {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
+    facts: dict[str, Any] = {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
     status = host.status(path)
     if status is None:
         return facts

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import Any
 from urllib.parse import quote
 
 from ..api import der, discovery
@@ -39,7 +40,7 @@ class Check:
         self._deadline = time.monotonic() + options["timeout"]
         self._token = options["token"]
         self.warnings = []
-        self.result = {
+        self.result: dict[str, Any] = {
             "ca_cert": "",
             "ca_hashes": [],
             "server_version": "",

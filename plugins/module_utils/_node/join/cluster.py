@@ -11,11 +11,10 @@ from ansible.module_utils.basic import missing_required_lib
 try:
     import kubernetes
     import kubernetes.client.exceptions
-except ImportError:
-    kubernetes = None
-    IMPORT_ERROR = traceback.format_exc()
-else:
+
     IMPORT_ERROR = None
+except ImportError:
+    IMPORT_ERROR = traceback.format_exc()
 
 _TIMEOUT = 30
 
@@ -33,7 +32,7 @@ class Cluster:
 
     def __init__(self, module):
         self._module = module
-        if kubernetes is None:
+        if IMPORT_ERROR is not None:
             module.fail_json(msg=missing_required_lib("kubernetes"), exception=IMPORT_ERROR)
         params = module.params
         try:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ..api import der, discovery
 from ..api.client import split_server
@@ -12,7 +13,7 @@ from ..kubelet import config, names
 from .addresses import check_addresses
 
 #: name without ``join_`` → (types, default)
-_VARIABLES = {
+_VARIABLES: dict[str, tuple[Any, Any]] = {
     "api_server": (str, ""),
     "ca_cert": (str, ""),
     "ca_file": (str, ""),

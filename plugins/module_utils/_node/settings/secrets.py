@@ -14,7 +14,7 @@ _SHORTEST = 6
 
 def values(settings):
     """The texts that must not appear in any output: the content of secret files, as given and decoded."""
-    found = set()
+    found: set[str] = set()
     for setting in settings:
         if not setting.get("secret"):
             continue

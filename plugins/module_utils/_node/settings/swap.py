@@ -143,10 +143,10 @@ def _runs(state):
 
 
 def _systemctl(context, *words):
-    words = [word for word in words if word != "--now" or context.host.systemd_runs]
-    done = context.host.run(["systemctl"] + words, 120)
+    wanted = [word for word in words if word != "--now" or context.host.systemd_runs]
+    done = context.host.run(["systemctl"] + wanted, 120)
     if done.code:
-        raise SettingError("systemctl %s failed: %s" % (" ".join(words), tail(done)))
+        raise SettingError("systemctl %s failed: %s" % (" ".join(wanted), tail(done)))
 
 
 def _swapoff(context):

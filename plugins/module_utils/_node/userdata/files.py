@@ -22,8 +22,10 @@ File = namedtuple("File", "path mode content")
 
 def files(inputs):
     """Files of normalised inputs, in the order in which they are to be written."""
+    script = pkgutil.get_data(__package__, "setup.sh")
+    assert script is not None, "every loader that Ansible has gives data"
     result = [
-        File(SETUP, 0o700, pkgutil.get_data(__package__, "setup.sh").decode("utf-8")),
+        File(SETUP, 0o700, script.decode("utf-8")),
         File(FOLDER + "/id", 0o600, _identity(inputs) + "\n"),
         File(FOLDER + "/settings", 0o600, settings(inputs)),
     ]

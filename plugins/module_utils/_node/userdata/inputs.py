@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 from . import values
 
@@ -83,7 +85,7 @@ def _checked(check):
 
 
 #: key → (check that returns the value normalised, default)
-KEYS = {
+KEYS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "provision_source": (_source, None),
     "phase": (_phase, "all"),
     "prebake": (_flag, False),

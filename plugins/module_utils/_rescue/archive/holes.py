@@ -14,7 +14,7 @@ _ZEROS = bytes(PIECE)
 
 def segments(fd, size):
     """The parts of an open file with content, as a list of (offset, length); the same for the same content."""
-    found = []
+    found: list[tuple[int, int]] = []
     for start, stop in _data(fd, size):
         place = start - start % PIECE
         while place < stop:

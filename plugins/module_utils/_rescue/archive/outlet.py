@@ -46,54 +46,42 @@ class Outlet:
         self._target, self._failed = target, []
         self._digest = hashlib.sha256()
         self.size, self.sha256 = 0, ""
-        self._process = self._reader = None
-        if command:
-            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            self._reader = threading.Thread(target=self._drain, daemon=True)
-            self._reader.start()
+        self._compressor = _Compressor(command, self._drain) if command else None
 
     def write(self, content):
         """Take content; raises :class:`NotPacked` when the target takes no more."""
-        if self._process is None:
+        if self._compressor is None:
             self._pass(content)
             return
         self._raise()
         try:
-            self._process.stdin.write(content)
+            self._compressor.write(content)
         except BrokenPipeError:
-            self._reader.join()
+            self._compressor.drained()
             self._raise()
             raise NotPacked("the compressor ended too early") from None
 
     def finish(self):
         """Everything was written: let it arrive."""
-        if self._process is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-            self._reader.join()
+        if self._compressor is not None:
+            self._compressor.close()
             self._raise()
-            if self._process.wait():
-                raise NotPacked("the compressor failed (exit code %d)" % self._process.returncode)
+            code = self._compressor.wait()
+            if code:
+                raise NotPacked("the compressor failed (exit code %d)" % code)
         self.sha256 = self._digest.hexdigest()
         self._target.finish(self.sha256)
 
     def abort(self):
         """Leave nothing half-written behind."""
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                self._process.kill()
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            self._process.wait()
-            self._reader.join()
+        if self._compressor is not None:
+            self._compressor.abort()
         self._target.abort()
 
-    def _drain(self):
+    def _drain(self, process):
         failed = False
         while True:
-            piece = self._process.stdout.read(_PIECE)
+            piece = process.stdout.read(_PIECE)
             if not piece:
                 break
             if failed:
@@ -103,7 +91,7 @@ class Outlet:
             except (NotPacked, OSError) as error:
                 failed = True
                 self._failed.append(error)
-                self._process.kill()
+                process.kill()
 
     def _pass(self, piece):
         self._target.write(piece)
@@ -113,6 +101,46 @@ class Outlet:
     def _raise(self):
         if self._failed:
             raise self._failed[0]
+
+
+class _Compressor:
+    """A running compressor and the thread in which ``drain(process)`` takes what it gives."""
+
+    def __init__(self, command, drain):
+        self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdin is not None
+        self._input = self._process.stdin
+        self._reader = threading.Thread(target=drain, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def write(self, content):
+        """Hand content in; raises BrokenPipeError when it has ended."""
+        self._input.write(content)
+
+    def close(self):
+        """Nothing more is handed in; returns when everything was taken from it."""
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+        self.drained()
+
+    def drained(self):
+        """Returns when it gives nothing more."""
+        self._reader.join()
+
+    def wait(self):
+        """Its exit code."""
+        return self._process.wait()
+
+    def abort(self):
+        """End it as it is."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        with contextlib.suppress(OSError):
+            self._input.close()
+        self._process.wait()
+        self.drained()
 
 
 class FileTarget:

@@ -37,7 +37,7 @@ class Root:
 
     def __init__(self, top):
         self.top = top
-        self.release = next((found for found in map(self._release, _RELEASES) if found), {})
+        self.release: dict[str, str] = next((found for found in map(self._release, _RELEASES) if found), {})
         if not self.release:
             raise NotPacked("%s is no root file system: there is neither /usr/lib/os-release nor /etc/os-release" % top)
         self.name = self.release.get("PRETTY_NAME") or self.release.get("NAME") or "unknown system"

@@ -125,7 +125,7 @@ class Tree:
 
 def attributes(path):
     """Extended attributes as pax records, ACLs and capabilities among them; what is the running kernel's own is not."""
-    records = {}
+    records: dict[bytes, bytes] = {}
     try:
         names = os.listxattr(path, follow_symlinks=False)
     except OSError:

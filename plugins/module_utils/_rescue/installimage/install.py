@@ -74,14 +74,14 @@ class Installer:
     def __init__(self, command, config, hook, terminal):
         self._argv = [command, "-a", "-c", config, "-x", hook]
         self.terminal = terminal
-        self._process = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, deadline, clock=time.monotonic):
         """Run until it ends or ``deadline``; returns the exit code, None when it was killed."""
         environment = dict(os.environ, TERM="xterm", LC_ALL="C")
         # It reads the answer to its countdown from a pipe, and finds nobody to ask more.
         try:
-            self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            self._process = process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 self._argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -94,36 +94,37 @@ class Installer:
             self.terminal.take(("%s: %s\n" % (self._argv[0], error)).encode("utf-8"))
             self.terminal.end()
             return ABSENT
+        assert process.stdin is not None
         try:
-            self._process.stdin.write(b"x\n")
-            self._process.stdin.close()
+            process.stdin.write(b"x\n")
+            process.stdin.close()
         except BrokenPipeError:
             pass  # it ended without reading
-        ended = self._follow(deadline, clock)
+        ended = self._follow(process, deadline, clock)
         self.terminal.end()
         if not ended:
             self.kill()
             return None
-        code = self._process.returncode
+        code = process.returncode
         # A child may have been left behind that still holds the target.
-        kill_group(self._process.pid)
+        kill_group(process.pid)
         return code if code >= 0 else 128 - code
 
-    def _follow(self, deadline, clock):
-        output, last = self._process.stdout.fileno(), None
+    def _follow(self, process, deadline, clock):
+        output, last = process.stdout.fileno(), None
         while clock() < deadline and (last is None or clock() < last):
             if select.select([output], [], [], 0.5)[0]:
                 data = os.read(output, 65536)
                 if not data:
                     try:
-                        self._process.wait(max(0.0, deadline - clock()))
+                        process.wait(max(0.0, deadline - clock()))
                         return True
                     except subprocess.TimeoutExpired:
                         return False
                 self.terminal.take(data)
-            if last is None and self._process.poll() is not None:
+            if last is None and process.poll() is not None:
                 last = clock() + LINGER
-        return self._process.poll() is not None
+        return process.poll() is not None
 
     def kill(self):
         """End it with everything in its session's process group."""

@@ -216,7 +216,8 @@ def _check_lvm_name(field, name, what):
 def _check_lvm(layout):
     findings = []
     groups = [part["filesystem"] for part in layout.partitions if part["mount"] == "lvm"]
-    seen, full = set(), {}
+    seen = set()
+    full: dict[str, int] = {}
     for place, volume in enumerate(layout.logical_volumes):
         field = "logical_volumes[%d]" % place
         findings += _check_lvm_name(field + ".name", volume["name"], "the name of the logical volume")
@@ -291,7 +292,8 @@ def _check_all(layout):
 
 
 def _check_mounts(layout):
-    findings, seen = [], {}
+    findings = []
+    seen: dict[str, str] = {}
     for mount, field, size, own in layout.mounts():
         if mount in seen:
             findings.append("%s.mount %s: %s mounts it already; mount it once" % (field, shown(mount), seen[mount]))

@@ -109,7 +109,8 @@ class Report:
 
     def __init__(self, text, nonce):
         self.begun = self.scripted = self.done = False
-        self.failure, self.host_keys, self.root = None, [], ""
+        self.failure, self.root = None, ""
+        self.host_keys: list[str] = []
         for match in re.finditer(r"%s %s (\S+) ?([^\r\n]*)" % (TAG, re.escape(nonce)), text):
             word, rest = match.group(1), match.group(2).strip()
             if word == "begin":

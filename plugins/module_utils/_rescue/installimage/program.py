@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 import uuid
+from typing import Any
 
 from ..disks.gather import GatherError
 from ..disks.tools import Tools
@@ -77,7 +78,7 @@ class Program:
         self._tools = Tools(run)
         self._disks, self._drives, self._installer, self._root = [], [], None, ""
         self._ticked, self._prepared = 0.0, False
-        self.result = {
+        self.result: dict[str, Any] = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
             "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "warnings": [],
         }  # fmt: skip

@@ -66,7 +66,7 @@ class Steps:
         text = (outcome.group(1) if outcome else rest).strip(" .…")
         began = (number, text) != (self.number, self.text)
         self.number, self.total, self.text = number, total, text
-        self.failed = bool(outcome) and outcome.group(2).lower() == "failed"
+        self.failed = outcome is not None and outcome.group(2).lower() == "failed"
         return str(self) if began else None
 
     def __str__(self):
