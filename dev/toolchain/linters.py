@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import assemble, borders, sanity, text_rules
-from .paths import CHECKOUT
-from .trees import copied_tree, tracked_files
+from .paths import CHECKOUT, NAME, NAMESPACE
+from .trees import copied_tree, linked_tree, tracked_files
 from .variables import variables
 
 #: what a built collection may have at its top
@@ -163,8 +164,20 @@ def shellcheck(job: Job) -> bool:
 
 
 def mypy(job: Job) -> bool:
-    """Types of the lab, the tool chain and the program `provision`."""
-    return job.run(["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "lab", "dev", "provision"])
+    """Types of all Python sources but the tests; plugins go by the name they import each other by."""
+    tree = linked_tree()
+    packages = ["lab", "dev", "provision", "commands", "ansible_collections.%s.%s.plugins" % (NAMESPACE, NAME)]
+    command = ["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "--show-absolute-path"]
+    for package in packages:
+        command += ["-p", package]
+    path = os.pathsep.join([str(tree), str(CHECKOUT)])
+    clean = job.run(command, environment=dict(variables(), MYPYPATH=path))
+    log = job.log.read_text(encoding="utf-8")
+    for folder in (tree / "ansible_collections" / NAMESPACE / NAME, CHECKOUT):
+        # findings name files relative to the checkout, as those of other linters do
+        log = re.sub("(?m)^%s/" % re.escape(str(folder)), "", log)
+    job.log.write_text(log, encoding="utf-8")
+    return clean
 
 
 #: the longest first, so that two cores end together
