@@ -20,10 +20,10 @@ import pytest
 PROFILE = "KUBENODE_HYPOTHESIS"
 COUNTS = "KUBENODE_TEST_COUNTS"
 #: data sets that fail on a slow machine only are no failures: time limits of tests are for hangs
-_COMMON = {"deadline": None, "database": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("same", derandomize=True, **_COMMON)
-hypothesis.settings.register_profile("random", print_blob=True, **_COMMON)
-hypothesis.settings.register_profile("fuzz", print_blob=True, max_examples=1000, **_COMMON)
+_COMMON = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("same", _COMMON, derandomize=True)
+hypothesis.settings.register_profile("random", _COMMON, print_blob=True)
+hypothesis.settings.register_profile("fuzz", _COMMON, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get(PROFILE) or "same")
 
 

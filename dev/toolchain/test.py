@@ -170,7 +170,7 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
     counts = RESULTS / f"{part.name}.json"
     counts.unlink(missing_ok=True)
     print(f"== {part.name}: {part.checks}", flush=True)
-    environment = dict(os.environ)
+    code: int | None
     try:
         code = _prepare(part)
         if code == 0:

@@ -52,10 +52,10 @@ def _quiet(_message: str) -> None:
 
 def prepare(progress: Callable[[str], None] = _quiet) -> None:
     """Make what most nodes need: the packaged parts, and both suites' images and repositories. Minutes, once."""
-    for name, build in (
-        ("container programs", packaged),
-        *((suite, partial(apt, suite)) for suite in repository.IMAGES),
-    ):
+    builds: dict[str, Callable[[], object]] = {"container programs": packaged}
+    for suite in repository.IMAGES:
+        builds[suite] = partial(apt, suite)
+    for name, build in builds.items():
         began = time.monotonic()
         build()
         if time.monotonic() - began > 1:
