@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
@@ -14,12 +13,12 @@ from urllib.parse import parse_qs
 class Reply:
     """One answer of the script."""
 
-    def __init__(self, status=200, body=None, headers=None, drop=False, delay=0.0, text=None):
+    def __init__(self, status=200, body=None, headers=None, drop=False, hang=False, text=None):
         self.status = status
         self.body = body
         self.headers = headers or {}
         self.drop = drop
-        self.delay = delay
+        self.hang = hang
         self.text = text
 
 
@@ -35,6 +34,7 @@ class ScriptedServer:
         self._replies = list(replies)
         self._lock = threading.Lock()
         self.requests = []
+        self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -44,6 +44,7 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *_error):
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -70,8 +71,9 @@ class ScriptedServer:
                 is_form = "urlencoded" in self.headers.get("Content-Type", "")
                 body = parse_qs(data.decode()) if is_form else json.loads(data) if data else None
                 reply = server._next(self.command, self.path, dict(self.headers), body)
-                time.sleep(reply.delay)
-                if reply.drop:
+                if reply.hang:
+                    server._closing.wait()
+                if reply.drop or reply.hang:
                     self.close_connection = True
                     return
                 data = (reply.text if reply.text is not None else json.dumps(reply.body or {})).encode()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -18,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import first_address
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
+from tests.waiting import until
 
 
 def action(number, status="running", **more):
@@ -28,12 +30,12 @@ def answer(*actions):
     return Reply(200, {"actions": list(actions)})
 
 
-def board(server):
-    return ActionBoard(Api("token", server.endpoint))
+def board(server, clock=time.monotonic):
+    return ActionBoard(Api("token", server.endpoint), clock)
 
 
-def soon(seconds=15):
-    return Deadline(seconds, "the state")
+def soon():
+    return Deadline(600, "the state")
 
 
 def test_an_action_that_ended_already_costs_no_request():
@@ -48,13 +50,16 @@ def test_many_waiters_share_their_requests():
     numbers = range(1, 31)
     batches = [answer(*(action(number, "success") for number in numbers))]
     with ScriptedServer(*batches) as server:
-        common, done = board(server), []
+        began: list[float] = []  # time passes from the moment on when all of them wait
+        common, done = board(server, lambda: time.monotonic() - began[0] if began else 0.0), []
         threads = [
             threading.Thread(target=lambda number=number: done.append(common.wait(action(number), soon())["id"]))
             for number in numbers
         ]
         for thread in threads:
             thread.start()
+        until(lambda: len(common._waiters) == len(numbers), "thirty waiters")
+        began.append(time.monotonic())
         for thread in threads:
             thread.join()
     assert sorted(done) == list(numbers)
@@ -80,9 +85,17 @@ def test_credentials_that_are_refused_meanwhile_wake_everybody():
 
 def test_the_time_limit_says_how_far_it_was():
     with ScriptedServer(answer(action(1, progress=70))) as server:
+
+        class AfterTwoLooks(Deadline):
+            """What the first look brought is known when the second one is taken."""
+
+            def left(self):
+                until(lambda: len(server.requests) >= 2, "two looks")
+                return 0.0
+
         message = r"the state was not reached within 2 s: .* \(id 1\) is still running at 70 %"
         with pytest.raises(TimeLimit, match=message):
-            board(server).wait(action(1), soon(2))
+            board(server).wait(action(1), AfterTwoLooks(2, "the state"))
 
 
 @pytest.mark.parametrize(

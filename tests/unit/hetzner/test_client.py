@@ -21,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import access
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import LABEL, Servers
 from tests.unit.hetzner.scripted import Reply, ScriptedServer, failure
+from tests.waiting import until
 
 TOKEN = "a-token-nobody-may-see"
 BUDGET = {"RateLimit-Limit": "3600", "RateLimit-Remaining": "3000", "RateLimit-Reset": "2000000000"}
@@ -56,23 +57,35 @@ def test_a_request_carries_token_agent_and_body_and_is_counted():
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "error"),
     [
-        failure(502, "bad_gateway"),
-        Reply(502, text="<html>proxy</html>"),
-        failure(504, "timeout"),
-        failure(409, "conflict"),
-        failure(429, "rate_limit_exceeded"),
-        Reply(drop=True),
-        Reply(delay=2.0),
+        (failure(502, "bad_gateway"), ApiError),
+        (Reply(502, text="<html>proxy</html>"), ApiError),
+        (failure(504, "timeout"), ApiError),
+        (failure(409, "conflict"), ApiError),
+        (failure(429, "rate_limit_exceeded"), ApiError),
+        (Reply(drop=True), NoAnswer),
     ],
 )
-def test_one_request_is_sent_once_whatever_happens(reply):
+def test_one_request_is_sent_once_whatever_happens(reply, error):
     with ScriptedServer(reply) as server:
-        with pytest.raises((ApiError, NoAnswer)):
-            api(server, timeout=(1, 0.5)).request("POST", "/servers", json={})
-        time.sleep(0.2)
-    assert len(server.requests) == 1
+        with pytest.raises(error):
+            api(server, timeout=600).request("POST", "/servers", json={})
+        # requests are taken in the order in which they were sent: a second one would be before this one
+        with pytest.raises(error):
+            api(server, timeout=600).request("GET", "/the-end")
+    assert [method for method, *_rest in server.requests] == ["POST", "GET"]
+
+
+def test_one_request_is_sent_once_when_no_answer_comes():
+    with ScriptedServer(Reply(hang=True)) as server:
+        with pytest.raises(NoAnswer):
+            api(server, timeout=(600, 0.5)).request("POST", "/servers", json={})
+        until(lambda: server.requests, "the request")
+        with pytest.raises(NoAnswer):
+            api(server, timeout=(600, 0.5)).request("GET", "/the-end")
+        until(lambda: server.requests[-1][0] == "GET", "the last request", show=lambda: server.requests)
+    assert [method for method, *_rest in server.requests] == ["POST", "GET"]
 
 
 def test_errors_tell_code_fields_and_correlation():
@@ -104,8 +117,12 @@ def test_reads_are_repeated_until_they_succeed():
 
 
 def test_reads_end_with_the_time_limit():
-    with ScriptedServer(failure(502, "bad_gateway")) as server, pytest.raises(TimeLimit, match=r"0.5 s: said the"):
-        api(server).read("/servers", soon(0.5))
+    slept = []
+    deadline = Deadline(4, "the test", clock=lambda: sum(slept), sleep=slept.append)
+    with ScriptedServer(failure(502, "bad_gateway")) as server, pytest.raises(TimeLimit, match=r"4 s: said the"):
+        api(server).read("/servers", deadline)
+    assert len(server.requests) == len(slept) + 1
+    assert sum(slept) <= 4
 
 
 def test_nobody_listens():
@@ -172,7 +189,8 @@ def test_a_server_of_somebody_else_is_not_taken_for_the_lost_one():
         Servers(api(server)).create("n1", {"name": "n1"}, soon())
 
 
-def action_now(command, number, age=0.0):
+def action_now(command, number, age=-3000.0):
+    # ages are far apart, so that it does not matter how long a test takes to send its request
     started = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - age))
     return {"id": number, "command": command, "status": "running", "started": started}
 

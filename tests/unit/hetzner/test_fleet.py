@@ -34,7 +34,7 @@ def runs(count):
 
 def test_all_machines_are_under_way_at_the_same_time():
     machines = runs(40)
-    barrier = threading.Barrier(len(machines), timeout=10)
+    barrier = threading.Barrier(len(machines), timeout=180)
     run_all(Stoppable(), machines, lambda _run: barrier.wait())
     assert not any(run.result["failed"] for run in machines)
 

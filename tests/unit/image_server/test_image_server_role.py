@@ -338,7 +338,7 @@ def test_the_program_runs_as_one_file(tmp_path):
     file = tmp_path / "program.pyz"
     file.write_bytes(program.program_bytes(sys.executable))
     file.chmod(0o755)
-    done = subprocess.run([str(file), "--help"], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    done = subprocess.run([str(file), "--help"], capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     options = set(re.findall(r"--[a-z-]+", done.stdout))
     text = plan(**AGENT, unguessable=True, signed_urls=60, pull_secret='{"auths": {}}',

@@ -24,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
+from tests.waiting import until
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
 SHA = "sha256:" + "0" * 64
@@ -225,10 +226,7 @@ def test_it_is_killed_at_its_limit_with_its_children(tmp_path):
     code, text = installed(tmp_path, script, over=lambda text: "begun" in text)
     assert (code, text.strip()) == (None, "begun")
     status = Path("/proc", (tmp_path / "child").read_text().strip(), "status")
-    deadline = time.monotonic() + 60
-    while status.exists() and "State:\tZ" not in status.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not status.exists() or "State:\tZ" in status.read_text(), "the end of the child")
 
 
 def test_a_child_that_keeps_the_output_open_does_not_hold_it_up(tmp_path, monkeypatch):

@@ -168,7 +168,7 @@ def test_other_places_are_refused(sink, tmp_path, path, status):
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nab", b"-1\r\n", b"ffffffff\r\n", b"5\r\nhello\r\n", b""])
 def test_broken_chunks_leave_nothing(sink, tmp_path, body):
-    connection = http.client.HTTPConnection(sink.partition("//")[2], timeout=20)
+    connection = http.client.HTTPConnection(sink.partition("//")[2], timeout=180)
     connection.putrequest("PUT", "/secret/file")
     connection.putheader("Transfer-Encoding", "chunked")
     connection.endheaders(body)

@@ -26,7 +26,7 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
         first = ["sh", "-c", f"read line </proc/{os.getpid()}/fd/{pipe}; echo got $line"]
         second = ["sh", "-c", f"echo it >/proc/{os.getpid()}/fd/{other}; echo said >&2; exit 3"]
         done = process.run_all(
-            [(first, 60, None), (second, 60, None), (["cat"], 60, "input"), (["/nonesuch"], 60, None)]
+            [(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)]
         )
     finally:
         os.close(pipe)
@@ -49,7 +49,7 @@ def test_a_program_that_leaves_a_daemon_is_not_waited_for():
 
 
 def test_programs_speak_english():
-    (done,) = process.run_all([(["sh", "-c", "echo $LC_ALL; pwd"], 60, None)])
+    (done,) = process.run_all([(["sh", "-c", "echo $LC_ALL; pwd"], 600, None)])
     assert done.out.split() == ["C", "/"]
 
 

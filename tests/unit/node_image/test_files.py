@@ -35,7 +35,7 @@ def ask(image):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def inner(path="/secret/0.img", method="GET", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=180)
         connection.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
         response = connection.getresponse()
         body = response.read()

@@ -28,6 +28,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts im
 from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
 BOOT = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
@@ -263,7 +264,7 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
             put(ask, text="#!/bin/sh\necho passphrase\n")
             environment = {**os.environ, "SSH_AUTH_SOCK": str(socket), "SSH_ASKPASS": str(ask), "DISPLAY": ":0"}
             environment["SSH_ASKPASS_REQUIRE"] = "force"
-            subprocess.run(["timeout", "10", "sh", "-c", f"until [ -S {socket} ]; do sleep 0.05; done"], check=True)
+            until(socket.is_socket, "the agent's socket")
             subprocess.run(["ssh-add", "-q", key], env=environment, stdin=subprocess.DEVNULL, check=True)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
             _private_key.check_private_key(str(key))

@@ -7,19 +7,19 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh").read_text()
 OK = b"#!/bin/sh\necho ran >>runs; cat bootstrap.data; echo $OCI_REGISTRY_AUTH_TOKEN; echo IMAGE_URL_DONE\n"
 
 
-def job(command: bytes = OK, bootstrap: bytes = b"data\n", token: str = "tok", limit: int = 30) -> jobs.Job:
+def job(command: bytes = OK, bootstrap: bytes = b"data\n", token: str = "tok", limit: int = 1000) -> jobs.Job:
     arguments = ["https://x/y", "node-1", "sda"]
     return jobs.Job(command, bootstrap, arguments, token, limit, protocol.MARKER_AND_EXIT_CODE, RUNNER)
 
@@ -32,16 +32,13 @@ def run(argv: list[str], environ_update: dict[str, str]) -> tuple[int, str, str]
 
 
 def ended(one: jobs.Job, base: Path) -> protocol.Status:
-    deadline = time.monotonic() + 100
-    while True:
+    def status() -> protocol.Status:
         answer = subprocess.run(
             ["sh", base / protocol.RUNNER, "status"], env={"KUBENODE_BASE": str(base)}, capture_output=True, check=True
         )
-        status = protocol.parse_status(answer.stdout.decode())
-        if status.state != protocol.RUNNING:
-            return status
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return protocol.parse_status(answer.stdout.decode())
+
+    return until(lambda: found if (found := status()).state != protocol.RUNNING else None, "the end of the job")
 
 
 @pytest.fixture
@@ -77,7 +74,7 @@ def test_a_job_that_succeeded_is_attached_to_and_another_one_starts(base):
 
 
 def test_a_running_job_is_attached_to_and_another_one_is_refused(base):
-    long = job(b"#!/bin/sh\necho ran >>runs; sleep 60\n")
+    long = job(b"#!/bin/sh\necho ran >>runs; sleep 600\n")
     jobs.start_or_attach(long, run, str(base))
     status, attached = jobs.start_or_attach(long, run, str(base))
     assert (attached, status.state) == (True, protocol.RUNNING)

@@ -109,6 +109,7 @@ def test_a_replaced_base_is_another_one_when_it_is_whole(tmp_path, monkeypatch):
     path = str(make(tmp_path / "live.iso", LAYOUTS["2023-igninfo"]))
     found = bases(tmp_path)
     first = found.iso(path)
+    monkeypatch.setattr(module, "_SETTLED", 10_000.0)
     other = make(tmp_path / "new", Layout(rootfs=400_000))
     os.replace(other, path)
     with pytest.raises(NotReady, match="is being written"):

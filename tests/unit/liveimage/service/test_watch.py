@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service import secret
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service import watch as module
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service.paths import (
     Asked,
     Urls,
@@ -32,22 +33,30 @@ def states(written: float = 0.0, **digests: bytes) -> dict[str, State]:
     return {key: State(digest, written) for key, digest in digests.items()}
 
 
-def test_the_first_look_takes_all():
+@pytest.fixture
+def now(monkeypatch):
+    """A clock that stands still."""
+    moment = 1_790_000_000.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
+    return moment
+
+
+def test_the_first_look_takes_all(now):
     watch = Watch()
-    assert watch.look(states(time.time(), a=b"1", b=b"1")) == (["a", "b"], [])
-    assert watch.look(states(time.time(), a=b"1", b=b"1")) == ([], [])
+    assert watch.look(states(now, a=b"1", b=b"1")) == (["a", "b"], [])
+    assert watch.look(states(now, a=b"1", b=b"1")) == ([], [])
 
 
-def test_what_is_being_written_waits_until_two_looks_saw_the_same():
+def test_what_is_being_written_waits_until_two_looks_saw_the_same(now):
     watch = Watch()
     watch.look({})
-    now = time.time() + 100  # by a clock that is ahead of ours it would never be quiet
     watch.look(states(a=b"0"))
-    assert watch.look(states(time.time(), a=b"1")) == ([], [])
-    assert watch.look(states(time.time(), a=b"2")) == ([], [])
-    assert watch.look(states(time.time(), a=b"2")) == (["a"], [])
-    assert watch.look(states(now, a=b"3")) == (["a"], [])
-    assert watch.look(states(time.time() - 5, a=b"4")) == (["a"], [])
+    assert watch.look(states(now, a=b"1")) == ([], [])
+    assert watch.look(states(now, a=b"2")) == ([], [])
+    assert watch.look(states(now, a=b"2")) == (["a"], [])
+    ahead = now + 100  # by a clock that is ahead of ours it would never be quiet
+    assert watch.look(states(ahead, a=b"3")) == (["a"], [])
+    assert watch.look(states(now - 5, a=b"4")) == (["a"], [])
 
 
 def test_what_is_missing_once_was_being_replaced():

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A directory in which the in-rescue runner runs, for real."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+from pathlib import Path
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from tests.waiting import until
+
+RUNNER = Path(jobs.__file__).with_name("runner.sh")
+JOB = "a" * 64
+#: A limit that ends when the test says so: the runner's PATH has a sleep that knows it.
+ON_DEMAND = 777
+SLEEP = f"""#!/bin/sh
+[ "$*" = {ON_DEMAND} ] || exec "$(PATH=${{PATH#*:}} command -v sleep)" "$@"
+until [ -e "$KUBENODE_BASE/over" ]; do sleep 0.05; done
+"""
+
+
+class Rescue:
+    """A directory that stands for /root of a rescue system."""
+
+    def __init__(self, base: Path, prefix: list[str]) -> None:
+        self.base, self.prefix = base, prefix
+        self.dir = base / protocol.STATE_DIR
+        self.dir.mkdir(mode=0o700)
+        (base / protocol.RUNNER).write_bytes(RUNNER.read_bytes())
+        (base / protocol.BOOTSTRAP).write_text("#cloud-config\n")
+        (base / "bin").mkdir()
+        (base / "bin/sleep").write_text(SLEEP)
+        (base / "bin/sleep").chmod(0o755)
+        self.grace = "1"
+
+    def install(self, command: str) -> None:
+        path = self.base / protocol.COMMAND
+        path.write_text("#!/bin/sh\n" + command)
+        path.chmod(0o700)
+        (self.dir / "arguments").write_text("https://image.example/a b.raw?x='y'\nnode-1\nsda sdb\n")
+        (self.dir / "token").write_text("user:pass word")
+
+    def runner(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*arguments), env=self.environment(),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [*self.prefix, "sh", str(self.base / protocol.RUNNER), *arguments]
+
+    def environment(self) -> dict[str, str]:
+        path = f"{self.base / 'bin'}:{os.environ['PATH']}"
+        return dict(os.environ, PATH=path, KUBENODE_BASE=str(self.base), KUBENODE_GRACE=self.grace)
+
+    def start(self, command: str, limit: int = 1000, job: str = JOB) -> protocol.Status:
+        self.install(command)
+        answer = self.runner("start", job, str(limit))
+        assert answer.returncode == 0, answer.stderr
+        return protocol.parse_status(answer.stdout)
+
+    def status(self, offset: int = 0) -> protocol.Status:
+        return protocol.parse_status(self.runner("status", str(offset)).stdout)
+
+    def wait(self, state: str | None = None) -> protocol.Status:
+        def ended() -> protocol.Status | None:
+            status = self.status()
+            return status if (status.state == state if state else status.state != protocol.RUNNING) else None
+
+        return until(ended, f"the state {state or 'after running'}", show=self.status)
+
+    def wait_for(self, name: str) -> str:
+        path = self.base / name
+        return until(lambda: path.exists() and path.read_text().strip(), f"the file {name}", show=self.status)
+
+    def go(self) -> None:
+        (self.base / "go").touch()
+
+    def end_limit(self) -> None:
+        (self.base / "over").touch()
+
+    def fetch(self, name: str) -> bytes:
+        return gzip.decompress(protocol.parse_fetch(self.runner("fetch", name).stdout))
