@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -65,7 +65,7 @@ async def test_disk_keeps_its_bytes_through_copy_and_create(one: Bench, site: Si
     with image.open("wb") as file:
         file.write(b"first")
         file.seek(600_000)
-        file.write(os.urandom(4096))
+        file.write(random.Random(1).randbytes(4096))
     await one.machine.create(image)
     snapshot = tmp_path / "snapshot.raw"
     allocated = await one.machine.copy_disk(snapshot)

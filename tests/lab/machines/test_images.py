@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_forms_are_packed_once_and_hold_the_disk(tmp_path: Path, monkeypatch: py
     folder = tmp_path / "images" / "0123"
     folder.mkdir(parents=True)
     raw = folder / "debian.raw"
-    raw.write_bytes(os.urandom(4096) + bytes(1 << 20))
+    raw.write_bytes(random.Random(1).randbytes(4096) + bytes(1 << 20))
     (folder / "image.json").write_text(
         json.dumps({"name": "debian", "files": {"raw": raw.name}, "sha256": {"raw": cache.sha256(raw)}})
     )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import io
-import os
+import random
 import subprocess
 import tarfile
 from pathlib import Path
@@ -78,7 +78,7 @@ def image(tmp_path: Path) -> Path:
     """A disk of 30 MiB whose last partition has a file system with one file."""
     raw, tree = tmp_path / "small.raw", tmp_path / "tree"
     tree.mkdir()
-    (tree / "kept").write_bytes(os.urandom(100_000))
+    (tree / "kept").write_bytes(random.Random(1).randbytes(100_000))
     with raw.open("wb") as file:
         file.truncate(30 << 20)
     subprocess.run(["sfdisk", "--quiet", str(raw)], input=_TABLE, text=True, check=True)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 from hypothesis import HealthCheck, settings
 
@@ -24,7 +25,7 @@ def block(name: str, size: int, kind: str = "disk", inner: tuple = (), **more: o
         "name": name,
         "kname": more.pop("kname", name),
         "path": more.pop("path", f"/dev/{name}"),
-        "maj:min": more.pop("number", f"259:{abs(hash(name)) % 1000}"),
+        "maj:min": more.pop("number", f"259:{zlib.crc32(name.encode()) % (1 << 20)}"),
         "size": size,
         "ro": False,
         "rm": False,

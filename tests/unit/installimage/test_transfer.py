@@ -8,6 +8,7 @@ import base64
 import hashlib
 import http.server
 import os
+import random
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable
 
-DATA = os.urandom(3 * 1024 * 1024 + 17)
+DATA = random.Random(1).randbytes(3 * 1024 * 1024 + 17)
 DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 from pathlib import Path
 
 import pytest
@@ -76,7 +76,7 @@ def test_icc_15_4_an_area_inside_a_boot_image_is_used(tmp_path):
 
 
 def test_icc_15_5_no_old_bytes_stay_behind_the_archive(current, tmp_path):
-    large = written(iso.customise(iso.inspect(str(current)), os.urandom(100_000)), tmp_path)
+    large = written(iso.customise(iso.inspect(str(current)), random.Random(1).randbytes(100_000)), tmp_path)
     found = iso.inspect(str(large))
     small = iso.customise(found, IGNITION, force=True)
     area = read(small, found.area.extent.offset, found.area.extent.length)
@@ -86,7 +86,7 @@ def test_icc_15_5_no_old_bytes_stay_behind_the_archive(current, tmp_path):
 
 def test_icc_15_3_too_large_is_refused_when_the_image_is_built(current):
     found = iso.inspect(str(current))
-    ignition = os.urandom(maker.AREA)
+    ignition = random.Random(2).randbytes(maker.AREA)
     with pytest.raises(ImageError, match=r"(\d+) more than the 262144 of the embed area") as caught:
         iso.customise(found, ignition)
     packed = iso.fitting({"config.ign": ignition}, maker.AREA)
@@ -94,7 +94,7 @@ def test_icc_15_3_too_large_is_refused_when_the_image_is_built(current):
 
 
 def test_text_that_only_fits_as_xz_is_packed_so(current, tmp_path):
-    block = os.urandom(90_000)
+    block = random.Random(3).randbytes(90_000)
     ignition = block * 3  # further apart than gzip looks back
     found = iso.inspect(str(written(iso.customise(iso.inspect(str(current)), ignition), tmp_path)))
     assert found.embedded == {"config.ign": ignition}
@@ -103,7 +103,7 @@ def test_text_that_only_fits_as_xz_is_packed_so(current, tmp_path):
 @pytest.mark.parametrize("name", ["2021-header", "2022-file", "2023-igninfo", "2023-without-rock-ridge"])
 def test_a_larger_area_at_the_end_is_found_by_every_name(name, tmp_path):
     base = maker.make(tmp_path / "base.iso", maker.LAYOUTS[name])
-    ignition = os.urandom(maker.AREA * 2)
+    ignition = random.Random(4).randbytes(maker.AREA * 2)
     image = written(iso.customise(iso.inspect(str(base)), ignition, enlarge=True), tmp_path)
     again = iso.inspect(str(image))
     assert again.embedded == {"config.ign": ignition}
@@ -125,7 +125,7 @@ def test_a_larger_area_at_the_end_is_found_by_every_name(name, tmp_path):
 def test_an_area_inside_a_boot_image_cannot_grow(tmp_path):
     base = maker.make(tmp_path / "base.iso", maker.LAYOUTS["s390x"])
     with pytest.raises(ImageError, match="part of a boot file"):
-        iso.customise(iso.inspect(str(base)), os.urandom(maker.AREA * 2), enlarge=True)
+        iso.customise(iso.inspect(str(base)), random.Random(5).randbytes(maker.AREA * 2), enlarge=True)
 
 
 def test_a_customised_base_is_refused_unless_forced(current, tmp_path):
