@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -24,6 +25,7 @@ from .netns import NetNs
 METADATA = "169.254.169.254"
 MACHINES = 252
 _LOCKS = Path("/run/lock")
+_DHCP_SECONDS = 180  # until the DHCP server must have started; a moment on an idle host
 
 
 class Network:
@@ -103,7 +105,7 @@ class Network:
         if self._dnsmasq and self._dnsmasq.returncode is None:
             self._dnsmasq.kill()
             await self._dnsmasq.wait()
-        if self.host_link in {name for _index, name in socket.if_nameindex()}:
+        if _on_host(self.host_link):
             await run("ip", "link", "del", self.host_link)
         self._ns.close()
         self._lock.close()
@@ -143,14 +145,19 @@ class Network:
             stderr=asyncio.subprocess.PIPE,
         )
         services.add(self._dnsmasq.pid)
-        for _attempt in range(100):
+        deadline = time.monotonic() + _DHCP_SECONDS
+        while time.monotonic() < deadline:
             if self._dnsmasq.returncode is not None:
                 err = (await self._dnsmasq.communicate())[1].decode(errors="replace").strip()
                 raise LabError(f"dnsmasq (the lab's DHCP server) ended at once: {err or log.read_text()[-500:]}")
             if log.exists() and "started" in log.read_text():
                 return
             await asyncio.sleep(0.02)
-        raise LabError(f"dnsmasq (the lab's DHCP server) did not start within 2 s; see {log}")
+        raise LabError(f"dnsmasq (the lab's DHCP server) did not start within {_DHCP_SECONDS} s; see {log}")
+
+
+def _on_host(link: str) -> bool:
+    return link in {name for _index, name in socket.if_nameindex()}
 
 
 async def _free_subnet() -> tuple[int, TextIO]:
@@ -170,7 +177,11 @@ async def _free_subnet() -> tuple[int, TextIO]:
         except BlockingIOError:
             lock.close()
             continue
-        if f"knlab{number}" in {name for _index, name in socket.if_nameindex()}:
-            await run("ip", "link", "del", f"knlab{number}")  # of a lab that died: its lock was free
+        if _on_host(f"knlab{number}"):  # of a lab that died: its lock was free
+            try:
+                await run("ip", "link", "del", f"knlab{number}")
+            except LabError:
+                if _on_host(f"knlab{number}"):  # it did not just go with the last process of that lab
+                    raise
         return number, lock
     raise LabError("no free subnet among 198.18.16.0/24 … 198.18.255.0/24: end labs that are not needed any more")
