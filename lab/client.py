@@ -14,7 +14,7 @@ class LabClientError(Exception):
     """The lab refused, or does not answer."""
 
 
-def call(endpoint: str, token: str, method: str, path: str, body: Any = None, timeout: float = 120) -> Any:
+def call(endpoint: str, token: str, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
     """Call ``path`` below /_lab of the lab whose API is at ``endpoint``; JSON is decoded, text is returned as it is."""
     request = urllib.request.Request(
         endpoint.removesuffix("/v1") + "/_lab" + path,

@@ -28,7 +28,7 @@ from lab.robot import specs
 from lab.state import State, StateError, process_start, write_secret
 
 Progress = Callable[[str], None]
-_STOP_SECONDS = 90
+_STOP_SECONDS = 300
 _TICK = 0.05
 
 

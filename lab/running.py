@@ -20,7 +20,7 @@ from lab.lab import Lab
 from lab.nodes import Node, Nodes
 
 T = TypeVar("T")
-_STOP_SECONDS = 60
+_STOP_SECONDS = 300
 _BUILD_SECONDS = 900  # the first dedicated servers on this host wait until the image for installimage is built
 
 
@@ -188,7 +188,7 @@ class RunningLab:
         wanted = [{**fields, **spec} for spec in specs or ({},)]
         return self.control("POST", "/dedicated", wanted, timeout=_BUILD_SECONDS)["machines"]
 
-    def control(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
+    def control(self, method: str, path: str, body: Any = None, timeout: float = 600) -> Any:
         """Call one of the lab's own routes, such as ("POST", "/faults", {...})."""
         return call(self.endpoint, self.token, method, path, body, timeout)
 

@@ -57,7 +57,7 @@ class Api:
             return None
 
     def call(
-        self, method: str, path: str, body: Any = None, kind: str = "application/json", timeout: float = 30
+        self, method: str, path: str, body: Any = None, kind: str = "application/json", timeout: float = 300
     ) -> Any:
         """One request; ApiError has the status, ApiUnreachable means that there was no answer within ``timeout`` s."""
         connection = http.client.HTTPSConnection(*self._address, context=self._context, timeout=timeout)

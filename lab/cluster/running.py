@@ -26,7 +26,7 @@ from .programs import Programs, ensure
 Control = Callable[[str, str, Any, float], Any]
 _ALPHABET = string.ascii_lowercase + string.digits
 _START_SECONDS = 600  # on a host that has much else to do
-_SETTLE_SECONDS = 120
+_SETTLE_SECONDS = 300
 _ROUTE = "/cluster"
 
 
@@ -159,7 +159,7 @@ class RunningCluster:
 
 def status(control: Control) -> dict[str, Any] | None:
     """What the lab says about its control plane; None when it has none."""
-    return control("GET", _ROUTE, None, 30)["cluster"]
+    return control("GET", _ROUTE, None, _START_SECONDS)["cluster"]
 
 
 def _letters(count: int) -> str:

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     source.add_argument("--script", default="", help="URL of an iPXE script")
     one.add_argument("--firmware", choices=FIRMWARES, default="bios")
     one.add_argument("--insecure", action="store_true", help="take any certificate of an https URL")
-    one.add_argument("--limit", type=float, default=180, help="seconds (default: %(default)s)")
+    one.add_argument("--limit", type=float, default=600, help="seconds (default: %(default)s)")
     one.add_argument("--log", type=Path, help="where to write the console's text")
     options = parser.parse_args(arguments)
     try:

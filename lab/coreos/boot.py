@@ -47,7 +47,7 @@ class Boot:
     console: str = field(repr=False)
 
 
-def boot(machine: Machine, *, limit: float = 180, log: Path | None = None, attempts: int = 2,
+def boot(machine: Machine, *, limit: float = 600, log: Path | None = None, attempts: int = 2,
          progress: Callable[[str], None] = lambda _line: None) -> Boot:  # fmt: skip
     """Switch on, wait until the machine switches itself off; ``limit`` in seconds.
 

@@ -48,10 +48,10 @@ class CGroup:
         if self.path.exists():
             (self.path / "cgroup.kill").write_text("1")
 
-    def freeze(self) -> None:
-        """Stop everybody inside at once; returns when they stand still (or after a second)."""
+    def freeze(self, limit: float = 120) -> None:
+        """Stop everybody inside at once; returns when they stand still (or after ``limit`` seconds)."""
         (self.path / "cgroup.freeze").write_text("1")
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + limit
         while "frozen 1" not in (self.path / "cgroup.events").read_text() and time.monotonic() < deadline:
             time.sleep(0.001)
 
@@ -63,7 +63,7 @@ class CGroup:
         except FileNotFoundError:
             return False
 
-    async def emptied(self, limit: float = 10) -> None:
+    async def emptied(self, limit: float = 180) -> None:
         """Wait until nobody is inside any more."""
         deadline = time.monotonic() + limit
         while self.populated:

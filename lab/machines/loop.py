@@ -55,7 +55,7 @@ class Loop:
                 found[number] = [(folder / name).read_text().strip() for name in names]
         return dict(sorted(found.items()))
 
-    async def released(self, limit: float = 10) -> None:
+    async def released(self, limit: float = 180) -> None:
         """Wait until no file system on this device is mounted any more: the kernel unmounts some time after a kill."""
         deadline = time.monotonic() + limit
         while self._mounted():

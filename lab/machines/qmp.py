@@ -12,7 +12,7 @@ from typing import Any
 
 from .host import LabError
 
-_LIMIT = 10  # seconds until QEMU must have answered
+_LIMIT = 180  # seconds until QEMU must have answered
 
 
 class Qmp:

@@ -151,7 +151,7 @@ def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
 
     By single calls: not every kernel can read a partition table.
     """
-    for _try in patience(60):
+    for _try in patience(300):
         present = partitions(path)
         if present == wanted:
             break
@@ -168,7 +168,7 @@ def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
         settle()
     for number in wanted:
         node = partition_node(path, number)
-        for _try in patience(60):
+        for _try in patience(300):
             if block_number(node):
                 break
         else:
@@ -192,4 +192,4 @@ def udev_still() -> Iterator[None]:
 def settle() -> None:
     """Let udev finish, where there is one."""
     if not in_container():
-        run("udevadm", "settle", "--timeout=60", check=False)
+        run("udevadm", "settle", "--timeout=300", check=False)

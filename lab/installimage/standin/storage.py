@@ -190,7 +190,7 @@ class Storage:
     def unmount(self) -> None:
         """Take the target apart; what was written is on the drives afterwards."""
         for folder in reversed(self._mounted):
-            for _try in host.patience(10):
+            for _try in host.patience(120):
                 with suppress(Failed):
                     host.run("umount", "--recursive", str(folder))
                     break
@@ -224,7 +224,7 @@ def _name(volume: Volume) -> str:
 
 def _appear(device: str) -> None:
     started = time.monotonic()
-    for _try in host.patience(60):
+    for _try in host.patience(300):
         if host.block_number(device):
             return
     debug(f"{device} did not appear within {time.monotonic() - started:.0f} s")
