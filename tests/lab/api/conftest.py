@@ -2,12 +2,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bare HTTP client for the API, and the usual objects."""
 
-import time
+import asyncio
+import threading
+from types import SimpleNamespace
 
 import pytest
 import requests
 
+from lab.api import engine
 from tests.lab.clients.keys import public_key
+from tests.waiting import until
+
+#: between two looks: whoever waits for minutes stays below 3600 requests an hour
+PAUSE = 0.06
 
 
 class Api:
@@ -19,7 +26,7 @@ class Api:
         self.session.headers["Authorization"] = f"Bearer {token or lab.token}"
 
     def __call__(self, method, path, body=None, **options):
-        return self.session.request(method, self.lab.endpoint + path, json=body, timeout=30, **options)
+        return self.session.request(method, self.lab.endpoint + path, json=body, timeout=600, **options)
 
     def good(self, method, path, body=None, **options):
         """The JSON of an answer that must be a success."""
@@ -35,14 +42,14 @@ class Api:
         assert error["message"]
         return answer.status_code, error["code"]
 
-    def wait(self, action, seconds=10):
+    def wait(self, action):
         """The action when it has ended."""
-        deadline = time.monotonic() + seconds
-        while action["status"] == "running" and time.monotonic() < deadline:
-            time.sleep(0.01)
-            action = self.good("GET", f"/actions/{action['id']}")["action"]
-        assert action["status"] != "running", f"{action['command']} still runs after {seconds} s"
-        return action
+
+        def ended():
+            seen = self.good("GET", f"/actions/{action['id']}")["action"]
+            return seen if seen["status"] != "running" else None
+
+        return action if action["status"] != "running" else until(ended, f"the end of {action['command']}", pause=PAUSE)
 
     def create(self, name="n1", wait=True, **options):
         """A server, powered off unless told otherwise; returns its id."""
@@ -60,15 +67,14 @@ class Api:
         """A server as the API shows it now."""
         return self.good("GET", f"/servers/{server}")["server"]
 
-    def until(self, server, seconds=10, **wanted):
+    def until(self, server, **wanted):
         """Wait until the server shows these values."""
-        deadline = time.monotonic() + seconds
-        while True:
+
+        def shown():
             seen = self.server(server)
-            if all(seen[key] == value for key, value in wanted.items()):
-                return seen
-            assert time.monotonic() < deadline, {key: seen[key] for key in wanted}
-            time.sleep(0.01)
+            return seen if all(seen[key] == value for key, value in wanted.items()) else None
+
+        return until(shown, f"server {server} with {wanted}", pause=PAUSE, show=lambda: self.server(server))
 
     def key(self, name="k1"):
         """A new SSH key; returns its id."""
@@ -83,3 +89,17 @@ class Api:
 @pytest.fixture
 def api(lab_dry):
     return Api(lab_dry)
+
+
+@pytest.fixture
+def over(monkeypatch):
+    """An event: actions that are slow (3600 s) last until the test sets it."""
+    over = threading.Event()
+
+    async def sleep(seconds):
+        assert seconds in (0, 3600)
+        while seconds and not over.is_set():
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(engine, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    return over

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import hcloud
 import pytest
+
+from lab.state import process_start
+from tests.waiting import until
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +29,7 @@ class Cli:
     def run(self, *arguments, code=0, **env):
         command = [sys.executable, "-m", "lab", *arguments]
         done = subprocess.run(
-            command, cwd=CHECKOUT, env=self.env | env, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=CHECKOUT, env=self.env | env, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
@@ -48,14 +50,8 @@ def client_of(cli):
     return hcloud.Client(lines["HCLOUD_TOKEN"], api_endpoint=lines["HCLOUD_ENDPOINT"])
 
 
-def ended(pid, seconds=20):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+def wait_for_end(pid):
+    until(lambda: process_start(pid) is None, f"the end of process {pid}")
 
 
 def test_up_use_down(cli):
@@ -74,7 +70,7 @@ def test_up_use_down(cli):
     assert header.split() == ["NAME", "KIND", "STATUS", "RESCUE", "ADDRESS", "LAST", "BOOT"]
     assert row.split()[:4] == ["n1", "cloud", "running", "-"]
     assert cli.run("down") == "lab 'default' is down\n"
-    assert ended(state["pid"])
+    wait_for_end(state["pid"])
     assert cli.run("status", code=1) == "lab 'default' is not up\n"
     assert json.loads(cli.run("status", "--json", code=1)) == {"name": "default", "up": False}
     assert cli.run("down") == "lab 'default' is not up\n"
@@ -118,20 +114,20 @@ def test_token_of_the_users_choice(cli):
 def test_a_killed_lab_is_cleaned_up_and_started_anew(cli):
     first = cli.up()
     os.kill(first["pid"], signal.SIGKILL)
-    assert ended(first["pid"])
+    wait_for_end(first["pid"])
     assert cli.run("status", code=1) == "lab 'default' is not up\n"
     second = cli.up()
     assert not second["already_up"]
     assert second["pid"] != first["pid"]
     os.kill(second["pid"], signal.SIGKILL)
-    assert ended(second["pid"])
+    wait_for_end(second["pid"])
     assert cli.run("down") == "lab 'default' is down\n"
 
 
 def test_somebody_elses_process_is_left_alone(cli):
     state = cli.up()
     cli.run("down")
-    innocent = subprocess.Popen(["sleep", "60"])
+    innocent = subprocess.Popen(["sleep", "600"])
     try:
         forged = {"pid": innocent.pid, "pid_start": "1", "ready": True, **{key: state[key] for key in ("endpoint",)}}
         (cli.folder / "default" / "state.json").write_text(json.dumps(forged))
@@ -146,7 +142,7 @@ def test_somebody_elses_process_is_left_alone(cli):
 def test_sigterm_ends_the_lab(cli):
     state = cli.up()
     os.kill(state["pid"], signal.SIGTERM)
-    assert ended(state["pid"])
+    wait_for_end(state["pid"])
     assert not (cli.folder / "default" / "state.json").exists()
     assert not (cli.folder / "default" / "token").exists()
 
@@ -156,7 +152,7 @@ def test_foreground_ends_with_ctrl_c(cli):
     process = subprocess.Popen(command, cwd=CHECKOUT, env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout.readline() == b"lab 'default' is up\n"
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(600) == 0
     process.stdout.close()
     assert cli.run("status", code=1) == "lab 'default' is not up\n"
 
@@ -169,7 +165,7 @@ def test_a_lab_that_cannot_start_says_why(cli):
         env=cli.env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1
@@ -199,7 +195,7 @@ def test_errors_are_one_line(cli, arguments, text):
         env=cli.env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1

@@ -131,14 +131,14 @@ def test_metadata_service_knows_machines_by_their_address(api):
     url = api.lab.lab.metadata_url
     with requests.Session() as machine:
         machine.mount("http://", FromAddress(address))
-        document = yaml.safe_load(machine.get(f"{url}/metadata", timeout=30).text)
+        document = yaml.safe_load(machine.get(f"{url}/metadata", timeout=600).text)
         assert (document["hostname"], document["instance-id"]) == ("n1", server)
         assert document["public-ipv4"] == address
         assert len(document["public-keys"]) == 1
-        assert machine.get(f"{url}/metadata/hostname", timeout=30).text == "n1"
-        assert machine.get(f"{url}/metadata/instance-id", timeout=30).text == str(server)
-        assert machine.get(f"{url}/userdata", timeout=30).text == "#cloud-config\nhostname: x\n"
-    assert requests.get(f"{url}/metadata", timeout=30).status_code == 404, "strangers learn nothing"
+        assert machine.get(f"{url}/metadata/hostname", timeout=600).text == "n1"
+        assert machine.get(f"{url}/metadata/instance-id", timeout=600).text == str(server)
+        assert machine.get(f"{url}/userdata", timeout=600).text == "#cloud-config\nhostname: x\n"
+    assert requests.get(f"{url}/metadata", timeout=600).status_code == 404, "strangers learn nothing"
 
 
 def test_published_files(lab, tmp_path):
@@ -146,9 +146,9 @@ def test_published_files(lab, tmp_path):
     (tmp_path / "published" / "x.raw").write_bytes(b"0123456789")
     (tmp_path / "secret").write_text("no")
     url = lab(state_dir=tmp_path).images_url
-    assert requests.get(f"{url}/x.raw", timeout=30).content == b"0123456789"
-    part = requests.get(f"{url}/x.raw", headers={"Range": "bytes=2-4"}, timeout=30)
+    assert requests.get(f"{url}/x.raw", timeout=600).content == b"0123456789"
+    part = requests.get(f"{url}/x.raw", headers={"Range": "bytes=2-4"}, timeout=600)
     assert (part.status_code, part.content) == (206, b"234")
-    assert requests.get(f"{url}/", timeout=30).text == "x.raw\n"
+    assert requests.get(f"{url}/", timeout=600).text == "x.raw\n"
     for name in ("nothing", "..%2fsecret", "%2e%2e/secret"):
-        assert requests.get(f"{url}/{name}", timeout=30).status_code == 404
+        assert requests.get(f"{url}/{name}", timeout=600).status_code == 404

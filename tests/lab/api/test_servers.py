@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The life of a server: states, locks, refusals."""
 
+from datetime import timedelta
+
 import pytest
 
+from lab.api import model
 from lab.api.cloud import Settings
 from tests.lab.api.conftest import Api
 
@@ -116,11 +119,12 @@ def test_states_of_create_and_start(api):
     api.until(server, locked=False)
 
 
-def test_starting_until_the_start_action_ends(api):
+def test_starting_until_the_start_action_ends(over, api):
     server = api.create()
-    api.lab.control("POST", "/faults", {"point": "action", "command": "start_server", "effect": "slow", "delay": 0.3})
+    api.lab.control("POST", "/faults", {"point": "action", "command": "start_server", "effect": "slow", "delay": 3600})
     action = api.good("POST", f"/servers/{server}/actions/poweron")["action"]
     api.until(server, status="starting")
+    over.set()
     api.wait(action)
     assert api.server(server)["status"] == "running"
 
@@ -160,12 +164,14 @@ def test_rescue_can_be_armed_while_running_and_waits_for_the_reset(api):
     assert api.boots() == ["disk", "rescue"]
 
 
-def test_rescue_expires(lab):
-    api = Api(lab(settings=Settings(rescue_lifetime=0.2)))
+def test_rescue_expires(lab, monkeypatch):
+    api = Api(lab(settings=Settings(rescue_lifetime=3600)))
     server = api.create()
     api.act(server, "enable_rescue", {})
-    assert api.server(server)["rescue_enabled"]
-    api.until(server, rescue_enabled=False)
+    began = model.now()
+    for minutes, armed in ((50, True), (70, False)):
+        monkeypatch.setattr(model, "now", lambda passed=timedelta(minutes=minutes): began + passed)
+        assert api.server(server)["rescue_enabled"] is armed
     api.act(server, "poweron")
     assert api.boots() == ["disk"]
 
@@ -192,7 +198,7 @@ def test_power(api):
 
 def test_poweroff_while_the_firmware_counts(api):
     server = api.create()
-    api.lab.control("POST", "/faults", {"point": "boot", "effect": "slow", "delay": 0.3})
+    api.lab.control("POST", "/faults", {"point": "boot", "effect": "slow", "delay": 3600})
     api.act(server, "poweron")
     assert api.server(server)["status"] == "running", "the API cannot see that the guest has not started yet"
     api.act(server, "poweroff")

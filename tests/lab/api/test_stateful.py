@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Any order of requests: the server behaves as a small model of power switch, rescue flag and boots says."""
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -122,7 +121,6 @@ class ServersInAnyOrder(RuleBasedStateMachine):
         assert {image["id"] for image in snapshots} == self.images
 
 
-@pytest.mark.timeout(240)
 def test_servers_in_any_order():
     run_state_machine_as_test(
         ServersInAnyOrder,

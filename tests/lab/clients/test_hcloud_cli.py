@@ -16,7 +16,7 @@ def hcloud(lab_dry, tmp_path):
 
     def run(*arguments, code=0):
         done = subprocess.run(
-            ["hcloud", *arguments], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+            ["hcloud", *arguments], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else done.stdout

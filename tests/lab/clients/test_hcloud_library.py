@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The official Python library, unmodified, does what an installer does."""
 
-import time
-
 import hcloud
 import pytest
 from hcloud.actions import ActionFailedException
@@ -13,11 +11,12 @@ from hcloud.server_types import ServerType
 from hcloud.servers import ServerCreatePublicNetwork
 
 from tests.lab.clients.keys import public_key
+from tests.waiting import until
 
 
 @pytest.fixture
 def client(lab_dry):
-    return hcloud.Client(lab_dry.token, api_endpoint=lab_dry.endpoint, poll_interval=0.02)
+    return hcloud.Client(lab_dry.token, api_endpoint=lab_dry.endpoint, poll_interval=0.05, poll_max_retries=3000)
 
 
 def create(client, name="n1", **options):
@@ -35,12 +34,11 @@ def create(client, name="n1", **options):
 
 
 def wait_for_status(server, status):
-    for _dummy in range(100):
+    def reached():
         server.reload()
-        if server.status == status:
-            return
-        time.sleep(0.02)
-    pytest.fail(f"status is {server.status}, not {status}")
+        return server.status == status
+
+    until(reached, f"the status {status}", pause=0.06, show=lambda: server.status)
 
 
 def test_the_way_of_an_installer(client):

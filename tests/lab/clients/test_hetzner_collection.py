@@ -22,7 +22,7 @@ def vintage_lab(lab):
 def ansible(lab, folder, *command):
     """Run an Ansible program against a lab."""
     env = os.environ | lab.env | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False", "HOME": str(folder)}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
 def play(lab, folder, tasks):

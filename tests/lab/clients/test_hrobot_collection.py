@@ -61,7 +61,7 @@ def play(lab, folder, tasks, **out):
         env=env,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

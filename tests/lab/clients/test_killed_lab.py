@@ -44,7 +44,6 @@ def traces(disks):
 
 
 @pytest.mark.nspawn
-@pytest.mark.timeout(180)
 def test_killed_lab(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBENODE_LAB_DIR", str(tmp_path / "labs"))
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=CHECKOUT, stdout=subprocess.PIPE)

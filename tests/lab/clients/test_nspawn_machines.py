@@ -3,14 +3,15 @@
 """The official client and plain OpenSSH against machines that really boot (kind nspawn)."""
 
 import subprocess
-import time
 
 import hcloud
 import pytest
 from hcloud.images import Image
 from hcloud.server_types import ServerType
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(240)]
+from tests.waiting import until
+
+pytestmark = pytest.mark.nspawn
 
 
 class Machine:
@@ -34,25 +35,26 @@ class Machine:
 
     def ssh_once(self, command, key=None):
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-        options += ["ConnectTimeout=3", "IdentitiesOnly=yes", "IdentityAgent=none"]
+        options += ["ConnectTimeout=20", "IdentitiesOnly=yes", "IdentityAgent=none"]
         words = [word for option in options for word in ("-o", option)]
         return subprocess.run(
             ["ssh", "-F", "none", *words, "-i", key or self.private_key, f"root@{self.address}", command],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 
-    def ssh(self, command, seconds=90):
+    def ssh(self, command):
         """The output of a command, as soon as SSH answers."""
-        deadline = time.monotonic() + seconds
-        while True:
-            done = self.ssh_once(command)
-            if done.returncode == 0:
-                return done.stdout
-            assert time.monotonic() < deadline, done.stderr
-            time.sleep(0.1)
+        seen = []
+
+        def done():
+            seen.append(self.ssh_once(command))
+            return seen[-1].returncode == 0
+
+        until(done, f"an answer to {command}", seconds=300, pause=0.1, show=lambda: seen[-1])
+        return seen[-1].stdout
 
     def arm_and_start(self):
         self.server.enable_rescue("linux64", [self.key.id]).action.wait_until_finished()
@@ -63,17 +65,16 @@ class Machine:
         return [boot["source"] for boot in machines[self.name]["boots"]]
 
     def until_off(self):
-        for _dummy in range(300):
+        def off():
             self.server.reload()
-            if self.server.status == "off":
-                return
-            time.sleep(0.1)
-        pytest.fail(f"{self.name} is {self.server.status}, not off")
+            return self.server.status == "off"
+
+        until(off, f"{self.name} off", pause=0.2, show=lambda: self.server.status)
 
 
 @pytest.fixture
 def machine(lab_nspawn, tmp_path, request):
-    client = hcloud.Client(lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.05)
+    client = hcloud.Client(lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.1, poll_max_retries=3000)
     name = request.node.name.replace("_", "-")[:40].strip("-")
     machine = Machine(client, lab_nspawn, tmp_path, name)
     yield machine
@@ -103,10 +104,8 @@ def test_write_reboot_shutdown_snapshot(machine):
     machine.ssh("blkdiscard -f /dev/sda || true; dd if=/dev/zero of=/dev/sda bs=1M count=4 2>/dev/null; sync")
     machine.ssh(f"curl -sf {machine.lab.images_url}/debian.raw.zst | zstd -dc | dd of=/dev/sda bs=4M 2>/dev/null; sync")
     machine.ssh_once("reboot")
-    deadline = time.monotonic() + 90
-    while machine.ssh_once("hostname").stdout != f"{machine.name}\n":
-        assert time.monotonic() < deadline, "the written system does not answer"
-        time.sleep(0.1)
+    name = f"{machine.name}\n"
+    until(lambda: machine.ssh_once("hostname").stdout == name, "an answer of the written system", seconds=300)
     assert machine.ssh("cat /proc/sys/kernel/random/boot_id") != rescue_boot
     assert machine.boots() == ["rescue", "disk"]
     machine.ssh("echo 4711 > /etc/mark; sync")
@@ -136,10 +135,7 @@ def test_power_off_inside_the_guest_is_seen_by_the_api(machine):
     machine.ssh_once("poweroff")
     machine.until_off()
     machine.server.power_on().wait_until_finished()
-    deadline = time.monotonic() + 60
-    while machine.boots() != ["rescue", "disk"]:
-        assert time.monotonic() < deadline, machine.boots()
-        time.sleep(0.1)
+    until(lambda: machine.boots() == ["rescue", "disk"], "the boot from the disk", show=machine.boots)
 
 
 def test_hard_reset_enters_the_armed_rescue(machine):

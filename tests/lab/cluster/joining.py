@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from cryptography.x509.oid import NameOID
 
 from lab.cluster.api import Api
 from lab.cluster.running import RunningCluster
+from tests.waiting import until
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-LIMIT = 120
 
 
 class Joining:
@@ -61,8 +60,5 @@ class Joining:
         return Api(self._cluster.endpoint, self._cluster.ca_file, pair)
 
     def _pem(self) -> bytes:
-        deadline = time.monotonic() + LIMIT
-        while "certificate" not in self.status():
-            assert time.monotonic() < deadline, f"no certificate for {self.name}: {self.status()}"
-            time.sleep(0.05)
-        return base64.b64decode(self.status()["certificate"])
+        found = until(lambda: self.status().get("certificate"), f"a certificate for {self.name}", show=self.status)
+        return base64.b64decode(found)

@@ -144,7 +144,7 @@ def test_pods_can_be_made_and_the_keys_are_nobody_elses(cluster: RunningCluster)
 def test_strict_clients_trust_its_certificates(cluster: RunningCluster) -> None:
     context = ssl.create_default_context(cafile=str(cluster.ca_file))
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
-    with urllib.request.urlopen(f"{cluster.endpoint}/version", context=context, timeout=60) as response:
+    with urllib.request.urlopen(f"{cluster.endpoint}/version", context=context, timeout=600) as response:
         assert response.status == 200
 
 

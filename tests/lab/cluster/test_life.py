@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pytest
 
 from lab import cli
 from lab.cluster.api import Api
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
-LIMIT = 120
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -75,10 +74,7 @@ def test_up_twice_is_one_down_leaves_nothing_and_a_killed_lab_takes_it_along(com
     assert command("cluster", "up")[0] == 0
     assert len(programs(folder)) == 3
     os.kill(json.loads((tmp_path / "default/state.json").read_text())["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + LIMIT
-    while programs(folder):
-        assert time.monotonic() < deadline, "the control plane outlives its lab"
-        time.sleep(0.05)
+    until(lambda: not programs(folder), "the end of the control plane of a killed lab", show=lambda: programs(folder))
     assert command("up", "--kind", "dry")[0] == 0
     assert not folder.exists()
     assert command("cluster", "status")[0] == 1

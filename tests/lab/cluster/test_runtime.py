@@ -85,4 +85,4 @@ def test_a_stopped_runtime_is_no_answer(node: Node, containerd: str) -> None:
 
 
 def _copy(node: Node, *files: Path) -> None:
-    subprocess.run(["scp", *node.ssh_options, *map(str, files), f"root@{node.address}:"], check=True, timeout=240)
+    subprocess.run(["scp", *node.ssh_options, *map(str, files), f"root@{node.address}:"], check=True, timeout=600)

@@ -41,7 +41,7 @@ def run(applets: Path) -> Run:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": str(applets), "LAB_JSON": str(JSON)}
         command = [str(applets / arguments[0]), *map(str, arguments[1:])]
-        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
         return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run

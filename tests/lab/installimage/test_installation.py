@@ -177,7 +177,7 @@ async def test_installs_and_boots_by_uefi_with_the_rescues_password(site: Site, 
     await _rescued(one)
     await one.ssh(
         "cd /root/.oldroot/nfs/images; (python3 -m http.server --bind 127.0.0.1 8000 >/dev/null 2>&1 </dev/null &); "
-        "for try in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:8000 && break; sleep 0.1; done"
+        "for try in $(seq 1800); do curl -s -o /dev/null http://127.0.0.1:8000 && break; sleep 0.1; done"
     )
     config = _CONFIG.replace("nvme0n1", "sda").replace(_IMAGE, f"http://127.0.0.1:8000/{images.TARBALL}")
     config = config.replace("PART /", "PART /boot/efi esp 256M|PART /")

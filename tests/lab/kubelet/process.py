@@ -10,40 +10,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
+from lab import ports
 from lab.kubelet import build
+from tests.waiting import until
 
-LIMIT = 120.0
+LIMIT = 300.0
 GROUP_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 CONFLIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "loopback"}]}'
-
-T = TypeVar("T")
-
-
-def wait_for(question: Callable[[], T], what: str, limit: float = LIMIT) -> T:
-    """The first answer that is true; a TimeoutError after ``limit`` seconds."""
-    end = time.monotonic() + limit
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what} did not come within {limit:.0f} s")
-        time.sleep(0.1)
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def kubeconfig(server: str, ca_pem: str, user: dict[str, Any]) -> str:
@@ -71,7 +50,8 @@ class Kubelet:
         if not self.program.exists():
             self.program.write_bytes(build(version))
             self.program.chmod(0o755)
-        self.port = free_port()
+        self._keeper = ports.keep()
+        self.port: int = self._keeper.getsockname()[1]
         self.pki, self.own, self.bootstrap = folder / "pki", folder / "kubelet.conf", folder / "bootstrap.conf"
         self.cni = folder / "cni"
         self.config, self.log = folder / "config.yaml", folder / "log"
@@ -147,7 +127,7 @@ class Kubelet:
             assert self.running, f"the kubelet ended before it said {text!r}:\n{self.said()}"
             return False
 
-        wait_for(there, text)
+        until(there, text, show=self.said)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait for the end."""
@@ -161,12 +141,13 @@ class Kubelet:
         if self.running:
             self.stop(signal.SIGKILL)
         self._runtime.close()
+        self._keeper.close()
 
     def forget_runtime(self) -> None:
         """The container runtime is gone."""
         self._runtime.close()
 
-    def healthz(self, limit: float = 5.0) -> str:
+    def healthz(self, limit: float = LIMIT) -> str:
         """Answer of healthz, or the error's name."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=limit) as answer:

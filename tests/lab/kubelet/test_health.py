@@ -7,11 +7,11 @@ from __future__ import annotations
 import select
 import signal
 import socket
-import time
 from pathlib import Path
 
 from tests.lab.kubelet.conftest import Factory
-from tests.lab.kubelet.process import LIMIT, wait_for
+from tests.lab.kubelet.process import LIMIT
+from tests.waiting import until
 
 
 def _next(inbox: socket.socket, limit: float) -> str:
@@ -34,9 +34,7 @@ def test_started_alive_and_hung(kubelet: Factory, tmp_path: Path) -> None:
     one.saying("healthz hangs from now on")
     one.saying("Do not notify watchdog this iteration")
     assert one.healthz(limit=1.0) == "TimeoutError"
-    end = time.monotonic() + LIMIT
-    while _next(inbox, 0):  # what was sent before
-        assert time.monotonic() < end
+    until(lambda: not _next(inbox, 0), "the end of what was sent before")
     assert _next(inbox, 3.0) == ""
     assert one.stop() == 0
 
@@ -47,7 +45,7 @@ def test_the_port_is_taken(kubelet: Factory) -> None:
     for each in (first, second):
         each.configure(authentication={"webhook": {"enabled": False}}, authorization={"mode": "AlwaysAllow"})
     first.start(f"--config={first.config}")
-    wait_for(lambda: first.healthz() == "ok", "healthz")
+    until(lambda: first.healthz() == "ok", "healthz")
     status, said = second.run(f"--config={second.config}")
     assert status == 1
     assert "failed to start healthz server" in said

@@ -14,7 +14,8 @@ from lab.cluster.running import RunningCluster
 from lab.kubelet import VERSIONS
 from lab.kubelet.app import csr
 from tests.lab.kubelet.conftest import Factory
-from tests.lab.kubelet.process import Kubelet, kubeconfig, wait_for
+from tests.lab.kubelet.process import Kubelet, kubeconfig
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -65,7 +66,7 @@ def test_a_node_of_each_minor(cluster: RunningCluster, kubelet: Factory, version
         kubeReserved={"memory": "100Mi"},
     )
     one.start(*one.flags(name), "--node-labels=example.com/pool=a,node.kubernetes.io/x=1", "--node-ip=198.51.100.7")
-    found = wait_for(lambda: node(cluster, name), f"node {name}")
+    found = until(lambda: node(cluster, name), f"node {name}")
     assert found["metadata"]["labels"]["example.com/pool"] == "a"
     assert found["metadata"]["labels"]["node.kubernetes.io/x"] == "1"
     assert found["metadata"]["labels"]["kubernetes.io/hostname"] == name
@@ -84,12 +85,12 @@ def test_a_node_of_each_minor(cluster: RunningCluster, kubelet: Factory, version
     assert one.bootstrap.exists()  # the kubelet never takes it away
     assert one.healthz() == "ok"
 
-    row = wait_for(lambda: condition(cluster, name), "a condition")
+    row = until(lambda: condition(cluster, name), "a condition")
     assert row["status"] == "False"
     assert "cni plugin not initialized" in row["message"]
     one.network()
-    wait_for(lambda: condition(cluster, name).get("status") == "True", "Ready")
-    lease = wait_for(
+    until(lambda: condition(cluster, name).get("status") == "True", "Ready")
+    lease = until(
         lambda: [item for item in cluster.api.get(LEASES)["items"] if item["metadata"]["name"] == name], "a lease"
     )[0]
     assert lease["spec"]["holderIdentity"] == name
@@ -100,7 +101,7 @@ def test_a_restart_asks_for_nothing_and_changes_nothing(cluster: RunningCluster,
     one = kubelet()
     given(one, cluster)
     one.start(*one.flags("again"), "--node-labels=example.com/pool=first")
-    before = wait_for(lambda: node(cluster, "again"), "the node")
+    before = until(lambda: node(cluster, "again"), "the node")
     assert one.stop() == 0
     asked = len(cluster.requests())
     one.bootstrap.unlink()
@@ -116,7 +117,7 @@ def test_an_external_cloud_provider(cluster: RunningCluster, kubelet: Factory) -
     one = kubelet()
     given(one, cluster)
     one.start(*one.flags("cloudy"), "--cloud-provider=external", "--node-ip=198.51.100.8")
-    found = wait_for(lambda: node(cluster, "cloudy"), "the node")
+    found = until(lambda: node(cluster, "cloudy"), "the node")
     keys = [taint["key"] for taint in found["spec"]["taints"]]
     assert "node.cloudprovider.kubernetes.io/uninitialized" in keys
     assert found["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] == "198.51.100.8"
@@ -127,13 +128,13 @@ def test_a_deleted_node_stays_away_until_a_restart(cluster: RunningCluster, kube
     given(one, cluster)
     one.configure(nodeStatusUpdateFrequency="300ms")
     one.start(*one.flags("deleted"))
-    wait_for(lambda: node(cluster, "deleted"), "the node")
+    until(lambda: node(cluster, "deleted"), "the node")
     cluster.api.call("DELETE", f"{NODES}/deleted")
     one.saying("Error updating node status, will retry")
     assert not node(cluster, "deleted")
     assert one.stop() == 0
     one.start(*one.flags("deleted"))
-    wait_for(lambda: node(cluster, "deleted"), "the node again")
+    until(lambda: node(cluster, "deleted"), "the node again")
 
 
 def test_a_serving_certificate_is_asked_for_and_waits(cluster: RunningCluster, kubelet: Factory) -> None:
@@ -141,30 +142,30 @@ def test_a_serving_certificate_is_asked_for_and_waits(cluster: RunningCluster, k
     given(one, cluster)
     one.configure(serverTLSBootstrap=True)
     one.start(*one.flags("serving"), "--node-ip=198.51.100.9")
-    found = wait_for(lambda: requests_of(cluster, "serving", "kubelet-serving"), "a request for serving")
+    found = until(lambda: requests_of(cluster, "serving", "kubelet-serving"), "a request for serving")
     assert found[0]["spec"]["username"] == "system:node:serving"
     assert sorted(found[0]["spec"]["usages"]) == ["digital signature", "key encipherment", "server auth"]
     assert not found[0]["status"].get("conditions")
-    wait_for(lambda: node(cluster, "serving"), "the node")  # it does not depend on that
+    until(lambda: node(cluster, "serving"), "the node")  # it does not depend on that
     cluster.kubectl("certificate", "approve", found[0]["metadata"]["name"])
-    wait_for((one.pki / "kubelet-server-current.pem").exists, "the serving certificate")
+    until((one.pki / "kubelet-server-current.pem").exists, "the serving certificate")
 
 
 def test_renewal_and_a_lapsed_certificate(cluster: RunningCluster, kubelet: Factory) -> None:
     one = kubelet()
-    cluster.sign_for(10)
+    cluster.sign_for(30)  # it must have joined before its first certificate is over
     try:
         given(one, cluster)
         one.start(*one.flags("lapsed"))
-        wait_for(lambda: node(cluster, "lapsed"), "the node")
+        until(lambda: node(cluster, "lapsed"), "the node")
         first = (one.pki / "kubelet-client-current.pem").resolve()
-        wait_for(lambda: (one.pki / "kubelet-client-current.pem").resolve() != first, "a renewed certificate")
+        until(lambda: (one.pki / "kubelet-client-current.pem").resolve() != first, "a renewed certificate")
         assert [each["spec"]["username"] for each in cluster.requests()].count("system:node:lapsed") >= 1
         one.stop()
     finally:
         cluster.sign_for(24 * 3600)
     current = one.pki / "kubelet-client-current.pem"
-    wait_for(lambda: csr.validity(current).ends < time.time(), "the end of the certificate")
+    until(lambda: csr.validity(current).ends < time.time(), "the end of the certificate")
     one.bootstrap.unlink()
     status, said = one.run(*one.flags("lapsed"))
     assert status == 1
@@ -185,7 +186,7 @@ def test_without_rotation_it_waits_for_the_certificate(cluster: RunningCluster, 
     given(one, cluster)
     one.stop()
     one.start(*one.flags("foreground"))
-    wait_for(lambda: node(cluster, "foreground"), "the node")
+    until(lambda: node(cluster, "foreground"), "the node")
     assert one.own.exists()
 
 
@@ -194,7 +195,7 @@ def test_node_restriction_is_the_servers(cluster: RunningCluster, kubelet: Facto
     one = kubelet()
     given(one, cluster)
     one.start(*one.flags("mine"))
-    wait_for(lambda: node(cluster, "mine"), "the node")
+    until(lambda: node(cluster, "mine"), "the node")
     cluster.api.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})
     certificate = one.pki / "kubelet-client-current.pem"
     own = Api(cluster.endpoint, cluster.ca_file, (certificate, certificate))

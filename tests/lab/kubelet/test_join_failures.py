@@ -9,10 +9,12 @@ import subprocess
 
 import pytest
 
+from lab import ports
 from lab.cluster.running import RunningCluster
 from tests.lab.kubelet.conftest import Factory
-from tests.lab.kubelet.process import Kubelet, free_port, kubeconfig, wait_for
+from tests.lab.kubelet.process import Kubelet, kubeconfig
 from tests.lab.kubelet.test_join import CSRS, given, node
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -61,12 +63,14 @@ def test_another_clusters_ca(cluster: RunningCluster, kubelet: Factory) -> None:
 
 def test_a_server_that_is_not_there(cluster: RunningCluster, kubelet: Factory) -> None:
     one = _hurried(kubelet())
-    text = kubeconfig(f"https://127.0.0.1:{free_port()}", cluster.ca_pem, {"token": "abcdef.0123456789abcdef"})
-    one.bootstrap.write_text(text, encoding="utf-8")
-    one.start(*one.flags("nowhere"))
-    one.saying("connection refused")
-    one.saying(STAY)
-    assert one.running
+    with ports.keep() as nowhere:
+        address = "https://127.0.0.1:%d" % nowhere.getsockname()[1]
+        text = kubeconfig(address, cluster.ca_pem, {"token": "abcdef.0123456789abcdef"})
+        one.bootstrap.write_text(text, encoding="utf-8")
+        one.start(*one.flags("nowhere"))
+        one.saying("connection refused")
+        one.saying(STAY)
+        assert one.running
 
 
 def test_a_token_that_may_not_ask(cluster: RunningCluster, kubelet: Factory) -> None:
@@ -90,7 +94,7 @@ def test_nobody_approves_at_first(cluster: RunningCluster, kubelet: Factory) -> 
         cluster.approve(True)
     name = one.said().split('csr="')[1].split('"')[0]
     cluster.kubectl("certificate", "approve", name)
-    wait_for(lambda: node(cluster, "pending"), "the node, without a restart")
+    until(lambda: node(cluster, "pending"), "the node, without a restart")
 
 
 def test_a_denied_request_is_asked_again(cluster: RunningCluster, kubelet: Factory) -> None:
@@ -103,13 +107,11 @@ def test_a_denied_request_is_asked_again(cluster: RunningCluster, kubelet: Facto
         first = one.said().split('csr="')[1].split('"')[0]
         cluster.kubectl("certificate", "deny", first)
         one.saying(f"certificate signing request {first} is denied")
-        second = wait_for(
-            lambda: [part for part in one.said().split('csr="')[1:] if not part.startswith(first)], "more"
-        )
+        second = until(lambda: [part for part in one.said().split('csr="')[1:] if not part.startswith(first)], "more")
     finally:
         cluster.approve(True)
     cluster.kubectl("certificate", "approve", second[0].split('"')[0])
-    wait_for(lambda: node(cluster, "denied"), "the node")
+    until(lambda: node(cluster, "denied"), "the node")
     answer = json.loads(cluster.kubectl("get", "--raw", f"{CSRS}/{first}"))
     assert answer["status"]["conditions"][0]["type"] == "Denied"
 
@@ -119,7 +121,7 @@ def test_a_second_machine_takes_a_name_over(cluster: RunningCluster, kubelet: Fa
     for one in (first, second):
         given(one, cluster)
     first.start(*first.flags("twice"))
-    found = wait_for(lambda: node(cluster, "twice"), "the node")
+    found = until(lambda: node(cluster, "twice"), "the node")
     second.start(*second.flags("twice"))
     second.saying("Node was previously registered")
     assert node(cluster, "twice")["metadata"]["uid"] == found["metadata"]["uid"]

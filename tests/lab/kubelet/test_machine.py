@@ -15,7 +15,8 @@ import yaml
 from lab.kubelet import build
 from lab.nodes import Node
 from lab.running import RunningLab
-from tests.lab.kubelet.process import CONFLIST, GROUP_VERSION, KIND, kubeconfig, wait_for
+from tests.lab.kubelet.process import CONFLIST, GROUP_VERSION, KIND, kubeconfig
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster]
 
@@ -39,7 +40,7 @@ ExecStart=/usr/local/bin/kubelet --config=/etc/kubelet.yaml --kubeconfig=/etc/ku
 --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf
 Restart=always
 RestartSec=100ms
-WatchdogSec=6
+WatchdogSec=20
 TimeoutAbortSec=2
 """
 
@@ -75,7 +76,7 @@ def test_a_service_that_hangs_is_started_again(lab: RunningLab) -> None:
     _put(machine, "/etc/systemd/system/kubelet.service", _KUBELET.encode())
     assert machine.run("kubelet --version") == "Kubernetes v1.36.4"
     machine.run("systemctl daemon-reload && systemctl start runtime")
-    wait_for(lambda: machine.ssh("test -S /run/runtime.sock").returncode == 0, "the runtime")
+    until(lambda: machine.ssh("test -S /run/runtime.sock").returncode == 0, "the runtime")
     machine.run("systemctl start kubelet")  # returns once it said READY
 
     def ready() -> dict[str, Any]:
@@ -83,7 +84,7 @@ def test_a_service_that_hangs_is_started_again(lab: RunningLab) -> None:
         rows = {row["type"]: row["status"] for row in found.get("status", {}).get("conditions", [])}
         return found if rows.get("Ready") == "True" else {}
 
-    found = wait_for(ready, "the node")
+    found = until(ready, "the node")
     assert found["status"]["nodeInfo"]["machineID"] == machine.run("cat /etc/machine-id")
     assert found["status"]["addresses"][0] == {"type": "InternalIP", "address": machine.address}
     own = json.loads(machine.run("cat /etc/kubernetes/kubelet.conf"))
@@ -96,7 +97,7 @@ def test_a_service_that_hangs_is_started_again(lab: RunningLab) -> None:
     for way in ("USR1", "STOP"):
         before, process = int(about("NRestarts")), about("MainPID")
         machine.run(f"kill -{way} {process}")
-        wait_for(lambda least=before + 1: int(about("NRestarts")) >= least, "a restart")
+        until(lambda least=before + 1: int(about("NRestarts")) >= least, "a restart")
         assert "Watchdog timeout" in machine.run(f"journalctl -u kubelet _PID=1 -o cat | grep '{process}\\|Watchdog'")
-        wait_for(lambda: machine.ssh(f'python3 -c "{healthz}"').stdout.strip() == "ok", "healthz")
+        until(lambda: machine.ssh(f'python3 -c "{healthz}"').stdout.strip() == "ok", "healthz")
     assert machine.run("systemctl stop kubelet && systemctl show -P Result kubelet") == "success"

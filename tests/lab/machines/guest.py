@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
 from lab.machines.site import Site
+from tests.waiting import until_async
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+LIMIT = 240.0  # seconds; a container is up within a few on an idle host
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Bench:
             "ssh", "-F", "none", "-i", str((key or self.key).private), "-o", "IdentitiesOnly=yes",
             "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
             "-o", "LogLevel=ERROR", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6",
-            "-o", "ConnectTimeout=2", f"root@{self.hardware.ipv4}", words,
+            "-o", "ConnectTimeout=20", f"root@{self.hardware.ipv4}", words,
         ]  # fmt: skip
 
     async def ssh(self, words: str, key: Key | None = None) -> Answer:
@@ -79,23 +80,25 @@ class Bench:
         out, err = await process.communicate()
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
-    async def answers(self, words: str, limit: float = 30, unless: str | None = None) -> str:
+    async def answers(self, words: str, limit: float = LIMIT, unless: str | None = None) -> str:
         """Output of a command as soon as the machine answers with something else than ``unless``."""
-        deadline = time.monotonic() + limit
-        while True:
-            answer = await self.ssh(words)
-            if answer.status == 0 and answer.out.strip() != unless:
-                return answer.out.strip()
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{words!r}: {answer}; console:\n{self.machine.console()[-3000:]}")
-            await asyncio.sleep(0.1)
+        answer = Answer(255, "", "")
 
-    async def boots_again(self, count: int, limit: float = 60) -> None:
+        async def good() -> bool:
+            nonlocal answer
+            answer = await self.ssh(words)
+            return answer.status == 0 and answer.out.strip() != unless
+
+        await until_async(good, f"an answer to {words!r}", limit, 0.1, lambda: f"{answer}\n{self._shown()}")
+        return answer.out.strip()
+
+    async def boots_again(self, count: int, limit: float = LIMIT) -> None:
         """Wait until the firmware has been asked ``count`` times; a session begun before would end in silence."""
-        deadline = time.monotonic() + limit
-        while len(self.boots) < count:
-            assert time.monotonic() < deadline, f"{len(self.boots)} boots; console:\n{self.machine.console()[-3000:]}"
-            await asyncio.sleep(0.05)
+
+        async def asked() -> bool:
+            return len(self.boots) >= count
+
+        await until_async(asked, f"boot {count}", limit, show=lambda: f"{len(self.boots)} boots\n{self._shown()}")
 
     async def host_keys(self) -> set[str]:
         """The public host keys the machine shows."""
@@ -105,12 +108,16 @@ class Bench:
         out, _none = await process.communicate()
         return {line.split(maxsplit=1)[1] for line in out.decode().splitlines() if not line.startswith("#")}
 
-    async def says(self, words: str, limit: float = 10) -> None:
+    async def says(self, words: str, limit: float = LIMIT) -> None:
         """Wait for words on the console."""
-        deadline = time.monotonic() + limit
-        while words not in self.machine.console():
-            assert time.monotonic() < deadline, f"no {words!r} on the console:\n{self.machine.console()[-3000:]}"
-            await asyncio.sleep(0.05)
+
+        async def there() -> bool:
+            return words in self.machine.console()
+
+        await until_async(there, f"{words!r} on the console", limit, show=self._shown)
+
+    def _shown(self) -> str:
+        return f"console:\n{self.machine.console()[-3000:]}"
 
     async def write(self, image: Path, unpack: str = "zstd -dc") -> None:
         """Write an image over SSH, as anybody would by hand."""
@@ -124,7 +131,7 @@ class Bench:
         """Leave bootstrap data for the new system, in the rescue: a name and our key."""
         folder = "/mnt/var/lib/cloud/seed/nocloud"
         script = f"""set -e
-            for try in $(seq 50); do [ -b {partition} ] && break; sleep 0.1; done
+            for try in $(seq 1800); do [ -b {partition} ] && break; sleep 0.1; done
             mount {partition} /mnt; mkdir -p {folder}
             printf 'instance-id: i-{name}\\nlocal-hostname: {name}\\n' > {folder}/meta-data
             printf '#cloud-config\\nssh_authorized_keys:\\n- {self.key.public}\\n' > {folder}/user-data

@@ -37,7 +37,7 @@ def _sorted(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(devices, key=lambda device: str(device["name"]))
 
 
-async def _until(one: Bench, words: str, limit: float = 30) -> None:
+async def _until(one: Bench, words: str, limit: float = 180) -> None:
     """Wait inside the guest until a condition holds."""
     answer = await one.ssh(f"for try in $(seq {int(limit * 10)}); do {words} && exit 0; sleep 0.1; done; exit 1")
     assert answer.status == 0, (

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from lab import images
 from lab.machines.site import Site
 from tests.integration.commands.disks import loop, mount, sh
-from tests.lab.machines.guest import BOOT_ID, FromDisk, Key, bench
+from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
 
 pytestmark = pytest.mark.nspawn
 _CAP_SYS_RESOURCE = 24
@@ -99,12 +98,12 @@ async def test_partition_nodes_follow_the_table(nspawn_site: Site, key: Key) -> 
     nodes = "ls /dev | grep '^sda' | tr '\\n' ' '"
     assert (await one.ssh(nodes)).out == "sda "
     await one.ssh("printf 'label: gpt\\nsize=8MiB\\nsize=8MiB\\nsize=8MiB\\n' | sfdisk --quiet /dev/sda")
-    assert await one.answers(nodes, limit=3, unless="sda") == "sda sda1 sda2 sda3"
+    assert await one.answers(nodes, unless="sda") == "sda sda1 sda2 sda3"
     await one.ssh("sgdisk --delete=2 /dev/sda")
-    assert await one.answers(nodes, limit=3, unless="sda sda1 sda2 sda3") == "sda sda1 sda3"
+    assert await one.answers(nodes, unless="sda sda1 sda2 sda3") == "sda sda1 sda3"
     assert (await one.ssh("mkfs.ext4 -q /dev/sda3 && mount /dev/sda3 /mnt && umount /mnt")).status == 0
     await one.ssh("wipefs --all --quiet /dev/sda; blockdev --rereadpt /dev/sda")
-    assert await one.answers(nodes, limit=3, unless="sda sda1 sda3") == "sda"
+    assert await one.answers(nodes, unless="sda sda1 sda3") == "sda"
 
 
 async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_site: Site, key: Key) -> None:
@@ -151,7 +150,7 @@ async def test_power_cut_in_the_middle_of_writing(nspawn_site: Site, key: Key) -
     first = await one.answers(f"test $(hostname) = web-1 && {BOOT_ID}")
     await one.ssh("echo kept > /root/kept; sync")
     writer = asyncio.create_task(one.ssh("i=0; while :; do i=$((i+1)); echo $i > /root/lost-$i; done"))
-    await asyncio.sleep(1)
+    await one.answers("test -e /root/lost-10")
     await one.machine.cut_power()
     assert not one.machine.running
     assert not one.switched_off.is_set()
@@ -185,7 +184,7 @@ async def test_system_switches_itself_off(nspawn_site: Site, key: Key, how: str)
         await one.machine.press_power_button()
     else:
         await one.ssh("systemctl poweroff")
-    await asyncio.wait_for(one.switched_off.wait(), 15)
+    await asyncio.wait_for(one.switched_off.wait(), LIMIT)
     assert not one.machine.running
 
 
@@ -204,7 +203,7 @@ async def test_several_machines_at_once(nspawn_site: Site, key: Key) -> None:
     many = [bench(nspawn_site, key, index) for index in range(1, 6)]
     await asyncio.gather(*(one.machine.create(images.ensure("debian").files["raw"]) for one in many))
     await asyncio.gather(*(one.machine.power_on() for one in many))
-    boots = await asyncio.gather(*(one.answers(BOOT_ID, limit=60) for one in many))
+    boots = await asyncio.gather(*(one.answers(BOOT_ID) for one in many))
     assert len(set(boots)) == 5
     keys = await asyncio.gather(*(one.host_keys() for one in many))
     assert len(frozenset().union(*keys)) == 10
@@ -218,10 +217,10 @@ async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_site: Site, key
     await one.seed("golden")
     await one.machine.cut_power()
     snapshot = nspawn_site.disks / "snapshot.raw"
-    started = time.monotonic()
     assert await one.machine.copy_disk(snapshot) > 100 << 20
+    assert snapshot.stat().st_size == 4 << 30
+    assert snapshot.stat().st_blocks * 512 < 2 << 30, "what was never written is not copied"
     await two.machine.create(snapshot)
-    assert time.monotonic() - started < 10
     two.arm(FromDisk())
     await two.machine.power_on()
     assert await two.answers("hostname") == "golden"
@@ -241,7 +240,7 @@ async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: 
     await one.machine.power_on()
     assert await one.answers(f"curl -s http://{nspawn_site.gateway}:8080/") == "here"
     assert await one.answers("curl -s http://169.254.169.254/") == "here"
-    assert (await one.ssh("curl -s --max-time 5 http://192.0.2.1/")).status == 7, "other networks are refused at once"
+    assert (await one.ssh("curl -s --max-time 120 http://192.0.2.1/")).status == 7, "other networks are refused at once"
     for server in servers:
         server.close()
 

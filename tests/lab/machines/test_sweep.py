@@ -9,7 +9,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from lab.machines.rooted import label_of
 from lab.machines.site import Site, open_site
 from lab.machines.sweep import store_folder
 from tests.lab.machines.guest import Key, bench
+from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
 
@@ -52,12 +52,9 @@ def traces(label: str) -> list[str]:
     return found + [line for line in processes.splitlines() if label in line]
 
 
-async def vanished(label: str) -> list[str]:
-    """What is left after a short wait (the kernel takes mounts and devices away in the background)."""
-    deadline = time.monotonic() + 5
-    while traces(label) and time.monotonic() < deadline:
-        await asyncio.sleep(0.1)
-    return traces(label)
+def vanished(label: str) -> None:
+    """Nothing is left, after a while (the kernel takes mounts and devices away in the background)."""
+    until(lambda: not traces(label), f"the end of the traces of {label}", pause=0.1, show=lambda: traces(label))
 
 
 @pytest.mark.parametrize("name", ["doomed", "another"])
@@ -72,10 +69,7 @@ async def test_killed_lab_dies_whole_and_is_swept_by_the_next(key: Key, tmp_path
     lab.wait()
     lab.stdout.close()
     events = hierarchy() / f"kubenode-lab-{label}" / "cgroup.events"
-    deadline = time.monotonic() + 5
-    while "populated 1" in events.read_text():
-        assert time.monotonic() < deadline, "machines of a killed lab go on"
-        await asyncio.sleep(0.02)
+    until(lambda: "populated 1" not in events.read_text(), "the end of the machines of a killed lab")
 
     site = await open_site("nspawn", name, state)
     try:
@@ -87,7 +81,7 @@ async def test_killed_lab_dies_whole_and_is_swept_by_the_next(key: Key, tmp_path
     finally:
         await site.close()
         await site.close()
-    assert await vanished(label) == []
+    vanished(label)
 
 
 async def test_second_lab_of_a_name_is_refused(nspawn_site: Site, tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ pytestmark = [pytest.mark.root, pytest.mark.mirror]
 
 def _get(url: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
     request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
-    with urllib.request.urlopen(request, timeout=600) as response:
+    with urllib.request.urlopen(request, timeout=6000) as response:
         return response.status, response.read(), response.headers
 
 
 def _status(url: str) -> int:
     """The status of a GET whose path is sent exactly as it is written."""
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=600)
     connection.request("GET", parts.path)
     status = connection.getresponse().status
     connection.close()

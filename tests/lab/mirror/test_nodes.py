@@ -81,18 +81,24 @@ def test_a_cut_off_machine_stays_cut_off(lab_nspawn: RunningLab) -> None:
     lab = lab_nspawn
     node = lab.node("cut")
     urls = [f"{lab.mirror_url}/apt/key.asc", f"http://{_METADATA}/hetzner/v1/metadata/hostname"]
-    script = "; ".join(f"curl -s -m 5 -o /dev/null {url} && echo reached || echo cut" for url in urls)
-    assert node.run(script).split() == ["reached", "reached"]
+
+    def assert_urls_are(*wanted: str) -> None:
+        # whom nobody answers gives up after a while; who waits for an answer has patience
+        limits = {"cut": 5, "reached": 180}
+        curls = [f"curl -s -m {limits[want]} -o /dev/null {url}" for url, want in zip(urls, wanted, strict=True)]
+        assert node.run("; ".join(f"{curl} && echo reached || echo cut" for curl in curls)).split() == [*wanted]
+
+    assert_urls_are("reached", "reached")
     lab.isolate("cut", [lab.controller])
-    assert node.run(script).split() == ["cut", "cut"]
+    assert_urls_are("cut", "cut")
     # Without the metadata service cloud-init would look for it for a while at every boot.
     lab.isolate("cut", [lab.controller, _METADATA])
     before = node.boot_id()
     node.ssh("systemctl reboot")
     node.wait(unless=before)
-    assert node.run(script).split() == ["cut", "reached"]
+    assert_urls_are("cut", "reached")
     lab.isolate("cut", None)
-    assert node.run(script).split() == ["reached", "reached"]
+    assert_urls_are("reached", "reached")
     lab.remove("cut")
 
 

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bare HTTP client for Robot, a clock that tests can set, and the usual objects."""
 
-import time
-
 import pytest
 import requests
 
 from lab.robot.account import RobotSettings
 from tests.lab.clients.keys import public_key
+from tests.waiting import until
 
 
 class Clock:
@@ -34,7 +33,7 @@ class Robot:
 
     def __call__(self, method, path, form=None, auth=None, **options):
         url = self.lab.robot_endpoint + path
-        return requests.request(method, url, data=form, auth=auth or self.credentials, timeout=60, **options)
+        return requests.request(method, url, data=form, auth=auth or self.credentials, timeout=600, **options)
 
     def good(self, method, path, form=None, **options):
         """The JSON of an answer that must be a success."""
@@ -88,12 +87,9 @@ class Robot:
         """Append to the script of faults."""
         self.lab.control("POST", "/faults", fault)
 
-    def until(self, condition, seconds=60):
-        """Wait until a condition holds."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+    def until(self, condition, what):
+        """Wait until a condition holds; the pauses are for Robot's hourly limits."""
+        until(condition, what, pause=0.5, show=lambda: self.lab.control("GET", "/machines"))
 
 
 @pytest.fixture

@@ -49,10 +49,10 @@ def test_digests_are_of_the_content_now(robot, tmp_path):
 def test_many_at_once_beside_cloud_servers(robot):
     headers = {"Authorization": f"Bearer {robot.lab.token}"}
     body = {"name": "c1", "server_type": "cx23", "image": "debian-12"}
-    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=30).raise_for_status()
+    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=600).raise_for_status()
     machines = robot.lab.dedicated({"name": "a"}, {"name": "b"}, disks=[{"size": "1M", "kind": "sata"}])
     body["name"] = "c2"
-    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=30).raise_for_status()
+    requests.post(robot.lab.endpoint + "/servers", json=body, headers=headers, timeout=600).raise_for_status()
     rows = robot.lab.control("GET", "/machines")["machines"]
     assert sorted(row["name"] for row in rows) == ["a", "b", "c1", "c2"]
     assert len({row["address"] for row in rows}) == 4
@@ -96,7 +96,7 @@ def test_delays_are_those_of_dedicated_servers(lab):
     running = lab(kind="dry", profile="hetzner", robot_settings=RobotSettings())
     running.dedicated(number=1)
     robot = (running.robot_user, running.robot_password)
-    requests.post(f"{running.robot_endpoint}/reset/1", {"type": "hw"}, auth=robot, timeout=30).raise_for_status()
+    requests.post(f"{running.robot_endpoint}/reset/1", {"type": "hw"}, auth=robot, timeout=600).raise_for_status()
     (delay,) = running.control("GET", "/delays")["machines"]["1"]["delays"]
     assert delay["what"] == "firmware_disk"
     assert 55 <= delay["seconds"] <= 90
@@ -112,7 +112,7 @@ class TestCommandLine:
         def run(*arguments, code=0):
             command = [sys.executable, "-m", "lab", *map(str, arguments)]
             done = subprocess.run(
-                command, env=env, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False
+                command, env=env, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False
             )
             assert done.returncode == code, done.stdout + done.stderr
             return done.stderr if code else done.stdout
@@ -128,7 +128,7 @@ class TestCommandLine:
         password_file = Path(robot["password_file"])
         assert stat.S_IMODE(password_file.stat().st_mode) == 0o600
         login = (robot["user"], password_file.read_text())
-        assert len(requests.get(f"{robot['endpoint']}/server", auth=login, timeout=30).json()) == 2
+        assert len(requests.get(f"{robot['endpoint']}/server", auth=login, timeout=600).json()) == 2
         lines = dict(line.removeprefix("export ").split("=", 1) for line in run("env").splitlines())
         assert lines["HROBOT_ENDPOINT"] == robot["endpoint"]
         assert lines["HROBOT_API_USER"] == "'#ws+lab'"
@@ -137,10 +137,10 @@ class TestCommandLine:
 
         tls = robot["tls"]
         assert (tls["host"], tls["ca_file"]) == (HOST, str(tmp_path / "tls" / "ca.pem"))
-        secure = requests.get(f"{tls['endpoint']}/server/5", auth=login, verify=tls["ca_file"], timeout=30)
+        secure = requests.get(f"{tls['endpoint']}/server/5", auth=login, verify=tls["ca_file"], timeout=600)
         assert secure.json()["server"]["server_name"] == "n5"
         with pytest.raises(requests.exceptions.SSLError):
-            requests.get(f"{tls['endpoint']}/server/5", auth=login, timeout=30)
+            requests.get(f"{tls['endpoint']}/server/5", auth=login, timeout=600)
         assert stat.S_IMODE((tmp_path / "tls" / "server.key").stat().st_mode) == 0o600
 
         run("down")

@@ -37,7 +37,7 @@ def test_a_good_login_starts_the_count_anew(robot, server):
 def test_no_credentials_are_no_failed_login(robot, server, header):
     headers = {"Authorization": header} if header else {}
     for _dummy in range(4):
-        answer = requests.get(robot.lab.robot_endpoint + "/server", headers=headers, timeout=30)
+        answer = requests.get(robot.lab.robot_endpoint + "/server", headers=headers, timeout=600)
         assert answer.status_code == 401
     assert robot.good("GET", "/server")
 
@@ -135,7 +135,7 @@ def test_requests_of_both_apis_are_logged(robot, server):
     robot.lab.control("DELETE", "/requests")
     robot.good("GET", f"/boot/{server}")
     robot.refused("GET", "/nothing", auth=WRONG)
-    requests.get(robot.lab.endpoint + "/servers", timeout=30)
+    requests.get(robot.lab.endpoint + "/servers", timeout=600)
     seen = robot.lab.control("GET", "/requests")["requests"]
     assert [(entry["api"], entry["method"], entry["path"], entry["status"]) for entry in seen] == [
         ("robot", "GET", f"/boot/{server}", 200),

@@ -8,13 +8,13 @@ import hashlib
 import os
 import socket
 import subprocess
-import time
 
 import pytest
 
 from tests.lab.robot.conftest import Robot
+from tests.waiting import until
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(1200)]
 
 
 class Guest:
@@ -28,35 +28,33 @@ class Guest:
         self.number, self.address = machine["number"], machine["address"]
         self.fingerprint = self.robot.key(str(self.number), (folder / "key.pub").read_text())
 
-    def scan(self, seconds=150):
+    def scan(self):
         """The host keys that sshd shows, as ssh-keyscan prints them, once it answers."""
-        deadline = time.monotonic() + seconds
-        while True:
-            done = subprocess.run(
-                ["ssh-keyscan", "-T", "5", self.address], capture_output=True, text=True, timeout=60, check=False
-            )
+
+        def shown():
+            command = ["ssh-keyscan", "-T", "20", self.address]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             lines = [line for line in done.stdout.splitlines() if line and not line.startswith("#")]
-            if len(lines) >= 3:
-                return lines
-            assert time.monotonic() < deadline, done.stderr
-            time.sleep(0.2)
+            return lines if len(lines) >= 3 else None
+
+        return until(shown, f"host keys of {self.address}", seconds=300)
 
     def answers(self):
         """Whether something says that it is SSH; an installed system shows as many host keys as it likes."""
-        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=5) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=60) as connection:
             return connection.recv(4) == b"SSH-"
         return False
 
     def ssh(self, command, *options, askpass=None):
         """One attempt; only host keys of the file ``known`` are accepted."""
         words = ["-F", "none", "-o", f"UserKnownHostsFile={self.folder / 'known'}", "-o", "StrictHostKeyChecking=yes"]
-        words += ["-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR", "-o", "IdentityAgent=none", *options]
+        words += ["-o", "ConnectTimeout=60", "-o", "LogLevel=ERROR", "-o", "IdentityAgent=none", *options]
         env = os.environ | ({"SSH_ASKPASS": askpass, "SSH_ASKPASS_REQUIRE": "force"} if askpass else {})
         return subprocess.run(
             ["ssh", *words, f"root@{self.address}", command],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -129,8 +127,8 @@ def test_rescue_of_an_empty_server(guest):
     server.by_key("echo kept | dd of=/dev/sda conv=fsync status=none")
     robot.arm(number, server.fingerprint)
     robot.reset(number, "sw")  # the rescue's own init listens
-    robot.until(lambda: robot.boots(number) == ["disk", "rescue", "rescue"], 150)
-    robot.until(lambda: not set(first) & set(server.scan()), 150)
+    robot.until(lambda: robot.boots(number) == ["disk", "rescue", "rescue"], "the third boot")
+    robot.until(lambda: not set(first) & set(server.scan()), "other host keys")
     server.arrive()
     assert server.by_key("head -c 4 /dev/sda") == "kept"
 
@@ -138,13 +136,13 @@ def test_rescue_of_an_empty_server(guest):
 def test_buttons_of_an_installed_server(guest):
     server = guest(image="debian", disks=[{"size": "4G", "kind": "sata"}])
     robot, number = server.robot, server.number
-    robot.until(server.answers, 150)
-    before = robot.lab.control("GET", f"/dedicated/{number}/disks", timeout=120)["disks"][0]["sha256"]
+    robot.until(server.answers, "an answer by SSH")
+    before = robot.lab.control("GET", f"/dedicated/{number}/disks")["disks"][0]["sha256"]
     assert len(before) == 64
     robot.reset(number, "power")
-    robot.until(lambda: robot.status(number) == "shut off", 150)
+    robot.until(lambda: robot.status(number) == "shut off", "power off")
     robot.reset(number, "hw")
-    after = robot.lab.control("GET", f"/dedicated/{number}/disks", timeout=120)["disks"][0]["sha256"]
+    after = robot.lab.control("GET", f"/dedicated/{number}/disks")["disks"][0]["sha256"]
     assert after != before, "a system that ran wrote to its disk"
     assert robot.status(number) == "shut off", "the reset button switches nothing on"
     robot.arm(number, server.fingerprint)

@@ -142,7 +142,7 @@ class TestFaults:
         robot.arm(server)
         robot.fault(point="boot", machine=str(server), effect="slow", delay=0.1)
         robot.reset(server, "hw")
-        robot.until(lambda: robot.last(server)["host_key"])
+        robot.until(lambda: robot.last(server)["host_key"], "host keys")
         assert robot.boots(server) == ["disk", "rescue"]
 
     def test_a_deaf_system_only_obeys_the_reset_button(self, robot, server):
@@ -171,7 +171,7 @@ class TestFaults:
     def test_deaf_after_the_next_boot(self, robot, server):
         robot.fault(point="boot", machine=str(server), effect="deaf", skip=1)
         robot.reset(server, "sw")
-        robot.until(lambda: not robot.machine(server)["running"])
+        robot.until(lambda: not robot.machine(server)["running"], "a deaf system")
         assert robot.boots(server) == ["disk", "disk"]
 
     def test_reset_failed(self, robot, server):

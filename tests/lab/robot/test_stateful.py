@@ -4,7 +4,6 @@
 
 import itertools
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -88,7 +87,6 @@ class ServerInAnyOrder(RuleBasedStateMachine):
             assert bool(last["host_key"]) == (last["boot_time"] is not None)
 
 
-@pytest.mark.timeout(240)
 def test_a_server_in_any_order(robot):
     ServerInAnyOrder.robot = robot
     run_state_machine_as_test(
