@@ -197,10 +197,12 @@ watchdog() { # ends the command at its limit, also when the runner itself was ki
 settle() { # STATE EXIT: nothing of the command is left; close the logs, say how it ended
     elapsed
     ended=$elapsed
-    tries=100
+    tries=100 recorded=
     while [ "$tries" -gt 0 ] && { kill -0 "$recorder_out" || kill -0 "$recorder_err"; } 2>/dev/null; do
         sleep 0.05
-        tries=$((tries - 1))
+        before=$recorded # as long as something comes, a slow machine has its time
+        recorded="$(size "$dir/stdout") $(size "$dir/stderr") $(size "$dir/interleaved")"
+        if [ "$recorded" = "$before" ]; then tries=$((tries - 1)); else tries=100; fi
     done
     kill "$recorder_out" "$recorder_err" 2>/dev/null
     marker=0
@@ -215,7 +217,7 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
 
 run() { # JOB LIMIT BEFORE
     exec 9>>"$dir/lock"
-    flock -w 5 9 || exit 75
+    flock -w 60 9 || exit 75 # longer than a busy machine needs to say that it runs
     parse
     [ "$id" = "$3" ] || exit 0 # another start was quicker
     [ "$state" != running ] || state=lost # its runner does not hold the lock

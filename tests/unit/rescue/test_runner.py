@@ -326,6 +326,17 @@ def test_many_lines_are_recorded_completely(rescue):
     assert [line.split(b" ", 2)[2] for line in interleaved] == stdout.splitlines()
 
 
+def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
+    (rescue.base / "bin/tee").write_text(
+        '#!/bin/sh\nwhile read -r line; do sleep 1; echo "$line" >>"$1"; echo "$line"; done\n'
+    )
+    (rescue.base / "bin/tee").chmod(0o755)
+    rescue.start("for i in 1 2 3 4 5 6 7 8; do echo $i; done; echo IMAGE_URL_DONE")
+    assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
+    assert rescue.fetch("stdout") == b"1\n2\n3\n4\n5\n6\n7\n8\nIMAGE_URL_DONE\n"
+    assert rescue.fetch("interleaved").count(b"\n") == 9
+
+
 @pytest.mark.root
 def test_no_program_is_started_for_each_line(rescue):
     """Process ids of a namespace of its own count what was started; a fork for each line would make it slow."""
