@@ -36,6 +36,10 @@ FORMS: dict[str, Callable[[bytes], dict[str, str]]] = {
 }
 
 
+#: how long a loaded machine takes to draw an example says nothing
+CALM = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
 @pytest.fixture(scope="module")
 def run(applets: Path) -> Run:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -54,7 +58,7 @@ def apply(run: Run, folder: Path, config: Any) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=CALM)
 @given(data=st.binary(max_size=400) | st.text(max_size=100).map(str.encode), mode=st.integers(0o400, 0o777))
 def test_files_of_any_content(run: Run, form: str, data: bytes, mode: int) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -127,7 +131,7 @@ TREES = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=CALM)
 @given(tree=TREES, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
 def test_json_is_taken_apart_as_python_does(run: Run, tree: Any, indent: int | None, ascii_only: bool) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -20,6 +20,10 @@ from tests.unit.liveimage import maker
 SMALL = maker.Layout(rootfs=997, miniso=False)
 
 
+#: how long a loaded machine takes to draw an example says nothing
+CALM = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return maker.make(tmp_path_factory.mktemp("iso") / "base.iso", SMALL).read_bytes()
@@ -40,14 +44,14 @@ def inspected(data: bytes) -> iso.Iso | None:
         return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=CALM)
 @given(st.data())
 def test_truncated(good, data):
     length = data.draw(st.one_of(st.integers(0, len(good) - 1), st.integers(0, 60 * 2048)))
     assert inspected(good[:length]) is None
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=CALM)
 @given(st.lists(st.tuples(st.integers(16 * 2048, 60 * 2048), st.integers(0, 255)), min_size=1, max_size=8))
 def test_changed_descriptors_and_directories(good, changes):
     data = bytearray(good)
