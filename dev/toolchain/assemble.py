@@ -3,7 +3,8 @@
 """dev/assemble: make each image command, one self-contained file, out of its main and the parts it needs.
 
 commands/NAME.py becomes playbooks/files/image-url-command-NAME; parts lie in commands/parts. What a command imports is
-the standard library or `from commands.parts.X import Y`, at the top of the file, so that all of them fit into one.
+the standard library, `from commands.parts.X import Y`, or the same of the collection's module_utils/_common, at the top
+of the file, so that all of them fit into one.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def findings(root: Path) -> list[str]:
         if not target.is_file():
             result.append("%s: missing; run dev/assemble" % name)
         elif target.read_text(encoding="utf-8") != text:
-            result.append("%s: stale; run dev/assemble, and edit only %s/" % (name, SOURCES))
+            result.append("%s: stale; run dev/assemble, and edit only the sources" % name)
     for path in sorted((root / OUTPUT).iterdir()):
         if path not in made and path.is_file() and generated(path.read_text(encoding="utf-8", errors="replace")):
             result.append("%s: says it is made from %s/, but has no main there" % (path.relative_to(root), SOURCES))

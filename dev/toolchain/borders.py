@@ -14,6 +14,7 @@ HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
 STATES = UTILS + "/_states"
+COMMON = UTILS + "/_common"
 
 #: folder or file (longest match wins) → what of ours it may import
 ALLOWED = {
@@ -21,7 +22,7 @@ ALLOWED = {
     "dev": ("dev",),
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
-    "commands": ("commands/parts",),
+    "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
     "provision": ("provision", UTILS + "/_node/userdata"),
     "plugins": (UTILS, "plugins/plugin_utils"),
@@ -29,11 +30,12 @@ ALLOWED = {
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),
     "plugins/doc_fragments": (),
     UTILS: (UTILS,),
-    STATES: (),
-    UTILS + "/_hetzner": (UTILS + "/_hetzner", STATES),
-    UTILS + "/_rescue": (UTILS + "/_rescue", STATES),
-    UTILS + "/_liveimage": (UTILS + "/_liveimage",),
-    UTILS + "/_node": (UTILS + "/_node", STATES),
+    COMMON: (COMMON,),
+    STATES: (COMMON,),
+    UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON, STATES),
+    UTILS + "/_rescue": (UTILS + "/_rescue", COMMON, STATES),
+    UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
+    UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
     "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }
 

@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sources of an image command: read, checked for what does not fit into one file, and put into order."""
+"""The sources of an image command: read, checked for what does not fit into one file, and put into order.
+
+A part is imported from commands/parts, or from what the collection shares: plugins/module_utils/_common.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+#: where the collection's shared parts lie, and how they are imported
+SHARED = "plugins/module_utils/_common"
+SHARED_MODULE = "ansible_collections.kubenode.provision." + SHARED.replace("/", ".")
 
 
 class SourceError(Exception):
@@ -30,7 +37,7 @@ class Part:
     imports: list[tuple[str, str]] = field(default_factory=list)
     #: what they bind: name → import statement
     bound: dict[str, str] = field(default_factory=dict)
-    #: part → names taken from it, in the order of the file
+    #: path of a part → names taken from it, in the order of the file
     wanted: dict[str, list[str]] = field(default_factory=dict)
     #: names the file defines at its top level
     defined: set[str] = field(default_factory=set)
@@ -42,26 +49,26 @@ def collect(root: Path, folder: str, stem: str) -> tuple[Part, list[Part]]:
     parts: dict[str, Part] = {}
     _add(root, folder, main, parts, [])
     for part in [*parts.values(), main]:
-        for name, names in part.wanted.items():
-            missing = [one for one in names if one not in parts[name].defined]
+        for path, names in part.wanted.items():
+            missing = [one for one in names if one not in parts[path].defined]
             if missing:
-                raise SourceError("%s: imports %s, which %s does not define" % (part.path, missing[0], name))
+                raise SourceError("%s: imports %s, which %s does not define" % (part.path, missing[0], Path(path).stem))
     _refuse_collisions([*parts.values(), main])
     return main, list(parts.values())
 
 
 def _add(root: Path, folder: str, part: Part, parts: dict[str, Part], way: list[str]) -> None:
     """Add what a part needs, then the part itself."""
-    for name in part.wanted:
-        if name in way:
-            raise SourceError("%s: imports in a circle: %s" % (part.path, " → ".join([*way[way.index(name) :], name])))
-        if name not in parts:
-            path = "%s/parts/%s.py" % (folder, name)
+    for path in part.wanted:
+        if path in way:
+            circle = " → ".join(Path(one).stem for one in [*way[way.index(path) :], path])
+            raise SourceError("%s: imports in a circle: %s" % (part.path, circle))
+        if path not in parts:
             if not (root / path).is_file():
-                raise SourceError("%s: imports the part %s, but there is no %s" % (part.path, name, path))
+                raise SourceError("%s: imports the part %s, but there is no %s" % (part.path, Path(path).stem, path))
             needed = _parsed(root, path, folder)
-            _add(root, folder, needed, parts, [*way, name])
-            parts[name] = needed
+            _add(root, folder, needed, parts, [*way, path])
+            parts[path] = needed
 
 
 def _parsed(root: Path, path: str, folder: str) -> Part:
@@ -96,10 +103,13 @@ def _take_import(part: Part, node: ast.Import | ast.ImportFrom, folder: str) -> 
             if [alias.name for alias in node.names] != ["annotations"]:
                 raise SourceError("%s: only annotations may come from __future__" % place)
             return
-        if module.startswith(folder + ".parts.") and module.count(".") == 2:
+        package, _dot, stem = module.rpartition(".")
+        places = {folder + ".parts": folder + "/parts", SHARED_MODULE: SHARED}
+        if package in places:
             if any(alias.asname or alias.name == "*" for alias in node.names):
                 raise SourceError("%s: import names of a part as they are, without 'as' and '*'" % place)
-            part.wanted.setdefault(module.rpartition(".")[2], []).extend(alias.name for alias in node.names)
+            path = "%s/%s.py" % (places[package], stem)
+            part.wanted.setdefault(path, []).extend(alias.name for alias in node.names)
             return
     for alias in node.names:
         whole = isinstance(node, ast.Import)

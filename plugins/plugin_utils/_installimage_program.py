@@ -11,22 +11,23 @@ from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import program
 
-#: Packages of module_utils/_rescue that travel, under one name of their own.
-PACKAGES = ("disks", "installimage")
+#: Packages of module_utils that travel, under one name of their own.
+PACKAGES = ("_common", "_rescue/disks", "_rescue/installimage")
 TOP = "kubenode_rescue"
-_MAIN = f"import sys\nfrom {TOP}.installimage.program import main\nsys.exit(main(sys.argv[1:]))\n"
+_MAIN = f"import sys\nfrom {TOP}._rescue.installimage.program import main\nsys.exit(main(sys.argv[1:]))\n"
 #: The same bytes every time, as they are part of the identity of a job.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def program_bytes() -> bytes:
     """A zip archive that Python runs, with a line in front that makes it a program."""
-    folder = Path(program.__file__).parent.parent
+    folder = Path(program.__file__).parents[2]
     packed = io.BytesIO()
     packed.write(b"#!/usr/bin/python3\n")
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _MAIN)
         _add(archive, f"{TOP}/__init__.py", "")
+        _add(archive, f"{TOP}/_rescue/__init__.py", "")
         for package in PACKAGES:
             names = {path.name: path for path in sorted((folder / package).glob("*.py"))}
             if "__init__.py" not in names:

@@ -132,6 +132,29 @@ def test_names_that_do_not_meet_are_no_collision(tmp_path, one, two):
     compile(assemble.assemble(root, "raw_disk"), NAME, "exec")
 
 
+def test_a_part_that_the_collection_shares_is_put_in_too(tmp_path):
+    shared = "from ansible_collections.kubenode.provision.plugins.module_utils._common.text import double"
+    root = tree(
+        tmp_path,
+        main=f"import sys\n\n{shared}\nfrom commands.parts.one import ONE\n\nsys.stdout.write(double(ONE))",
+        one=f"{shared}\n\nONE = double('x')",
+    )
+    path = root / "plugins/module_utils/_common/text.py"
+    path.parent.mkdir(parents=True)
+    path.write_text('# Copyright\n"""About text."""\n\n\ndef double(text):\n    return text + text\n')
+    assert assemble.main([], root) == 0
+    done = subprocess.run([root / NAME], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout == "xxxx"
+    text = (root / NAME).read_text()
+    assert text.count("# --- plugins/module_utils/_common/text.py ---") == 1
+    assert "ansible_collections" not in text
+
+
+def test_nothing_else_of_the_collection_is_put_in(tmp_path):
+    module = "ansible_collections.kubenode.provision.plugins.module_utils._states"
+    assert "imports" in refusal(tmp_path, main=f"from {module} import ORDER")
+
+
 def test_a_circle_is_refused_and_shown(tmp_path):
     found = refusal(
         tmp_path,
