@@ -34,7 +34,7 @@ def kind_of_bootstrap(data: bytes) -> str:
     heads = rb"#!|#cloud-|#include|#part-handler|##\s*template:\s*jinja|content-type\s*:|mime-version\s*:"
     if re.match(heads, text, re.I):
         return "cloud-init"
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
         if isinstance(found, dict) and isinstance(found.get("ignition"), dict) and "version" in found["ignition"]:
             return "ignition"

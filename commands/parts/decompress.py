@@ -25,7 +25,7 @@ from commands.parts.stream import ahead
 
 def memory_limit() -> int:
     """Half of the memory that is free: what a decompressor may take."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    found = re.search(r"MemAvailable:\s+([0-9]+) kB", Path("/proc/meminfo").read_text())
     return max(int(found.group(1)) * 512 if found else 0, 64 * MIB)
 
 

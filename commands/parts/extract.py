@@ -167,7 +167,7 @@ class Extraction:
 
 def nanoseconds(header) -> int:
     """Return the time of a member, exactly: its float has lost the last digits."""
-    exact = re.fullmatch(r"(\d{1,11})(?:\.(\d+))?", header.pax_headers.get("mtime", ""))
+    exact = re.fullmatch(r"([0-9]{1,11})(?:\.([0-9]+))?", header.pax_headers.get("mtime", ""))
     if exact:
         return min(int(exact.group(1)), LATEST) * 10**9 + int(((exact.group(2) or "") + "0" * 9)[:9])
     return int(max(0, min(header.mtime, LATEST))) * 10**9

@@ -50,7 +50,12 @@ class Login:
         return False
 
     def _fetch(self, values: dict) -> str:
-        realm = urllib.parse.urlsplit(values["realm"])
+        try:
+            realm = urllib.parse.urlsplit(values["realm"])
+            realm.port  # noqa: B018 - raises ValueError when it is none
+        except ValueError as error:
+            text = "%s: the registry wants the login sent to what is no URL: %s"
+            raise Refused(text % (self.url.shown, error)) from None
         if realm.scheme not in (("https", "http") if self.url.scheme == "http" else ("https",)) or not realm.hostname:
             raise Refused("%s: the registry wants the login sent to %s, refused" % (self.url.shown, realm.scheme))
         query = urllib.parse.parse_qsl(realm.query)
@@ -62,7 +67,7 @@ class Login:
         try:
             answer = json.loads(whole(server, TOKEN_LIMIT))
             token = answer.get("token") or answer.get("access_token")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             token = ""
         except HttpStatus as error:
             why = "OCI_REGISTRY_AUTH_TOKEN is not accepted" if self.given else "set OCI_REGISTRY_AUTH_TOKEN"

@@ -36,6 +36,9 @@ class OciUrl(Switched):
         self.tag, self.digest = found.group("tag") or "", found.group("digest") or ""
         if not self.tag and not self.digest:
             raise Refused("image URL: it names neither a tag nor a digest; add :TAG or @sha256:…")
+        port = self.host.rpartition("]")[2].rpartition(":")[2] if ":" in self.host.rpartition("]")[2] else "443"
+        if not 0 < int(port) <= 65535:
+            raise Refused("image URL: no registry has the port %s" % port)
         if self.host == "docker.io":
             self.host = "registry-1.docker.io"
             self.name = self.name if "/" in self.name else "library/" + self.name

@@ -11,6 +11,8 @@ import re
 import urllib.error
 import urllib.parse
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import LARGEST_NUMBER
+
 from commands.parts.errors import HttpStatus, Refused
 from commands.parts.login import Login, whole
 from commands.parts.oci_url import DIGEST, OciUrl
@@ -34,7 +36,7 @@ class Descriptor:
         digest, size = value.get("digest"), value.get("size")
         if not isinstance(digest, str) or not re.fullmatch(DIGEST, digest):
             raise Refused("image: the manifest is damaged: %.100r is no digest" % digest)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= LARGEST_NUMBER:
             raise Refused("image: the manifest is damaged: %.100r is no size" % size)
         self.digest, self.size = digest, size
         self.media_type = str(value.get("mediaType") or "")
@@ -164,6 +166,6 @@ def error_code(error: urllib.error.HTTPError) -> str:
     """Return the registry's own word for an error, in brackets, if it gives one."""
     try:
         code = json.loads(error.read(4096))["errors"][0]["code"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
     return " (%s)" % code if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""

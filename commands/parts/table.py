@@ -66,7 +66,7 @@ class Table:
         table = json.loads(run("sfdisk", "--json", self.device))["partitiontable"]
         self.gpt = table["label"] == "gpt"
         self.last = table.get("lastlba", 0)
-        found = {int(re.split(r"\D", one["node"])[-1]): one for one in table.get("partitions", [])}
+        found = {int(re.split(r"[^0-9]", one["node"])[-1]): one for one in table.get("partitions", [])}
         if any(one["type"] in ("5", "f", "85") for one in found.values()):
             return {}  # logical partitions have their tables all over the disk
         return dict(sorted(found.items(), key=lambda pair: pair[1]["start"]))

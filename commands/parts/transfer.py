@@ -14,6 +14,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 from commands.parts.errors import HttpStatus, Interrupted, Refused
 from commands.parts.sizes import CHUNK
 
@@ -24,6 +26,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         """Build the next request."""
         old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        new.port  # noqa: B018 - raises ValueError when it is none
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
             raise Refused("image URL: the server redirects from %s to %s, refused" % (old.scheme, new.scheme))
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -85,15 +88,18 @@ class Transfer:
         tag = response.headers.get("ETag", "")
         validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
         if not self.received:
-            length = response.headers.get("Content-Length", "")
-            self.begin(int(length) if length.isdigit() else None, validator)
+            length = response.headers.get("Content-Length", "").strip(" \t")
+            size = whole_number(length)
+            if length and size is None:
+                raise Refused("%s: the server does not say the size as a number (Content-Length)" % self.shown)
+            self.begin(size, validator)
             return response
         if self.validator != validator and not self.content_addressed:
             raise Refused("%s: the file changed on the server during the transfer; run again" % self.shown)
         if response.status == 206:
-            place = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+            place = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+|\*)", response.headers.get("Content-Range", ""))
             total = place.group(2) if place and self.size is not None else "*"
-            if not place or int(place.group(1)) != self.received or total not in ("*", str(self.size)):
+            if not place or whole_number(place.group(1)) != self.received or total not in ("*", str(self.size)):
                 raise Refused("%s: the server answered another range than asked for" % self.shown)
         else:
             self._skip(response, self.received)
@@ -129,16 +135,19 @@ class Transfer:
             if getattr(error.reason, "reason", "") in self.NO_TLS:
                 raise Refused("%s: the server does not speak TLS (https) there" % self.shown) from None
             raise Interrupted(str(error.reason)) from None
+        except (ValueError, OverflowError) as error:
+            # by urllib, of a redirect; UnicodeError is one, of a host name
+            raise Refused("%s: this or a redirect of the server is no URL: %s" % (self.shown, error)) from None
 
     def judge(self, error: urllib.error.HTTPError) -> Exception:
         """Return what an error status means."""
         text = "HTTP %d %s" % (error.code, error.reason)
         if error.code not in self.BUSY:
             return HttpStatus(error.code, "%s: %s; check the URL and who may read it" % (self.shown, text))
-        wait = error.headers.get("Retry-After", "")
-        if wait.isdigit() and int(wait) > self.LONGEST_WAIT:
-            return Refused("%s: %s, and the server asks to come back in %s s" % (self.shown, text, wait))
-        return Interrupted(text, int(wait) if wait.isdigit() else 0)
+        wait = whole_number(error.headers.get("Retry-After", "").strip(" \t")) or 0
+        if wait > self.LONGEST_WAIT:
+            return Refused("%s: %s, and the server asks to come back in %d s" % (self.shown, text, wait))
+        return Interrupted(text, wait)
 
     @staticmethod
     def _skip(response, count: int) -> None:

@@ -24,12 +24,15 @@ class ImageUrl(Switched):
         try:
             self.parts = urllib.parse.urlsplit(text)
             host, port = self.parts.hostname or "", self.parts.port
-        except ValueError as error:
-            raise Refused("image URL: %s" % error) from None
+        except ValueError:
+            # its text may hold a piece of the login
+            raise Refused("image URL: its address or its port is none") from None
         if self.parts.scheme not in ("http", "https", "file"):
             raise Refused("image URL: scheme %r is not supported; use http or https" % self.parts.scheme)
         if self.parts.scheme != "file" and not host:
             raise Refused("image URL: the host is missing; write %s://HOST/PATH" % self.parts.scheme)
+        if port == 0:
+            raise Refused("image URL: no server has the port 0")
         if not self.parts.path.strip("/"):
             raise Refused("image URL: the path of the image is missing")
         self.netloc = ("[%s]" % host if ":" in host else host) + (":%d" % port if port else "")

@@ -1,0 +1,149 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Servers and registries whose numbers, addresses and JSON are none: every one ends in an error that says so."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import urllib.error
+from email.message import Message
+
+import pytest
+from hypothesis import given
+
+from commands.parts.bootstrap import kind_of_bootstrap
+from commands.parts.errors import Interrupted, Refused
+from commands.parts.extract import LATEST, nanoseconds
+from commands.parts.login import Login
+from commands.parts.oci_url import OciUrl
+from commands.parts.registry import Descriptor, error_code
+from commands.parts.source import Source
+from commands.parts.transfer import Transfer
+from commands.parts.url import ImageUrl
+from tests.unit.common import odd
+
+DATA = b"an image"
+HEX = "ab" * 32
+PLACES = ("http://[", "http://[::1/x", "http://127.0.0.1:99999/", "http://127.0.0.1:²/", "http://127.0.0.1:1_0/",
+          "http://a..b/", "http://" + "a" * 64 + ".example/", "http://h:" + "9" * 30 + "/")  # fmt: skip
+
+
+def read(url: str) -> bytes:
+    return b"".join(Source(ImageUrl(url + "x.raw#stall=5"), "tests", pause=0.0).chunks())
+
+
+@pytest.mark.parametrize("length", odd.WORDS)
+def test_a_size_that_is_no_number_is_refused(length):
+    with odd.server(odd.answer(body=DATA, Content_Length=length)) as url, pytest.raises(Refused, match="as a number"):
+        read(url)
+
+
+def test_a_size_with_blanks_around_it_is_one():
+    with odd.server(odd.answer(body=DATA, Content_Length=f"\t {len(DATA)} ")) as url:
+        assert read(url) == DATA
+
+
+@pytest.mark.parametrize("place", [*odd.WORDS, "3"])
+def test_a_range_that_was_not_asked_for_is_refused(place):
+    first = odd.answer(body=DATA[:5], Content_Length="8", ETag='"a"')
+    second = odd.answer("206 Partial", DATA[5:], Content_Range=f"bytes {place}-7/8", Content_Length="3", ETag='"a"')
+    with odd.server(first, second) as url, pytest.raises(Refused, match="another range"):
+        read(url)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_redirect_to_what_is_no_url_is_refused(place):
+    with odd.server(odd.answer("302 Found", Location=place)) as url, pytest.raises(Refused):
+        read(url)
+
+
+@pytest.mark.parametrize("place", ["http://a..b/", "http://" + "a" * 64 + ".example/"])
+def test_a_host_that_is_none_is_refused(place):
+    with pytest.raises(Refused, match="no URL"):
+        read(place)
+
+
+@pytest.mark.parametrize("place", ["http://[/x", "http://h:99999/x", "http://h:0/x", "http://h:1_0/x", "http://h:+5/x"])
+def test_an_image_url_that_is_none_is_refused(place):
+    with pytest.raises(Refused):
+        ImageUrl(place)
+
+
+def test_an_error_shows_nothing_of_the_login():
+    with pytest.raises(Refused) as caught:
+        ImageUrl("http://user:[s3cret]@h/x")
+    assert "s3cret" not in str(caught.value)
+
+
+@odd.examples()
+@given(odd.texts)
+def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
+    headers = Message()
+    headers["Retry-After"] = text.replace("\n", " ").replace("\r", " ")
+    error = urllib.error.HTTPError("http://h/", 503, "busy", headers, io.BytesIO())
+    found = Transfer("http://h/", "tests", 5.0).judge(error)
+    if isinstance(found, Interrupted):
+        assert 0 <= found.wait <= Transfer.LONGEST_WAIT
+    else:
+        assert isinstance(found, Refused)
+
+
+# --- registries
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_registry_has_a_port(port):
+    for host in ("r.example", "[::1]"):
+        with pytest.raises(Refused, match="no registry has the port"):
+            OciUrl(f"oci://{host}:{port}/a:v1")
+    assert OciUrl("oci://[::1]:65535/a:v1").host == "[::1]:65535"
+    assert OciUrl("oci://[::1]/a:v1").host == "[::1]"
+
+
+@pytest.mark.parametrize("realm", ["https://[", "https://h:99999/", "https://h:²/", "https://h:1_0/", "https://[x]/"])
+def test_a_login_sent_to_what_is_no_url_is_refused(realm):
+    login = Login(OciUrl("oci://r.example/a:v1"), "", "tests", 0.0, lambda said: None)
+    with pytest.raises(Refused, match="no URL"):
+        login.renew([f'Bearer realm="{realm}",service="x"'])
+
+
+@pytest.mark.parametrize(
+    "body", [odd.DEEP.encode(), b'{"token": ' + odd.DEEP.encode(), b"\xff", b"[]", b'{"token": 5}']
+)
+def test_a_token_server_that_hands_out_no_token(body):
+    with odd.server(odd.answer(body=body, Content_Length=str(len(body)))) as url:
+        login = Login(OciUrl("oci://r.example/a:v1#plain-http=yes"), "", "tests", 0.0, lambda said: None)
+        with pytest.raises(Refused, match="handed out no token"):
+            login.renew([f'Bearer realm="{url}"'])
+
+
+def test_the_code_of_an_error_may_be_any_json():
+    for body in (odd.DEEP.encode(), b'{"errors":' + odd.DEEP.encode(), b"NaN", b'{"errors": [{"code": NaN}]}'):
+        assert error_code(urllib.error.HTTPError("http://h/", 403, "no", Message(), io.BytesIO(body))) == ""
+
+
+@pytest.mark.parametrize("size", [True, 1.0, float("nan"), float("inf"), "5", "²", -1, 1 << 63, 10**400, None])
+def test_the_size_of_a_layer_is_a_number_of_bytes(size):
+    with pytest.raises(Refused, match="is no size"):
+        Descriptor({"digest": f"sha256:{HEX}", "size": size})
+
+
+# --- what comes with the image
+
+
+def test_bootstrap_data_may_be_any_json():
+    with pytest.raises(Refused, match="bootstrap data"):
+        kind_of_bootstrap(b'{"ignition": ' + odd.DEEP.encode())
+
+
+@odd.examples("1.5", "1.²", "٣.5", "99999999999.123456789", "nan", "-inf", "1e400", "1_0")
+@given(odd.texts)
+def test_the_time_of_a_member_is_one_that_a_file_can_have(text):
+    header = tarfile.TarInfo("x")
+    header.pax_headers = {"mtime": text}
+    try:
+        header.mtime = float(text)  # as tarfile does
+    except ValueError:
+        header.mtime = 0
+    assert 0 <= nanoseconds(header) < (LATEST + 1) * 10**9
