@@ -130,14 +130,18 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 
+_text = Late("module_utils._common.text")
 _inputs = Late("module_utils._node.userdata.inputs")
 _render = Late("module_utils._node.userdata.render")
 
 
 def node_user_data(inputs, format="cloud-init", limit=None):
     """See DOCUMENTATION."""
+    most = _render.HETZNER_LIMIT if limit is None else _text.whole_number(str(limit))
+    if most is None:
+        raise AnsibleFilterError("node_user_data: limit is %r; give a number of bytes, 0 for no limit" % limit)
     try:
-        return _render.user_data(inputs, format, _render.HETZNER_LIMIT if limit is None else int(limit))
+        return _render.user_data(inputs, format, most)
     except _inputs.InputError as error:
         raise AnsibleFilterError("node_user_data: %s" % error) from None
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import threading
 from http.server import BaseHTTPRequestHandler
 
 #: A sender that says nothing for so long (seconds) is gone.
 _PATIENCE = 600
 _LONGEST_LINE = 128
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?\r?\n\Z")
 _LARGEST_CHUNK = 16 << 20
 
 
@@ -106,11 +108,11 @@ def _chunk_size(stream) -> int:
     line = stream.readline(_LONGEST_LINE)
     if not line.endswith(b"\n"):
         raise _Broken(400, "it was cut off")
-    try:
-        size = int(line.split(b";")[0], 16)
-    except ValueError:
-        raise _Broken(400, "it is not in chunks") from None
-    if not 0 <= size <= _LARGEST_CHUNK:
+    match = _CHUNK.match(line)
+    if not match:
+        raise _Broken(400, "it is not in chunks")
+    size = int(match[1], 16)
+    if size > _LARGEST_CHUNK:
         raise _Broken(400, "a chunk is too large")
     return size
 

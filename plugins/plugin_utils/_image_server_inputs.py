@@ -195,7 +195,8 @@ def _addresses(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say("publish_addr", inputs["publish_addr"], "the server has a certificate; give an https URL")
     for text in inputs["allow"]:
         try:
-            ipaddress.ip_network(text)
+            # a zone may be any text
+            ipaddress.ip_network("" if "%" in text else text)
         except ValueError:
             problems.say("allow", text, "give addresses and networks such as 192.0.2.0/24 or 2001:db8::/64")
 
@@ -203,10 +204,11 @@ def _addresses(inputs: dict[str, Any], problems: _Problems) -> None:
 def _is_url(text: str, bare: bool = False) -> bool:
     try:
         parts = urllib.parse.urlsplit(text)
-        _port = parts.port
+        port = parts.port
     except ValueError:
         return False
-    good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[^!-~]|[\"'\\<>]", text)
+    good = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    good = good and not re.search(r"[^!-~]|[\"'\\<>]", text)
     return good and not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
 
 

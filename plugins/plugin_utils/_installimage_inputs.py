@@ -108,6 +108,11 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
         return [f"{where}: use an http or https URL, or image.path for a file that the rescue can read"]
     if not url.isascii() or any(character in url for character in ' <>"{}|\\^`'):
         return [f"{where}: it holds characters that must be percent-encoded"]
+    try:
+        fetch.split_url(url)
+    except ValueError:
+        # stricter than Go; the error's text may hold a piece of the login
+        return [f"{where}: its address or its port is none"]
     if require_digest and not made["digest"]:
         return [
             f"{where}: image.digest is missing; give sha256:… of the file, or set require_digest: false to install "

@@ -200,13 +200,14 @@ def _of_uploads(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:
         if given.get("format") not in (None, "raw", "qcow2"):
             findings.append(f"{where}: format {given['format']!r}: use raw (also compressed) or qcow2")
         base, digest, stall = _upload_source(where, given, findings)
+        try:
+            base_image = urlsplit(base).path.rsplit("/", 1)[-1]
+        except ValueError:
+            # stricter than Go, by whose rules it was checked; the error's text may hold a piece of the login
+            findings.append(f"{where}: image_url: its address is none")
+            continue
         build: Build = {"name": str(given["name"]), "architecture": architecture, "kind": UPLOAD}
-        build |= {
-            "kubernetes_version": None,
-            "base_image": urlsplit(base).path.rsplit("/", 1)[-1],
-            "command": RAW_DISK,
-            "digest": digest,
-        }
+        build |= {"kubernetes_version": None, "base_image": base_image, "command": RAW_DISK, "digest": digest}
         if given.get("path") or given.get("format") == "qcow2":
             path = given.get("path") or f"{inputs.get('cache_dir')}/{digest}.qcow2"
             build["download"] = None if given.get("path") else base

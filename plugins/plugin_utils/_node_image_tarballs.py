@@ -182,7 +182,7 @@ def _file(build: Mapping[str, Any], kind: str, name: str, inputs: Mapping[str, A
     try:
         known = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
         size = path.stat().st_size
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return file
     if inputs.get("force") or not isinstance(known, dict) or not Path(f"{path}.sha256").exists():
         return file

@@ -42,7 +42,7 @@ class Quarantine:
             return Entry(machine, one_line(str(found["reason"]), 1000), one_line(str(found["since"]), 40))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return Entry(machine, f"unknown: {path} is damaged", "an unknown time")
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be read ({exc.strerror}); make it readable") from exc

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._text import on
 SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
 
 _PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
-_NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|$)")
+_NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
 _SLOW = re.compile(r"banner exchange|kex_exchange|during (key exchange|authentication)", re.IGNORECASE)
 
 

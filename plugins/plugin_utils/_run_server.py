@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -44,7 +45,7 @@ def start(kind: str, files: dict[str, Any]) -> int:
         stdin.write(order.encode())
     with process.stdout as stdout:
         port = stdout.readline().strip()
-    if not port.isdigit():
+    if not re.fullmatch(rb"[0-9]{1,5}", port):
         raise OSError(f"the server beside this run did not start (exit code {process.wait(timeout=10)})")
     return int(port)
 

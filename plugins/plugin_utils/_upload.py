@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
@@ -65,7 +66,7 @@ def upload(
     answer = _ask(remote, _LOOK, target, str(size), sleep=sleep)
     if answer.get("digest") == wanted:
         return
-    there = min(int(answer["there"]), size)
+    there = min(_there(answer), size)
     try:
         fetch.check_room(size - there, _room(answer), f"image.file {source.name}")
     except Refused as exc:
@@ -74,16 +75,16 @@ def upload(
         while there < size:
             file.seek(there)
             answer = _ask(remote, _PUT, target, str(there), data=file.read(PIECE), sleep=sleep)
-            if int(answer["there"]) <= there:
+            if _there(answer) <= there:
                 raise UploadFailed("the rescue does not take more of the image; its memory is full")
-            there = int(answer["there"])
+            there = _there(answer)
             progress(f"uploaded {fetch.mebibytes(there)} of {fetch.mebibytes(size)} of the image")
     if not size:
         raise UploadFailed(f"image.file {source.name} is empty; give the image")
-    found = _ask(remote, _FINISH, target, wanted, sleep=sleep)["digest"]
+    found = _ask(remote, _FINISH, target, wanted, sleep=sleep).get("digest", "")
     if found != wanted:
         raise UploadFailed(
-            f"image.file {source.name}: the rescue got other bytes (sha256:{found}, expected {digest}); "
+            f"image.file {source.name}: the rescue got other bytes (sha256:{one_line(found, 64)}, expected {digest}); "
             "was the file changed while it was sent? Run again"
         )
 
@@ -102,13 +103,17 @@ def _ask(
             remote.reset()
             sleep(attempt)
     found = dict(re.findall(r"^([a-z]+)=(.*)$", text, re.MULTILINE))
-    if found.get("end") != "1" or not found.get("there", "0").isdigit():
+    if found.get("end") != "1" or whole_number(found.get("there", "0")) is None:
         raise UploadFailed(f"the image cannot be put into the rescue (exit code {code}: {one_line(text, 200)})")
     return found
 
 
+def _there(answer: dict[str, str]) -> int:
+    return whole_number(answer.get("there")) or 0
+
+
 def _room(answer: dict[str, str]) -> int:
-    memory = int(answer["memory"]) * 1024 if answer.get("memory", "").isdigit() else 0
-    numbers = [int(word) for word in answer.get("files", "").split() if word.isdigit()]
+    memory = (whole_number(answer.get("memory")) or 0) * 1024
+    numbers = [whole_number(word) or 0 for word in answer.get("files", "").split()]
     # The file system of an initramfs does not know its size.
     return min(memory, numbers[1] * numbers[2]) if len(numbers) == 3 and numbers[0] else memory

@@ -10,6 +10,8 @@ import hashlib
 import json
 import re
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 MARKER = "IMAGE_URL_DONE"
 BASE = "/root"
 #: Below BASE. The first three are CAPH's names.
@@ -27,6 +29,7 @@ MARKER_AND_EXIT_CODE = "marker_and_exit_code"
 MARKER_ONLY = "marker"
 
 _JOB = re.compile(r"[0-9a-f]{64}\Z")
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,20})?\Z")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -51,13 +54,13 @@ class Status:
         self.run = fields.get("id", "")
         self.boot_id = fields["boot"]
         self.state = fields["state"]
-        self.exit_code = int(fields["exit"]) if fields.get("exit") else None
-        self.seconds = float(fields.get("seconds") or 0)
-        self.limit = int(fields.get("limit") or 0)
+        self.exit_code = _number(fields, "exit") if fields.get("exit") else None
+        self.seconds = _seconds(fields.get("seconds") or "0")
+        self.limit = _number(fields, "limit")
         self.marker = fields.get("marker") == "1"
-        self.left = int(fields.get("left") or 0)
-        self.log_size = int(fields.get("interleaved") or 0)
-        self.offset = int(fields.get("offset") or 0)
+        self.left = _number(fields, "left")
+        self.log_size = _number(fields, "interleaved")
+        self.offset = _number(fields, "offset")
         self.log = _decode(fields.get("log", ""))
         self.message = message_of(_decode(fields.get("output", "")))
         if self.state not in _STATES:
@@ -159,6 +162,19 @@ def explain_failure(status, rule):
             code,
         )
     return "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
+
+
+def _number(fields, key):
+    found = whole_number(fields.get(key) or "0")
+    if found is None:
+        raise ProtocolError("%s is no number" % key)
+    return found
+
+
+def _seconds(text):
+    if not _SECONDS.match(text):
+        raise ProtocolError("seconds is no number")
+    return float(text)
 
 
 def _decode(text):

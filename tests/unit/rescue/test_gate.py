@@ -9,13 +9,14 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils._gate import Verdict
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable, classify
+from tests.unit.common import odd
 
 OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
 
@@ -188,6 +189,8 @@ def test_a_probe_is_read():
     assert system(reboot="sent").reboot_sent
 
 
+@example("", "²")
+@example("", "9" * 5000)
 @given(st.text(max_size=100), st.text(max_size=100))
 def test_a_hostile_answer_is_shown_harmless_or_refused(key, value):
     for field in ("hostname", "os", "kernel", "record", "cloud_init_result", "cloud_init_status", "user", "cloud_init"):
@@ -198,6 +201,11 @@ def test_a_hostile_answer_is_shown_harmless_or_refused(key, value):
         text = found.hostname + found.os + found.kernel + found.cloud_init.state
         assert not any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
         assert found.user >= -1
+
+
+@pytest.mark.parametrize("user", odd.WORDS)
+def test_a_user_id_that_is_no_number_is_none(user):
+    assert system(user=user).user == -1
 
 
 @given(

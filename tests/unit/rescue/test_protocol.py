@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job, protocol
+from tests.unit.common import odd
 
 BOOT = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
 JOB = "a" * 64
@@ -55,6 +56,16 @@ def test_an_answer_is_read():
 def test_anything_else_is_refused(text):
     with pytest.raises(protocol.ProtocolError):
         protocol.parse_status(text)
+
+
+@pytest.mark.parametrize("field", ["exit", "limit", "left", "interleaved", "offset", "seconds"])
+@pytest.mark.parametrize("text", odd.WORDS)
+def test_what_is_no_number_is_refused(field, text):
+    if (field, text) == ("seconds", "1.0"):
+        assert protocol.parse_status(answer(seconds=text)).seconds == 1
+        return
+    with pytest.raises(protocol.ProtocolError):
+        protocol.parse_status(answer(**{field: text}))
 
 
 @given(st.text(max_size=200), st.text(max_size=50))

@@ -116,7 +116,7 @@ def test_the_limit_of_a_command_that_was_attached_to_is_its_own():
             {"silence": Unreachable(OTHER_KEY, "x"), "silent": (0.0, 9.0)},
             "the machine rebooted while the image command",
         ),
-        ({"limit": -70}, "still runs 60 s after its limit"),
+        ({"limit": 0}, "still runs 60 s after its limit"),
     ],
 )
 def test_what_ends_the_watch(change, words):

@@ -10,12 +10,14 @@ import os
 import stat
 import tempfile
 
+from ..._common.text import whole_number
 from ..mounts import private_mounts
 from .errors import NotPacked
 from .root import Root
 
 #: Read-only, and without a byte of it being changed by the replay of a journal.
 _OPTIONS = {"ext4": "ro,noload", "ext3": "ro,noload", "ext2": "ro", "xfs": "ro,norecovery,nouuid", "btrfs": "ro"}
+_MOST_SECTORS = 1 << 53
 _HARMLESS = "nosuid,nodev,noexec"
 #: Sub-volumes of btrfs that hold the root of a system.
 _SUBVOLUMES = ("", "@", "@rootfs", "root")
@@ -131,9 +133,11 @@ class Disk:
         found = []
         for node in [row["path"] for row in rows if row.get("type") == "part"]:
             tags = self._tags(node)
-            start = int(tags.get("PART_ENTRY_OFFSET") or 0) * 512
-            size = int(tags.get("PART_ENTRY_SIZE") or 0) * 512
-            found.append(Partition(node, int(tags.get("PART_ENTRY_NUMBER") or 0), tags, start, size))
+            told = [tags.get("PART_ENTRY_" + key) or "0" for key in ("NUMBER", "OFFSET", "SIZE")]
+            number, start, size = (whole_number(one, _MOST_SECTORS) for one in told)
+            if None in (number, start, size):
+                raise NotPacked("%s: blkid does not tell number, start and size of it" % node)
+            found.append(Partition(node, number, tags, start * 512, size * 512))
         return sorted(found, key=lambda one: one.start)
 
     def _tags(self, node):

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tempfile
 
+from ..._common.text import whole_number
 from .errors import NotPacked
 
 MIB = 1 << 20
@@ -54,10 +55,13 @@ class RawImage:
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
         told = self._tool("resize2fs", "-P", node)
         header = self._disk.run("dumpe2fs", "-h", node)
-        block = re.search(r"^Block size: +([0-9]+)", header, re.M)
+        found = re.search(r"^Block size: +([0-9]+)$", header, re.M)
+        block, blocks = whole_number(found and found.group(1)), whole_number(told.rpartition(":")[2].strip())
         if block is None:
             raise NotPacked("raw image: dumpe2fs tells no block size of %s" % node)
-        smallest = int(told.rsplit(":", 1)[1]) * int(block.group(1))
+        if blocks is None:
+            raise NotPacked("raw image: resize2fs does not tell how small the file system of %s can be" % node)
+        smallest = blocks * block
         length = min(self._root.size, -(-(smallest + _SLACK) // MIB) * MIB)
         self._tool("resize2fs", node, "%dK" % (length // 1024))
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something

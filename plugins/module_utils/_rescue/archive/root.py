@@ -115,7 +115,7 @@ class Root:
     def _base(self):
         try:
             base = json.loads(self._text("etc/kubenode/base.json") or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             base = {}
         return base if isinstance(base, dict) else {}
 

@@ -8,10 +8,11 @@ import hashlib
 import json
 import re
 
+from ..._common.text import is_digits
 from . import parse
 
 #: Devices of type "disk" that are none: memory, network, the rescue's own.
-_NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)\d")
+_NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)[0-9]")
 _RECORD = ("machine", "image_url", "image_digest", "command", "installed_at", "verified_at")
 _GPT_ROLES = {
     "c12a7328-f81f-11d2-ba4b-00a0c93ec93b": "EFI system partition",
@@ -362,8 +363,8 @@ def _of_physical_volume(raw, node, groups):
 def _of_raid_member(raw, node, groups):
     tags = raw.md.get(node.name, {})
     level = tags.get("MD_LEVEL", "RAID")
-    level = "RAID%s" % level[4:] if re.match(r"raid\d+\Z", level) else level
+    level = "RAID%s" % level[4:] if re.match(r"raid[0-9]+\Z", level) else level
     here = groups.members(node)
     total = tags.get("MD_DEVICES", "")
-    counted = " (%d of %s)" % (len(here), total) if total.isdigit() else ""
+    counted = " (%d of %s)" % (len(here), total) if is_digits(total) else ""
     return "%s over %s%s" % (level, ", ".join(here), counted)

@@ -11,7 +11,7 @@ from . import names, parse, table
 #: Exactly one of these says which disks are meant; the others narrow the choice.
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
 NARROWING = ("rotational", "kind")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGTP]?)(i?)B?\Z", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 

@@ -18,6 +18,7 @@ import stat
 import tempfile
 import time
 
+from ..._common.text import whole_number
 from ..mounts import private_mounts
 from . import facts
 
@@ -127,10 +128,8 @@ def _by_debugfs(tools, device):
 def _is_small_file(text):
     """Whether debugfs describes a regular file that is small enough to be what we look for."""
     words = text.replace(":", " ").split()
-    if "Type" not in words or words[words.index("Type") + 1] != "regular":
-        return False
-    size = words[words.index("Size") + 1] if "Size" in words else ""
-    return size.isdigit() and int(size) <= _MOST
+    behind = dict(reversed(list(zip(words, words[1:]))))  # what stands behind the first of equal words
+    return behind.get("Type") == "regular" and whole_number(behind.get("Size"), _MOST) is not None
 
 
 def _by_mount(tools, device, kind, members, folder):
@@ -197,7 +196,7 @@ def _assemble(tools, raw):
     started = False
     free = (number for number in range(100, 128) if "md%d" % number not in raw.nodes)
     for (_uuid, wanted), members in sorted(groups.items()):
-        if wanted.isdigit() and int(wanted) == len(members):
+        if whole_number(wanted) == len(members):
             array = "/dev/md%d" % next(free)
             code = tools("mdadm", "--assemble", "--readonly", array, *sorted(members))[0]
             started = started or code == 0

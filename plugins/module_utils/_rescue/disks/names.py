@@ -12,7 +12,7 @@ import re
 from . import parse
 
 _BY_ID = "/dev/disk/by-id/"
-_KERNEL = re.compile(r"(/dev/)?((sd|vd|hd|xvd)[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
+_KERNEL = re.compile(r"(/dev/)?((sd|vd|hd|xvd)[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+)\Z")
 
 
 class Unresolved(ValueError):

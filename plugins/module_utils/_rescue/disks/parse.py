@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import re
 
+from ..._common.text import LARGEST_NUMBER, whole_number
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PREFIXES = (
     "/dev/disk/by-id/",
@@ -37,11 +39,15 @@ def clean(value, limit=200):
 
 
 def number(value):
-    """An integer that a tool printed as such or as text; 0 for anything else."""
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return 0
+    """A whole number that a tool printed as such or as text; 0 for anything else."""
+    return _number(value) or 0
+
+
+def _number(value):
+    """The same, None for anything else."""
+    if isinstance(value, str):
+        return whole_number(value)
+    return value if type(value) is int and 0 <= value <= LARGEST_NUMBER else None
 
 
 def flag(value):
@@ -97,7 +103,7 @@ def block_devices(text):
 
 def _natural(name):
     """A key by which sda2 comes before sda10."""
-    return [(len(word), word) for word in re.findall(r"\d+|\D+", name)]
+    return [(len(word), word) for word in re.findall(r"[0-9]+|\D+", name)]
 
 
 def _add(found, entries, parent):
@@ -179,8 +185,10 @@ def nvme_log(code, text):
     """Health by ``nvme smart-log --output-format=json``."""
     try:
         warning = json.loads(text)["critical_warning"]
-        bits = int(warning["value"] if isinstance(warning, dict) else warning)
+        bits = _number(warning["value"] if isinstance(warning, dict) else warning)
     except (ValueError, KeyError, TypeError, RecursionError):
+        bits = None
+    if bits is None:
         return {"status": "unknown", "detail": "nvme printed no health"}
     if code:
         return {"status": "unknown", "detail": "nvme ended with exit code %d" % code}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_STACKED = re.compile(r"(raid\d+|linear|container|md|lvm|crypt|dm)\Z")
+_STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 
 
 class PlanError(ValueError):

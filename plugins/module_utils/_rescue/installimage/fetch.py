@@ -15,6 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ..._common.text import whole_number
 from .tools import Refused
 
 CHUNK = 1024 * 1024
@@ -29,7 +30,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Never from https to http, and never with the login to another host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
-        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        old, new = split_url(req.full_url), split_url(newurl)
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
             raise Refused("image.url: the server redirects from %s to %s, refused" % (old.scheme, new.scheme), True)
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -62,8 +63,8 @@ def check_room(wanted, available, what):
 def free_memory(folder, meminfo="/proc/meminfo"):
     """Bytes that a file in ``folder`` may take: free memory, and what the file system allows if it says so."""
     with open(meminfo) as lines:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", lines.read(), re.MULTILINE)
-    memory = int(found.group(1)) * 1024 if found else 0
+        found = re.search(r"^MemAvailable:\s+([0-9]+) kB", lines.read(), re.MULTILINE)
+    memory = (whole_number(found.group(1)) or 0) * 1024 if found else 0
     status = os.statvfs(folder)
     return min(memory, status.f_bavail * status.f_frsize) if status.f_blocks else memory
 
@@ -150,12 +151,14 @@ class Download:
         tag = response.headers.get("ETag", "")
         validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
         if response.status == 206:
-            place = re.match(r"bytes (\d+)-\d+/(\d+|\*)\Z", response.headers.get("Content-Range", ""))
-            if not place or int(place.group(1)) != start or place.group(2) not in ("*", str(self._size)):
+            place = re.match(r"bytes ([0-9]+)-[0-9]+/([0-9]+|\*)\Z", response.headers.get("Content-Range", ""))
+            if not place or whole_number(place.group(1)) != start or place.group(2) not in ("*", str(self._size)):
                 raise _Changed
             return start
-        length = response.headers.get("Content-Length", "")
-        self._validator, self._size = validator, int(length) if length.isdigit() else None
+        length = response.headers.get("Content-Length", "").strip(" \t")
+        self._validator, self._size = validator, whole_number(length)
+        if length and self._size is None:
+            raise Refused("%s: the server does not say the size as a number (Content-Length)" % self._shown)
         return 0
 
     def _ask(self, start):
@@ -184,10 +187,27 @@ class Download:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise Refused("%s: %s" % (self._shown, error.reason.verify_message), True) from None
             raise
+        except http.client.HTTPException:
+            raise
+        except ValueError as error:
+            # by urllib, of a redirect; UnicodeError is one, of a host name
+            raise Refused("%s: this or a redirect of the server is no URL: %s" % (self._shown, error), True) from None
+
+
+def split_url(url):
+    """A URL in its parts; raises ValueError, also for a port that is none."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.port == 0:
+        raise ValueError("no server has the port 0")
+    return parts
 
 
 def _split_login(url):
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = split_url(url)
+    except ValueError:
+        # its text may hold a piece of the login
+        raise Refused("image.url: its address or its port is none", permanent=True) from None
     login, at, host = parts.netloc.rpartition("@")
     bare = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
     if not at:

@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 
+from ..._common.text import is_digits
+
 #: What a program that is not there, or had to be killed, returns here.
 ABSENT, KILLED = 127, -9
 
@@ -55,7 +57,7 @@ def kill_group(leader):
 def kill_below(folder, proc="/proc"):
     """End every process that lives in a directory whose path begins like ``folder``, such as a chroot."""
     for pid in os.listdir(proc):
-        if not pid.isdigit() or int(pid) == os.getpid():
+        if not is_digits(pid) or int(pid) == os.getpid():
             continue
         for link in ("root", "cwd"):
             with contextlib.suppress(OSError):

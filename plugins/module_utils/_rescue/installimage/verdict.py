@@ -12,9 +12,9 @@ TAIL = 15
 #: What terminals obey: colours, cursor movements, titles.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9]|[@-Z\\-_])")
 #: A jump to a column, and an escape sequence that has not come in full yet.
-_COLUMN, _CUT = re.compile(r"\x1b\[\d*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
-_STEP = re.compile(r"(\d{1,2})/(\d{1,2})\s*:\s*(.*)")
-_OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*$", re.IGNORECASE)
+_COLUMN, _CUT = re.compile(r"\x1b\[[0-9]*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
+_STEP = re.compile(r"([0-9]{1,2})/([0-9]{1,2})\s*:\s*(.*)")
+_OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*\Z", re.IGNORECASE)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _TELLING = re.compile(
     r"error|fail|cannot|can not|can't|could not|invalid|missing|no such|unable|refus"
@@ -30,14 +30,14 @@ _KNOWN = (
     (r"can ?not determine image arch", "the file name of the image tells no architecture; name it like "
      "Debian-1200-bookworm-amd64-base.tar.zst", True),
     (r"can ?not install an? \S+ image on an? \S+", "the image is for another architecture than the machine's", True),
-    (r"No space left on device|Wrote only \d+ of \d+ bytes",
+    (r"No space left on device|Wrote only [0-9]+ of [0-9]+ bytes",
      "a file system was full before the image was unpacked; give / and /boot more room, or use a smaller image", True),
     (r"(unexpected end of (file|input|data|archive)|unexpected eof|premature end|corrupt|data integrity|checksum "
      r"(error|mismatch)|not in (gzip|xz|bzip2) format|unsupported (format|frame)|unknown (header|frame)|truncated "
      r"input|does not look like a tar|not recoverable|decoding error|decompression error)",
      "the image cannot be unpacked: its file is broken or no tar archive of the kind its name says; make it anew, "
      "and give its digest", True),
-    (r"\d+ (disks|drives)|(at least|enough) \S* ?(disks|drives)", "installimage wants another number of disks for "
+    (r"[0-9]+ (disks|drives)|(at least|enough) \S* ?(disks|drives)", "installimage wants another number of disks for "
      "this RAID level", True),
     (r"is no valid (disk|block ?device)|not a (valid )?block device", "installimage does not take a disk for one",
      False),

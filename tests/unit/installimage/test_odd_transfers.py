@@ -1,0 +1,104 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Servers and rescues whose numbers and addresses are none: every one of them ends in an error that says so."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _upload
+from tests.unit.common import odd
+
+DATA = b"an image"
+DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
+#: what no client can go to
+PLACES = ("http://[", "http://[::1/x", "http://127.0.0.1:99999/", "http://127.0.0.1:²/", "http://127.0.0.1:1_0/",
+          "http://a..b/", "http://" + "a" * 64 + ".example/", "http://h:" + "9" * 30 + "/")  # fmt: skip
+
+
+def fetched(url: str, folder: Path, wanted: str = DIGEST) -> str:
+    return fetch.Download(url, str(folder / "x.tar"), "https://x/x.tar", pause=0).fetch(wanted)
+
+
+@pytest.mark.parametrize("length", odd.WORDS)
+def test_a_size_that_is_no_number_is_refused(length, tmp_path):
+    with odd.server(odd.answer(body=DATA, Content_Length=length)) as url, pytest.raises(Refused, match="as a number"):
+        fetched(url, tmp_path)
+
+
+def test_a_size_with_blanks_around_it_is_one(tmp_path):
+    with odd.server(odd.answer(body=DATA, Content_Length=f" \t {len(DATA)} ")) as url:
+        assert fetched(url, tmp_path) == DIGEST
+
+
+@pytest.mark.parametrize("place", [*odd.WORDS, "3"])
+def test_a_range_that_was_not_asked_for_begins_again(place, tmp_path):
+    """The first answer breaks off, the second one says that it goes on elsewhere."""
+    first = odd.answer(body=DATA[:5], Content_Length="8", ETag='"a"')
+    second = odd.answer("206 Partial", DATA[5:], Content_Range=f"bytes {place}-7/8", Content_Length="3", ETag='"a"')
+    whole = odd.answer(body=DATA, Content_Length="8", ETag='"a"')
+    with odd.server(first, second, whole) as url:
+        assert fetched(url, tmp_path) == DIGEST
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_redirect_to_what_is_no_url_is_refused(place, tmp_path):
+    with odd.server(odd.answer("302 Found", Location=place)) as url, pytest.raises(Refused):
+        fetched(url, tmp_path)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_image_at_what_is_no_url_is_refused(place, tmp_path):
+    with pytest.raises(Refused):
+        fetched(place, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["http://[::1/x.tar", "http://h:99999/x.tar", "http://h:0/x.tar"])
+def test_the_controller_refuses_it_before(place):
+    assert _installimage_inputs._check_url(place, {"shown": "x", "digest": DIGEST}, True)
+
+
+class Rescue:
+    """A rescue that answers every script with the same text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def run(self, _script: str, *_arguments: str, data: bytes | None = None) -> tuple[int, str]:
+        return 0, self.text
+
+    def reset(self) -> None:
+        """Nothing to do."""
+
+
+def uploaded(text: str, folder: Path) -> None:
+    source = folder / "source"
+    source.write_bytes(DATA)
+    _upload.upload(Rescue(text), source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", odd.WORDS)
+@pytest.mark.parametrize("text", ["there={}\nend=1\n", "there=0\nmemory={}\nend=1\n",
+                                  "there=0\nmemory=9000000\nfiles={} 5 4096\nend=1\n", "end=1\n{}\n"])  # fmt: skip
+def test_an_upload_into_what_tells_no_numbers_fails(text, number, tmp_path):
+    with pytest.raises(_upload.UploadFailed):
+        uploaded(text.format(number), tmp_path)
+
+
+@odd.examples("5 ² 4096", "² 5 4096", "5 5", "1 2 3 4", "9" * 5000 + " 1 1", "")
+@given(odd.texts)
+def test_the_room_in_a_rescue_is_a_number(text):
+    assert _upload._room({"memory": "4", "files": text}) >= 0
+    assert _upload._room({"memory": text, "files": "5 5 4096"}) >= 0
+
+
+def test_the_room_is_what_memory_and_file_system_have():
+    assert _upload._room({"memory": "100", "files": "7 5 4096"}) == 5 * 4096
+    assert _upload._room({"memory": "1", "files": "7 5 4096"}) == 1024
+    assert _upload._room({"memory": "100", "files": "0 0 4096"}) == 100 * 1024
