@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 #: The bucket refills completely within this many seconds.
 WINDOW = 3600.0
 
@@ -62,7 +64,9 @@ class Budget:
         overtook = self._answers - mark
         self._answers += 1
         self._in_flight = max(0, self._in_flight - 1)
-        limit, remaining = _number(headers.get("RateLimit-Limit")), _number(headers.get("RateLimit-Remaining"))
+        limit, remaining = (
+            whole_number((headers.get("RateLimit-" + name) or "").strip()) for name in ("Limit", "Remaining")
+        )
         if not limit or remaining is None:
             return
         self.limit = limit
@@ -101,12 +105,3 @@ class Budget:
 
     def _set(self, remaining):
         self._remaining, self._at = float(remaining), self._clock()
-
-
-def _number(text):
-    """A header's value as a number that is not negative, else None."""
-    try:
-        value = int(text)
-    except (TypeError, ValueError):
-        return None
-    return value if value >= 0 else None

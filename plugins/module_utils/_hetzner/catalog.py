@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import datetime
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import is_label_value
+from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 #: CAPH's convention for naming snapshots, which have no name of their own.
 IMAGE_LABEL = "caph-image-name"
@@ -37,9 +39,17 @@ def pick_server_type(wanted, types, now=None):
     found = pick("server_type", wanted, types)
     ends = (found.get("deprecation") or {}).get("unavailable_after")
     now = now or datetime.datetime.now(datetime.timezone.utc)
-    if ends and datetime.datetime.fromisoformat(ends.replace("Z", "+00:00")) <= now:
+    if ends and _is_over(ends, now):
         raise Unfit("server_type: '%s' can no longer be ordered since %s; choose a newer type" % (wanted, ends))
     return found
+
+
+def _is_over(moment, now):
+    """Whether a time that the API tells has come; one that cannot be read has not."""
+    try:
+        return from_rfc3339(moment) <= now.timestamp()
+    except ValueError:
+        return False
 
 
 def check_location(wanted, server_type, types):
@@ -165,7 +175,7 @@ class Catalog:
         found = self._all("images", {"name": wanted, "include_deprecated": "true"})
         if is_label_value(str(wanted)):
             found = found + self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
-        if not found and str(wanted).isdigit():
+        if not found and is_digits(str(wanted)):
             found = self._image_by_id(wanted)
         return list({image["id"]: image for image in found}.values())
 

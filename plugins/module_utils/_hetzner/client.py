@@ -72,7 +72,7 @@ class Api:
             arguments["hooks"] = {"response": functools.partial(self._answered, mark)}
             try:
                 return self._client.request(method, path, **arguments)
-            except hcloud.APIException as error:
+            except (hcloud.APIException, RecursionError) as error:
                 # Only a success whose body is no JSON gets here, errors are raised by the hook.
                 raise NoAnswer("the answer to %s %s is not JSON (%s)" % (method, path, error), sent=True) from error
             except requests.exceptions.RequestException as error:
@@ -175,7 +175,7 @@ class Api:
     def _read_clock(self, date):
         try:
             self._server_clock = parsedate_to_datetime(date).timestamp() - self._clock()
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError, IndexError, OverflowError):
             return
 
 
@@ -192,7 +192,7 @@ def _error_of(response):
     try:
         error = response.json()["error"]
         code, message, details = str(error["code"]), error["message"], error.get("details")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         code, message, details = "http_%d" % response.status_code, response.reason or "no reason given", None
     return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
 

@@ -35,12 +35,21 @@ def access(params, environment=None):
         raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
     if not _TOKEN.match(token):
         raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
-    address = urlsplit(endpoint)
-    if address.scheme not in ("http", "https") or not address.hostname:
+    if not is_endpoint(endpoint):
         raise FleetError(
             "api_endpoint: '%s' is no address of an API; use something like %s" % (endpoint, client.DEFAULT_ENDPOINT)
         )
     return token, endpoint
+
+
+def is_endpoint(endpoint):
+    """Whether it is the URL of a web service."""
+    try:
+        address = urlsplit(endpoint)
+        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        # no address in the brackets, no port
+        return False
 
 
 def open_cloud(module):

@@ -283,7 +283,7 @@ def _record(text):
     """The installed record, if it is one."""
     try:
         record = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
         return None

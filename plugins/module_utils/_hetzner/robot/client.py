@@ -33,6 +33,7 @@ CONCURRENCY = 2
 #: Seconds for the connection, and for each read.
 TIMEOUT = (10, 60)
 
+_LONGEST_WINDOW = 24 * WINDOW
 #: An error of the hardware, not of the webservice: what to do about it is decided where the request was made.
 _CALLER_DECIDES = frozenset(["RESET_FAILED", "WOL_FAILED"])
 
@@ -229,9 +230,10 @@ def error_of(status, reason, body):
 def _interval_of(body):
     """The length of the window in seconds that a 403 tells; the usual one when it tells none."""
     try:
-        return max(1.0, float(body["error"]["interval"]))
-    except (KeyError, TypeError, ValueError):
+        interval = body["error"]["interval"]
+    except (KeyError, TypeError):
         return WINDOW
+    return float(interval) if type(interval) is int and 1 <= interval <= _LONGEST_WINDOW else WINDOW
 
 
 def _names(value):
@@ -243,7 +245,7 @@ def _json_of(response):
         return {}
     try:
         return response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
 
 
@@ -38,8 +39,8 @@ def input_findings(machines):
 def number_of(machine):
     """The server number a machine of the input names; None when it names none that can be one."""
     number = machine.get("server_number")
-    if isinstance(number, str) and number.isascii() and number.isdigit():
-        number = int(number)
+    if isinstance(number, str):
+        number = whole_number(number)
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
@@ -87,7 +88,13 @@ def facts(server):
 
 def rescue_address(network):
     """The address a server has in its IPv6 network, which Robot gives without its length: ``2001:db8::`` → ::2."""
-    return str(ipaddress.IPv6Address(network) + 2) if _is_address(network) and ":" in network else None
+    if not _is_address(network) or ":" not in network:
+        return None
+    try:
+        return str(ipaddress.IPv6Address(network) + 2)
+    except ValueError:
+        # the last address of all has none behind it
+        return None
 
 
 def _has(server, address):

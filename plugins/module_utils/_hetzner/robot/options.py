@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import is_endpoint
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import client, ladder
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import HOURLY, RESET, Limits
 
@@ -87,8 +88,8 @@ def open_robot(resets=HOURLY[RESET], pace=False):
 
 
 def _check_endpoint(endpoint):
-    address = urlsplit(endpoint)
-    if address.scheme not in ("http", "https") or not address.hostname or address.username or address.query:
+    address = urlsplit(endpoint) if is_endpoint(endpoint) else None
+    if address is None or address.username or address.query:
         raise FleetError(
             "endpoint: not the address of a webservice, or with a user in it; use something like %s"
             % client.DEFAULT_ENDPOINT
