@@ -46,11 +46,13 @@ class Answer:
 
 def split_server(server):
     """(host, port) of ``https://host[:port]``; anything else raises ValueError."""
-    parts = urlsplit(server)
     try:
-        host, port = parts.hostname, parts.port or 443
+        parts = urlsplit(server)
+        host, port = parts.hostname, 443 if parts.port is None else parts.port
     except ValueError as error:
-        raise ValueError("%r has no port between 1 and 65535" % server) from error
+        raise ValueError("%r has no address, or no port between 1 and 65535" % server) from error
+    if not port:
+        raise ValueError("%r has no port between 1 and 65535" % server)
     extra = parts.path.rstrip("/") or parts.query or parts.fragment or parts.username or parts.password
     if parts.scheme != "https" or not host or extra:
         raise ValueError("%r is no address of an API server; write https://HOST:6443" % server)
@@ -114,7 +116,8 @@ class Api:
             raise self._untrusted(error) from error
         except socket.gaierror as error:
             raise ApiError("api_unreachable", "the name %s cannot be resolved: %s" % (self.host, error)) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            # UnicodeError: of a host name that is none
             text = str(error) or type(error).__name__
             raise ApiError("api_unreachable", "%s does not answer: %s" % (self.server, text)) from error
         finally:
@@ -170,5 +173,5 @@ def _skew(date, sent, received):
 def _json(data):
     try:
         return json.loads(data.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import calendar
+import datetime
 import hashlib
 import re
 
@@ -129,10 +129,13 @@ def _name(content):
 
 def _time(element):
     tag, content = element[0], element[1].decode("ascii", "replace")
-    digits = re.match(r"(\d{2}|\d{4})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})Z\Z", content)
+    digits = re.match(r"([0-9]{2}|[0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})Z\Z", content)
     if not digits or (tag, len(digits.group(1))) not in ((_UTC_TIME, 2), (_GENERALIZED_TIME, 4)):
         raise BadCertificate("a time that cannot be read: %r" % content)
     year, month, day, hour, minute, second = (int(part) for part in digits.groups())
     if tag == _UTC_TIME:
         year += 1900 if year >= 50 else 2000
-    return float(calendar.timegm((year, month, day, hour, minute, second)))
+    try:
+        return datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone.utc).timestamp()
+    except ValueError as error:
+        raise BadCertificate("a time that is none: %r" % content) from error

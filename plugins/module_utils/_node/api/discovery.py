@@ -64,7 +64,7 @@ def check_signature(data, kubeconfig, token):
     """Check the detached JWS (HS256) that the cluster's signer made of ``kubeconfig`` with this token."""
     name, secret = split_token(token)
     signature = data.get("jws-kubeconfig-" + name)
-    if not signature:
+    if not signature or not isinstance(signature, str):
         raise DiscoveryError(
             "discovery_signature",
             "cluster-info holds no signature of the token %s; the token is unknown or expired, its use for signing is "
@@ -114,7 +114,7 @@ def _authorities(kubeconfig):
         return [str(one["cluster"]["certificate-authority-data"]) for one in clusters]
     except ValueError:
         return _CA_LINE.findall(kubeconfig)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, RecursionError):
         return []
 
 
@@ -134,7 +134,7 @@ def _unpadded(text):
 def _json(data):
     try:
         value = json.loads(data.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DiscoveryError("discovery_signature", "the head of the signature is not JSON") from error
     if not isinstance(value, dict):
         raise DiscoveryError("discovery_signature", "the head of the signature is no object")

@@ -17,6 +17,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 _CHUNK = 1 << 18
 #: How long one connection may be silent, in seconds.
 _SILENCE = 30
@@ -112,6 +114,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         """Called by urllib for each redirect."""
         old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        new.port  # noqa: B018 - raises ValueError when it is none
         if new.scheme != "https" and (old.scheme == "https" or new.scheme != "http"):
             raise FetchError("%s redirects to %s, which is not https" % (public(req.full_url), public(newurl)))
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -199,6 +202,10 @@ class Fetcher:
             raise _Again(str(error.reason)) from error
         except (OSError, http.client.HTTPException) as error:
             raise _Again(str(error) or type(error).__name__) from error
+        except ValueError as error:
+            # by urllib, of a redirect; UnicodeError is one, of a host name
+            text = "%s cannot be fetched: this or a redirect of the server is no URL: %s" % (public(url), error)
+            raise FetchError(text) from error
         with answer:
             _save(answer, url, part, deadline)
 
@@ -212,8 +219,10 @@ def _save(answer, url, part, deadline):
         part.resumed = True
     else:
         part.restart()
-    length = answer.headers.get("Content-Length") or ""
-    wanted = int(length) if length.isdigit() else None
+    length = (answer.headers.get("Content-Length") or "").strip(" \t")
+    wanted = whole_number(length)
+    if length and wanted is None:
+        raise _Again("the server does not say the size as a number (Content-Length)")
     enough_space(os.path.dirname(path), wanted or 0, public(url))
     before = part.came
     try:
@@ -260,5 +269,5 @@ def _patience(deadline):
 
 
 def _retry_after(headers):
-    text = (headers or {}).get("Retry-After") or ""
-    return float(text) if text.isdigit() else None
+    seconds = whole_number(((headers or {}).get("Retry-After") or "").strip(" \t"))
+    return None if seconds is None else float(seconds)

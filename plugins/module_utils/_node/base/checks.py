@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -29,12 +30,12 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9+._-]*"
 _PACKAGE = re.compile(r"%s(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~*_-]+)?\Z" % _NAME)
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 _SYSCTL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]*\Z")
-_SIZE = re.compile(r"(\d+)([KMGT]?)\Z")
-_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?\Z")
+_SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)\Z")
+_SPAN = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m(?!s))?(?:([0-9]{1,9})s)?\Z")
 _HOST = re.compile(
-    r"(?:_default|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)\Z"
+    r"(?:_default|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)\Z"
 )
-_PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?/(tcp|udp|sctp)\Z")
+_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp|sctp)\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -160,7 +161,7 @@ def _check_sizes(inputs, problems):
     if inputs["kubelet_watchdog"] and (seconds(inputs["kubelet_watchdog"]) or 0) < 10:
         problems.add("kubelet_watchdog", inputs["kubelet_watchdog"], "use a span of 10s or more, or '' for none")
     skew = inputs["max_clock_skew"]
-    if isinstance(skew, bool) or not isinstance(skew, (int, float)) or skew <= 0:
+    if isinstance(skew, bool) or not isinstance(skew, (int, float)) or not 0 < skew < math.inf:
         problems.add("max_clock_skew", skew, "use a number of seconds above 0")
     probe = inputs["runtime_probe"]
     if not isinstance(probe, Mapping) or set(probe) != {"interval", "timeout", "threshold"}:

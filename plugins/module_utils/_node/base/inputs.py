@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 from . import checks, versions
 
 #: every managed step, in the order in which its settings have to come
@@ -144,7 +146,8 @@ def _taken(given):
 
 def _number(value):
     """Numbers of the command line (-e) arrive as text."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    found = whole_number(value)
+    return value if found is None else found
 
 
 def _merged_checksums(ours, theirs):

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import re
 
-_PLAIN = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?\Z")
-_LEADING = re.compile(r"(?:\d+:)?v?(\d+)\.(\d+)(?:\.(\d+))?")
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
+_PLAIN = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+))?\Z")
+_LEADING = re.compile(r"(?:[0-9]+:)?v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
 
 
 def is_release(text):
     """Whether the text is a full release number, for example 1.36.4 (no v, no suffix)."""
     match = _PLAIN.match(text)
-    return bool(match and match.group(3))
+    return bool(match and match.group(3) and numbers(text))
 
 
 def numbers(text):
@@ -22,7 +24,8 @@ def numbers(text):
     1.7.24~ds1-6+deb13u1 → (1, 7, 24); 5:27.3.1-1~debian → (27, 3, 1); 2.3 → (2, 3, 0).
     """
     match = _LEADING.match(text or "")
-    return tuple(int(part or 0) for part in match.groups()) if match else None
+    found = [whole_number(part or "0") for part in match.groups()] if match else [None]
+    return None if None in found else tuple(found)
 
 
 def plain(text):

@@ -16,7 +16,7 @@ from . import words
 #: One thing to do: ``verb`` of words, ``text`` only for words.WRITE.
 Action = namedtuple("Action", ("item", "verb", "path", "text"))
 
-_ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})$")
+_ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})\Z")
 _KEYGEN_UNITS = ("/usr/lib/systemd/system/", "/lib/systemd/system/", "/etc/systemd/system/")
 
 

@@ -22,7 +22,16 @@ def names(path):
     """Sorted canonical references in the archive at a path. Raises :class:`ArchiveError`."""
     try:
         found = _names(path)
-    except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+    except (
+        OSError,
+        tarfile.TarError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        RecursionError,
+    ) as error:
         raise ArchiveError("it is no archive of container images (%s)" % error) from error
     if not found:
         raise ArchiveError("its images have no names (annotation %s or RepoTags)" % _NAME)

@@ -30,5 +30,5 @@ def canonical(reference):
         name = "docker.io/library/" + rest
     if at:
         # with a digest the tag says nothing, and the runtime drops it
-        return re.sub(r":[^:/]*$", "", name) + "@" + digest
+        return re.sub(r":[^:/]*\Z", "", name) + "@" + digest
     return name if ":" in name.rsplit("/", 1)[1] else name + ":latest"

@@ -57,7 +57,7 @@ def versionlock(text):
             found.add(toml.group(1))
         elif line and line[0] not in "#![" and "=" not in line:
             # the version begins at the last hyphen but one: a release may have no hyphen, a version neither
-            words = re.sub(r"\.\*$", "", line).split("-")
+            words = re.sub(r"\.\*\Z", "", line).split("-")
             if len(words) >= 3:
                 found.add("-".join(words[:-2]) or line)
             elif words[0]:

@@ -8,9 +8,11 @@ import json
 import re
 import shlex
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 #: The machine's words for architectures, in those of Kubernetes.
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-_VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?(?:[-+~.][0-9A-Za-z.~+-]*[0-9A-Za-z])?)")
+_VERSION = re.compile(r"(?<![\w.])v?([0-9]+\.[0-9]+(?:\.[0-9]+)?(?:[-+~.][0-9A-Za-z.~+-]*[0-9A-Za-z])?)")
 
 
 def os_release(text):
@@ -35,14 +37,14 @@ def os_release(text):
 
 def systemd_version(text):
     """The number in the first line of `systemctl --version`; None when it has none."""
-    match = re.match(r"systemd (\d+)", text or "")
+    match = re.match(r"systemd ([0-9]{1,9})\b", text or "")
     return int(match.group(1)) if match else None
 
 
 def memory_bytes(text):
     """MemTotal of /proc/meminfo in bytes; 0 when it does not say."""
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text or "", re.MULTILINE)
-    return int(match.group(1)) * 1024 if match else 0
+    match = re.search(r"^MemTotal:\s+([0-9]+) kB", text or "", re.MULTILINE)
+    return (whole_number(match.group(1)) or 0) * 1024 if match else 0
 
 
 def swaps(text):
@@ -52,7 +54,7 @@ def swaps(text):
         fields = line.split()
         if len(fields) >= 3:
             name = unescape(fields[0])
-            size = int(fields[2]) * 1024 if fields[2].isdigit() else 0
+            size = (whole_number(fields[2]) or 0) * 1024
             found.append({"name": name, "type": fields[1], "size": size})
     return found
 
@@ -111,7 +113,7 @@ def route(text):
 def _json_list(text):
     try:
         read = json.loads(text or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [entry for entry in read if isinstance(entry, dict)] if isinstance(read, list) else []
 

@@ -74,6 +74,9 @@ def _global(entry):
 
 def _address(text):
     try:
+        # a zone may be any text, and a number is taken for an address
+        if not isinstance(text, str) or "%" in text:
+            raise ValueError(text)
         return ipaddress.ip_address(text)
     except ValueError as error:
         raise InvalidAddress("%r is no IP address" % (text,)) from error

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 from ..api import der, discovery
 from ..api.client import split_server
 from ..kubelet import config, names
@@ -138,8 +140,8 @@ def _typed(given):
 
 def _converted(value, kinds):
     """Numbers and truth as they come from the command line."""
-    if kinds is int and isinstance(value, str) and re.match(r"[0-9]+\Z", value):
-        return int(value)
+    if kinds is int and whole_number(value) is not None:
+        return whole_number(value)
     if kinds is bool and isinstance(value, str) and value.lower() in ("true", "yes", "false", "no"):
         return value.lower() in ("true", "yes")
     return value

@@ -16,7 +16,7 @@ NAMESPACE = "kube-system"
 _TYPE = "bootstrap.kubernetes.io/token"
 _ALPHABET = string.ascii_lowercase + string.digits
 _GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\Z")
-_TTL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?\Z")
+_TTL = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s?)?\Z")
 _USAGES = ("authentication", "signing")
 _LONGEST_TTL = 24 * 3600
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 #: Since 1.25 a kubelet may be three minors older, before that two.
 _THREE_MINORS_SINCE = (1, 25)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import calendar
 import time
 from urllib.parse import quote
+
+from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 from ..api import der
 from ..api.client import Api, ApiError
@@ -234,6 +235,6 @@ def _common_name(request):
 
 def _seconds(created):
     try:
-        return calendar.timegm(time.strptime(created, "%Y-%m-%dT%H:%M:%SZ"))
+        return from_rfc3339(created)
     except ValueError:
         return 0

@@ -11,8 +11,13 @@ import os
 import pwd
 import stat
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 from ..machine import files
 from .plan import SettingError, Step, same
+
+#: of a user or group; one more means "leave it as it is"
+_LARGEST_ID = (1 << 32) - 2
 
 SECRET = "(secret)\n"
 
@@ -113,7 +118,8 @@ def owner(context, setting):
     for field, look_up in (("owner", _uid), ("group", _gid)):
         name = str(setting.get(field, "root"))
         try:
-            found.append(int(name) if name.isdigit() else look_up(name))
+            number = whole_number(name, _LARGEST_ID)
+            found.append(look_up(name) if number is None else number)
         except KeyError:
             if not context.check_mode:
                 raise SettingError("%s %s does not exist on this machine" % (field, name)) from None

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _VERSION = re.compile(r"v?((?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*))")
 #: RFC 1123, lower case: what Kubernetes accepts as the name of a node
-_HOSTNAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_HOSTNAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 #: visible ASCII that needs no quoting in a shell's single quotes or in curl's configuration
 _URL = re.compile(r"[!#-&(-\[\]-_a-z{|}~]+")
@@ -54,9 +54,11 @@ def api_server(value: str) -> str:
     """The API server's URL: https, a host, a port, nothing else; 443 is written out."""
     try:
         parts = urlsplit(value)
-        port = parts.port or 443
+        port = 443 if parts.port is None else parts.port
     except ValueError:
-        raise ValueError("is %r; give it as https://host:6443" % value) from None
+        port = 0
+    if not port:
+        raise ValueError("is %r; give it as https://host:6443" % value)
     host = parts.hostname or ""
     extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme != "https" or not _HOST.fullmatch(host) or extra:
@@ -105,17 +107,22 @@ def source(value: str) -> tuple[str, str]:
     name, _separator, digest = fragment.partition("=")
     if name != "sha256" or not _SHA256.fullmatch(digest):
         raise ValueError("has no digest; give it as URL#sha256=64 hexadecimal digits (sha256sum FILE)")
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _URL.fullmatch(url):
+    if not _is_url(url) or not _URL.fullmatch(url):
         raise ValueError("must be an http or https URL whose special characters are percent-encoded")
     return url, digest.lower()
 
 
+def _is_url(text: str) -> bool:
+    """Whether it is an http or https URL with a host, and with a port that can be one."""
+    try:
+        parts = urlsplit(text)
+        return text.startswith(("http://", "https://")) and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def proxy(value: str) -> str:
     """A proxy's URL, or nothing."""
-    if value and not re.fullmatch(r"https?://[^\s'\"\\\x00-\x1f\x7f]+", value):
+    if value and (not _is_url(value) or re.search(r"[\s'\"\\\x00-\x1f\x7f]", value)):
         raise ValueError("must be an http or https URL, or empty")
     return value

@@ -1,0 +1,215 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers, times, addresses and JSON of machines, servers, clusters and users that are none."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import re
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, der, discovery
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._node.base import checks, inputs, versions
+from ansible_collections.kubenode.provision.plugins.module_utils._node.images import archive
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import addresses, tokens, wait
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import inputs as join_inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet import config
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import SettingError
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
+from tests.unit.common import odd
+
+DATA = b"a program"
+SHA = hashlib.sha256(DATA).hexdigest()
+PLACES = ("http://[", "http://127.0.0.1:99999/", "http://127.0.0.1:²/", "http://a..b/", "http://h:" + "9" * 30 + "/")
+DIGIT_TEXTS = [text for text in odd.WORDS if not (text.isascii() and text.isdigit())]
+
+
+# --- downloads
+
+
+def fetched(url: str, folder: Path) -> int:
+    return fetch.Fetcher(retries=1, timeout=10).fetch(url, str(folder / "x"), SHA)
+
+
+@pytest.mark.parametrize("length", odd.WORDS)
+def test_a_size_that_is_no_number_is_an_error(length, tmp_path):
+    with odd.server(odd.answer(body=DATA, Content_Length=length)) as url:
+        with pytest.raises(fetch.FetchError, match="as a number"):
+            fetched(url, tmp_path)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_redirect_to_what_is_no_url_is_an_error(place, tmp_path):
+    with odd.server(odd.answer("302 Found", Location=place)) as url, pytest.raises(fetch.FetchError):
+        fetched(url, tmp_path)
+
+
+def test_a_host_that_is_none_is_an_error(tmp_path):
+    with pytest.raises(fetch.FetchError, match="no URL"):
+        fetched("http://a..b/", tmp_path)
+
+
+@odd.examples()
+@given(odd.texts)
+def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
+    pause = fetch._retry_after({"Retry-After": text})
+    assert pause is None or 0 <= pause < 1 << 63
+
+
+# --- what machines and people write
+
+
+@odd.examples(*("x x %s" % text for text in odd.NUMBERS))
+@given(odd.texts)
+def test_sizes_of_swap_and_memory_are_numbers(text):
+    assert all(entry["size"] >= 0 for entry in parse.swaps("head\n" + text))
+    assert parse.memory_bytes(f"MemTotal:   {text} kB") >= 0
+    assert parse.systemd_version(f"systemd {text}") is None or re.match("[0-9]{1,9}", text)
+
+
+def test_addresses_may_be_any_json():
+    assert parse.addresses(odd.DEEP) == []
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "1_000", "-1", "4294967295", "9" * 20, "9" * 5000])
+def test_an_owner_that_is_no_number_does_not_exist(name):
+    with pytest.raises(SettingError, match="does not exist"):
+        files.owner(SimpleNamespace(check_mode=False), {"owner": name})
+    assert files.owner(SimpleNamespace(check_mode=False), {"owner": "4294967294", "group": "0"}) == [4294967294, 0]
+
+
+@odd.examples("1.2.²", "٣.1.1", "1." + "9" * 5000, "1.2." + "9" * 20, "1.2.3\n", "9" * 5000 + ".1")
+@given(odd.texts)
+def test_a_version_is_one_or_none(text):
+    found = versions.numbers(text)
+    assert found is None or all(0 <= part < 1 << 63 for part in found)
+    assert not versions.is_release(text) or re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", text)
+
+
+@odd.examples(*odd.NUMBERS, "9" * 5000 + "G", "²h", "1_0m", "٣s", "1h\n")
+@given(odd.texts)
+def test_sizes_and_spans_are_ones_or_none(text):
+    plain = re.fullmatch("[0-9]+[A-Za-z0-9]*", text) is not None
+    assert checks.size(text) is None or plain
+    assert checks.seconds(text) is None or plain
+    with contextlib.suppress(tokens.InvalidToken):
+        assert 60 <= tokens.ttl_seconds(text) <= 86400
+
+
+@pytest.mark.parametrize("text", DIGIT_TEXTS)
+def test_numbers_of_the_command_line_are_ascii_digits(text):
+    assert inputs._number(text) == text
+    assert join_inputs._converted(text, int) == text
+    assert inputs._number("45") == join_inputs._converted("45", int) == 45
+
+
+@pytest.mark.parametrize("skew", [float("nan"), float("inf"), True, "²", 0])
+def test_a_clock_skew_is_a_number_of_seconds(skew):
+    problems = checks.Problems()
+    given_inputs = {
+        "journald_max": "1G", "min_disk": "1G", "shutdown_grace_period": "60s", "shutdown_grace_period_critical": "20s",
+        "kubelet_watchdog": "", "max_clock_skew": skew,
+        "runtime_probe": {"interval": "10s", "timeout": "10s", "threshold": 3},
+    }  # fmt: skip
+    checks._check_sizes(given_inputs, problems)
+    assert len(problems) == 1
+    assert "max_clock_skew" in problems[0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_field_of_the_kubelet_is_no_number_beyond_numbers(value):
+    with pytest.raises(config.InvalidConfig, match="must be a number"):
+        config.check_fields({"eventBurst": value}, {"eventBurst": "float"})
+
+
+@pytest.mark.parametrize("address", ["fe80::1%eth0", "2001:db8::1%; reboot", 5, True, "²", "1_0.0.0.1", "٣.0.0.1"])
+def test_an_address_of_a_node_has_no_zone(address):
+    with pytest.raises(addresses.InvalidAddress):
+        addresses.check_addresses([address])
+
+
+@pytest.mark.parametrize("url", ["https://[", "https://h:0", "https://h:99999", "https://h:²", "https://h:+5"])
+def test_an_api_server_has_an_address_and_a_port(url):
+    for check in (client.split_server, values.api_server):
+        with pytest.raises(ValueError, match="https://"):
+            check(url)
+
+
+@pytest.mark.parametrize("url", ["http://[/x", "http://h:0/x", "http://h:99999/x", "http://h:1_0/x", "http://h:+5/x"])
+def test_a_source_and_a_proxy_are_urls(url):
+    with pytest.raises(ValueError, match="must be an http"):
+        values.source(f"{url}#sha256={SHA}")
+    with pytest.raises(ValueError, match="must be an http"):
+        values.proxy(url)
+
+
+# --- clusters
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+def test_an_api_server_whose_name_is_none_does_not_answer(host):
+    with pytest.raises(client.ApiError) as caught:
+        client.Api(f"https://{host}:6443", None, timeout=1).get("/version")
+    assert caught.value.code == "api_unreachable"
+
+
+def test_an_answer_may_be_any_json():
+    assert client._json(odd.DEEP.encode()) is None
+    head = base64.urlsafe_b64encode(odd.DEEP.encode()).decode().rstrip("=")
+    for signature in (f"{head}..x", 5, ["x"], {"a": 1}):
+        data = {"kubeconfig": "{}", "jws-kubeconfig-abcdef": signature}
+        with pytest.raises(discovery.DiscoveryError):
+            discovery.discovered_ca({"data": data}, [], "abcdef.0123456789abcdef")
+    with pytest.raises(discovery.DiscoveryError):
+        discovery.discovered_ca({"data": {"kubeconfig": odd.DEEP}}, ["sha256:" + SHA], None)
+
+
+@pytest.mark.parametrize("moment", ["991301000000Z", "990000000000Z", "990132000000Z", "990101240000Z", "990101006000Z",
+                                    "990230000000Z", "99010100000²Z", "٩90101000000Z"])  # fmt: skip
+def test_a_time_in_a_certificate_that_is_none_is_refused(moment):
+    with pytest.raises(der.BadCertificate):
+        der._time((0x17, moment.encode()))
+    with pytest.raises(der.BadCertificate):
+        der._time((0x18, b"20" + moment.encode()))
+
+
+@given(st.binary(max_size=20))
+def test_any_time_in_a_certificate_is_one_or_refused(content):
+    for tag in (0x17, 0x18):
+        try:
+            assert isinstance(der._time((tag, content)), float)
+        except der.BadCertificate:
+            continue
+
+
+def test_times_in_certificates():
+    assert der._time((0x17, b"700101000001Z")) == 1.0
+    assert der._time((0x18, b"20380119031408Z")) == 2.0**31
+
+
+@odd.examples("2026-13-01T00:00:00Z", "²", "9" * 5000)
+@given(st.none() | st.integers() | st.text(max_size=30))
+def test_the_time_of_a_request_that_is_none_is_long_ago(text):
+    assert wait._seconds(text) == 0 or re.match("[0-9]{4}-", str(text))
+    assert wait._seconds("2026-01-01T00:00:00Z") == 1767225600
+
+
+def test_the_index_of_an_image_archive_may_be_any_json(tmp_path):
+    with tarfile.open(tmp_path / "x.tar", "w") as packed:
+        entry = tarfile.TarInfo("manifest.json")
+        entry.size = len(odd.DEEP)
+        packed.addfile(entry, io.BytesIO(odd.DEEP.encode()))
+    with pytest.raises(archive.ArchiveError):
+        archive.names(tmp_path / "x.tar")
