@@ -131,6 +131,8 @@ def urls(name: str, given: tuple[str, ...], port: int) -> tuple[str, ...]:
             or parts.username
         ):
             raise ImageError("%s: %.200r is no http or https URL without credentials" % (name, text))
+        if own_port == 0:
+            raise ImageError("%s: %.200r has the port 0, which no server has" % (name, text))
         netloc = parts.netloc if own_port else "%s:%d" % (parts.netloc.rstrip(":"), port)
         found.append(urllib.parse.urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), parts.query, "")))
     return tuple(found)

@@ -156,7 +156,7 @@ class Api:
             return json.loads(answer.data)
         except DynamicApiError as error:
             raise _failure(method, path, error) from None  # its text has headers of request and answer
-        except (HTTPError, OSError, ValueError) as error:
+        except (HTTPError, OSError, ValueError, RecursionError) as error:
             raise Unreachable("the API server at %s does not answer: %s" % (self.host, error)) from error
 
 
@@ -182,7 +182,7 @@ def _failure(method: str, path: str, error: Any) -> ApiFailed:
     status = int(error.status or 0)
     try:
         told = json.loads(error.body).get("message") or ""
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, RecursionError):
         told = str(error.reason or "")
     text = "%s %s: HTTP %d: %.500s" % (method, path, status, told)
     if status == 401:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import grp
 import json
 import pwd
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,7 +92,7 @@ def _owner(module: Any) -> Any:
     """Sets user and group; with ``check`` it only tells whether they differ."""
     user, group = module.params["owner"], module.params["group"]
     for option, name, known in (("owner", user, pwd.getpwnam), ("group", group, grp.getgrnam)):
-        if name is not None and not name.isdigit():
+        if name is not None and not re.fullmatch(r"[0-9]{1,10}", name):
             try:
                 known(name)
             except KeyError as error:

@@ -115,7 +115,7 @@ class Fields:
         found = self.text(key)
         if found is None or found in words:
             return found
-        if numbered and found.isascii() and found.isdigit() and len(found) < 3 and int(found) < len(words):
+        if numbered and re.fullmatch(r"[0-9]{1,2}", found) and int(found) < len(words):
             return words[int(found)]
         raise self.wrong(key, "is not one of %s" % ", ".join(words))
 

@@ -14,6 +14,7 @@ from .fields import Fields
 from .reader import parse
 
 COMMAND = ("nmstatectl", "gc", "/dev/stdin")
+_DATED = re.compile(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}")  # a line of its log
 _FILE = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,200}\.nmconnection\Z")
 
 
@@ -42,5 +43,5 @@ def with_nmstatectl(
 
 def _last(err: str) -> str:
     """The program's reason: the last lines that are not its own log."""
-    lines = [line.strip() for line in err.splitlines() if line.strip() and not re.match(r"\[?\d{4}-\d\d-\d\d", line)]
+    lines = [line.strip() for line in err.splitlines() if line.strip() and not _DATED.match(line)]
     return " ".join(lines[-3:])[:500]

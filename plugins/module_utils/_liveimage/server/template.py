@@ -8,12 +8,15 @@ means the same with another range, since digits end neither a value nor a header
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _MARK = b"ange: bytes="
 _SKIP = len(_MARK)
 _LINE = (b"\r\nR", b"\r\nr")
 _END = b"\r\n\r\n"
+_RANGE = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})\Z")
+_LEARNT = re.compile(rb"[0-9]+-?[0-9]*|-[0-9]+")
 _MOST_BYTES = 512  # of a head that is remembered
 
 
@@ -31,10 +34,8 @@ class Template:
         """What is before and behind the dash of the range, 1 to 19 digits each; None: these bytes are no such head."""
         if not (data.startswith(self.prefix) and data.endswith(self.suffix)):
             return None
-        first, _dash, last = data[self.skip : self.cut].partition(b"-")
-        if first.isdigit() and last.isdigit() and len(first) < 20 and len(last) < 20:
-            return first, last
-        return None
+        found = _RANGE.match(data, self.skip, len(data) + self.cut)
+        return (found[1], found[2]) if found else None
 
 
 def learn(data: bytes, path: str, headers: Mapping[str, str], old: bool) -> Template | None:
@@ -47,7 +48,7 @@ def learn(data: bytes, path: str, headers: Mapping[str, str], old: bool) -> Temp
         or data.count(_MARK) != 1
         or data[begin - _SKIP - 3 : begin - _SKIP] not in _LINE
         or data.find(_END) != len(data) - len(_END)
-        or not wanted.replace(b"-", b"", 1).isdigit()
+        or not _LEARNT.fullmatch(wanted)
         or headers.get("range") != "bytes=" + wanted.decode("ascii")
     ):
         return None

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Mapping
 
@@ -24,6 +25,6 @@ def notify(environ: Mapping[str, str], text: str) -> None:
 def watchdog(environ: Mapping[str, str], pid: int) -> float:
     """Seconds between two signs of life; 0: none are wanted."""
     wanted = environ.get("WATCHDOG_USEC", "")
-    if not wanted.isdigit() or environ.get("WATCHDOG_PID", str(pid)) != str(pid):
+    if not re.fullmatch(r"[0-9]{1,18}", wanted) or environ.get("WATCHDOG_PID", str(pid)) != str(pid):
         return 0.0
     return int(wanted) / 1e6 / 3

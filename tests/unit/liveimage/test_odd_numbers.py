@@ -1,0 +1,66 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers and ports of live images that are none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import fields
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import template
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service import notify
+from tests.unit.common import odd
+
+
+@odd.examples()
+@given(odd.texts)
+def test_the_limit_of_a_watchdog_is_a_number_or_none(text):
+    seconds = notify.watchdog({"WATCHDOG_USEC": text}, 1)
+    assert seconds == pytest.approx(int(text) / 3e6 if re.fullmatch("[0-9]{1,18}", text) else 0)
+
+
+@pytest.mark.parametrize("text", odd.NUMBERS)
+def test_a_word_by_its_place_is_a_number(text):
+    with pytest.raises(ImageError):
+        fields.Fields({"mode": text}, "x").choice("mode", ("a", "b"), numbered=True)
+    assert fields.Fields({"mode": "1"}, "x").choice("mode", ("a", "b"), numbered=True) == "b"
+
+
+HEAD = b"GET /x HTTP/1.1\r\nHost: h\r\nRange: bytes=%b\r\n\r\n"
+
+
+@example(b"5-9")
+@example(b"5-")
+@example(b"-5")
+@example(b"-")
+@example(b"\xb2-9")
+@example(b"5-9\n")
+@example(b"9" * 20 + b"-1")
+@example(b"1-2-3")
+@given(st.binary(max_size=30) | st.text(alphabet="0123456789-", max_size=42).map(str.encode))
+def test_a_head_with_other_digits_is_known_by_them(wanted):
+    learnt = template.learn(HEAD % b"0-99", "/x", {"range": "bytes=0-99", "host": "h"}, False)
+    assert learnt is not None
+    found = re.fullmatch(rb"([0-9]{1,19})-([0-9]{1,19})", wanted)
+    assert learnt.digits(HEAD % wanted) == (found.groups() if found else None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known"), [("5-9", 1), ("5-", 1), ("-5", 1), ("5", 1), ("-", 0), ("", 0), ("1-2-3", 0)]
+)
+def test_what_is_learnt_from(wanted, known):
+    headers = {"range": f"bytes={wanted}", "host": "h"}
+    assert (template.learn(HEAD % wanted.encode(), "/x", headers, False) is not None) is bool(known)
+
+
+@pytest.mark.parametrize("text", ["http://h:0", "http://[", "http://h:99999", "http://h:²", "http://h:1_0"])
+def test_a_url_of_the_agent_has_a_port(text):
+    with pytest.raises(ImageError):
+        agent_inputs.urls("x", (text,), 6385)
+    assert agent_inputs.urls("x", ("http://h", "http://h:"), 6385) == ("http://h:6385", "http://h:6385")
