@@ -27,6 +27,7 @@ from lab.images import disk as disks
 from lab.machines import store
 from lab.machines.host import LabError
 from lab.mirror.repository import IMAGES
+from lab.numbers import whole_number
 
 if TYPE_CHECKING:
     from lab.running import RunningLab
@@ -332,9 +333,8 @@ def _server_type(memory_mib: int, disk_bytes: int) -> catalog.ServerType:
 def _bytes(size: str) -> int:
     """8G and 512M as bytes."""
     units = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-    number, unit = size[:-1], size[-1:]
-    if unit in units and number.isdigit():
-        return int(number) * units[unit]
-    if size.isdigit():
-        return int(size)
+    unit = units.get(size[-1:])
+    number = whole_number(size[:-1] if unit else size)
+    if number is not None:
+        return number * (unit or 1)
     raise LabError(f"size {size!r} is not a number of bytes, or of M, G or T")

@@ -21,6 +21,7 @@ from lab.api.model import Image, PrimaryIp, Server, SshKey, Thin
 from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.site import Site
+from lab.numbers import whole_number
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def as_id(wanted: int | str) -> int | None:
     """The id that was meant, when it can be one; ids may also be written as strings."""
     if isinstance(wanted, int):
         return wanted
-    return int(wanted) if wanted.isascii() and wanted.isdigit() else None
+    return whole_number(wanted)
 
 
 def by_id_or_name(items: Mapping[int, T], wanted: int | str, field_name: str, kind: str) -> T:

@@ -47,8 +47,8 @@ class Control:
             ("GET", "/machines", self.machines),
             ("GET", "/machines/{name}/console", self.console),
             ("POST", "/dedicated", self.add_dedicated),
-            ("DELETE", r"/dedicated/{id:\d+}", self.remove_dedicated),
-            ("GET", r"/dedicated/{id:\d+}/disks", self.dedicated_disks),
+            ("DELETE", r"/dedicated/{id:[0-9]+}", self.remove_dedicated),
+            ("GET", r"/dedicated/{id:[0-9]+}/disks", self.dedicated_disks),
             ("POST", "/robot/limits", self.limit_robot),
             ("DELETE", "/robot/limits", self.unlimit_robot),
         )
@@ -183,5 +183,5 @@ class Control:
 async def _json(request: web.Request) -> Any:
     try:
         return json.loads(await request.text())
-    except ValueError as error:
+    except (ValueError, LookupError, RecursionError) as error:
         raise ApiError(400, "json_error", f"invalid JSON: {error}") from error

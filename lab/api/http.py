@@ -15,6 +15,7 @@ from lab.api.cloud import Cloud
 from lab.api.errors import ApiError, invalid_input
 from lab.api.pagination import Page, link_header, sort
 from lab.api.schemas import BodyType, parse
+from lab.numbers import whole_number
 
 T = TypeVar("T")
 CLOUD: web.AppKey[Cloud] = web.AppKey("cloud", Cloud)
@@ -26,18 +27,18 @@ def cloud(request: web.Request) -> Cloud:
 
 
 def identifier(request: web.Request, name: str = "id") -> int:
-    """An id from the path (the routes only match digits)."""
-    return int(request.match_info[name])
+    """An id from the path (the routes only match digits); -1, which nothing has, for one that is too large."""
+    number = whole_number(request.match_info[name])
+    return -1 if number is None else number
 
 
 async def body(request: web.Request, model: type[BodyType]) -> BodyType:
     """The checked body of a request; no body counts as an empty object."""
-    text = await request.text()
-    if not text.strip():
-        return parse(model, {})
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        text = await request.text()
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, LookupError, RecursionError) as error:
+        # LookupError: of a charset that does not exist
         raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ApiError(400, "json_error", "the body of a request must be a JSON object")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lab.api.errors import invalid_input
+from lab.numbers import whole_number
 
 T = TypeVar("T")
 
@@ -53,9 +54,10 @@ def _positive(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    number = whole_number(text)
+    if not number:
         raise invalid_input({name: [f"'{text}' is not an integer of at least 1"]})
-    return int(text)
+    return number
 
 
 def link_header(meta: Mapping[str, Any], page_url: Callable[[int], str]) -> str:

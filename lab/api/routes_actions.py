@@ -14,6 +14,7 @@ from lab.api.cloud import found
 from lab.api.errors import invalid_input
 from lab.api.http import answer, chosen, cloud, identifier, listing
 from lab.api.model import Action
+from lab.numbers import whole_number
 
 _SORT_KEYS: dict[str, Callable[[Action], Any]] = {
     "id": lambda action: action.id,
@@ -34,8 +35,8 @@ async def list_actions(request: web.Request) -> web.Response:
     return _listing(request, cloud(request).engine.actions.values())
 
 
-@routes.get(r"/actions/{id:\d+}")
-@routes.get(r"/{kind:servers|images}/actions/{id:\d+}")
+@routes.get(r"/actions/{id:[0-9]+}")
+@routes.get(r"/{kind:servers|images}/actions/{id:[0-9]+}")
 async def get_action(request: web.Request) -> web.Response:
     """One action."""
     return _answer(request, identifier(request), None)
@@ -48,14 +49,14 @@ async def list_kind_actions(request: web.Request) -> web.Response:
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(kind)])
 
 
-@routes.get(r"/{kind:servers|images}/{owner:\d+}/actions")
+@routes.get(r"/{kind:servers|images}/{owner:[0-9]+}/actions")
 async def list_owner_actions(request: web.Request) -> web.Response:
     """The actions of one object."""
     owner = _owner(request)
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(*owner)])
 
 
-@routes.get(r"/{kind:servers|images}/{owner:\d+}/actions/{id:\d+}")
+@routes.get(r"/{kind:servers|images}/{owner:[0-9]+}/actions/{id:[0-9]+}")
 async def get_owner_action(request: web.Request) -> web.Response:
     """One action of one object."""
     return _answer(request, identifier(request), _owner(request))
@@ -82,10 +83,10 @@ def _answer(request: web.Request, action_id: int, owner: tuple[str, int] | None)
 def _listing(request: web.Request, actions: Iterable[Action]) -> web.Response:
     statuses = chosen(request, "status", ("running", "success", "error"))
     ids = request.query.getall("id", [])
-    wrong = [text for text in ids if not (text.isascii() and text.isdigit())]
+    wrong = [text for text in ids if whole_number(text) is None]
     if wrong:
         raise invalid_input({"id": [f"'{wrong[0]}' is not an integer"]})
-    wanted = {int(text) for text in ids}
+    wanted = {whole_number(text) for text in ids}
     items = [
         item for item in actions if (not wanted or item.id in wanted) and (not statuses or item.status in statuses)
     ]

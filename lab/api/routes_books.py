@@ -42,7 +42,7 @@ def thin_routes(books: Books) -> web.RouteTableDef:
             items = [item for item in items if item.ip == request.query["ip"]]
         return listing(request, "primary_ips", items, views.primary_ip, BY_NAME_AND_AGE)
 
-    @routes.get(r"/primary_ips/{id:\d+}")
+    @routes.get(r"/primary_ips/{id:[0-9]+}")
     async def get_primary_ip(request: web.Request) -> web.Response:
         """One address."""
         item = found("primary IP", cloud(request).primary_ips, identifier(request))
@@ -62,11 +62,11 @@ def _add_reads(routes: web.RouteTableDef, books: Books, kind: str) -> None:
     async def list_all(request: web.Request) -> web.Response:
         return listing(request, f"{kind}s", select(request, cloud(request).thin[kind].values()), view, BY_NAME_AND_AGE)
 
-    @routes.get(f"/{kind}s/{{id:\\d+}}")
+    @routes.get(f"/{kind}s/{{id:[0-9]+}}")
     async def get_one(request: web.Request) -> web.Response:
         return answer({kind: view(one(request))})
 
-    @routes.put(f"/{kind}s/{{id:\\d+}}")
+    @routes.put(f"/{kind}s/{{id:[0-9]+}}")
     async def update(request: web.Request) -> web.Response:
         item = one(request)
         wanted = await body(request, schemas.NamedUpdate)
@@ -79,7 +79,7 @@ def _add_reads(routes: web.RouteTableDef, books: Books, kind: str) -> None:
             item.labels = dict(wanted.labels)
         return answer({kind: view(item)})
 
-    @routes.delete(f"/{kind}s/{{id:\\d+}}")
+    @routes.delete(f"/{kind}s/{{id:[0-9]+}}")
     async def delete(request: web.Request) -> web.Response:
         books.delete(kind, one(request))
         return web.Response(status=204)

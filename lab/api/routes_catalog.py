@@ -30,7 +30,7 @@ async def list_locations(request: web.Request) -> web.Response:
     return listing(request, "locations", _named(request, catalog.LOCATIONS), views.location, BY_NAME)
 
 
-@routes.get(r"/locations/{id:\d+}")
+@routes.get(r"/locations/{id:[0-9]+}")
 async def get_location(request: web.Request) -> web.Response:
     """One location."""
     return answer({"location": views.location(found("location", catalog.LOCATIONS, identifier(request)))})
@@ -42,7 +42,7 @@ async def list_server_types(request: web.Request) -> web.Response:
     return listing(request, "server_types", _named(request, catalog.SERVER_TYPES), views.server_type, BY_NAME)
 
 
-@routes.get(r"/server_types/{id:\d+}")
+@routes.get(r"/server_types/{id:[0-9]+}")
 async def get_server_type(request: web.Request) -> web.Response:
     """One server type."""
     item = found("server type", catalog.SERVER_TYPES, identifier(request))
@@ -55,7 +55,7 @@ async def list_isos(request: web.Request) -> web.Response:
     return listing(request, "isos", (), dict, BY_ID)
 
 
-@routes.get(r"/isos/{id:\d+}")
+@routes.get(r"/isos/{id:[0-9]+}")
 async def get_iso(request: web.Request) -> web.Response:
     """The lab has no ISOs."""
     raise not_found("iso", identifier(request))
@@ -102,7 +102,7 @@ async def list_datacenters(request: web.Request) -> web.Response:
     return listing(request, "datacenters", chosen, dict, {"id": lambda item: item["id"]})
 
 
-@routes.get(r"/datacenters/{id:\d+}")
+@routes.get(r"/datacenters/{id:[0-9]+}")
 async def get_datacenter(request: web.Request) -> web.Response:
     """One data center, as long as there are any."""
     _check_datacenters(request)

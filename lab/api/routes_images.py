@@ -35,12 +35,12 @@ def image_routes(disks: Disks) -> web.RouteTableDef:
         images = [image for image in images if not bound or str(image.bound_to) in bound]
         return listing(request, "images", images, views.image, BY_NAME_AND_AGE)
 
-    @routes.get(r"/images/{id:\d+}")
+    @routes.get(r"/images/{id:[0-9]+}")
     async def get_image(request: web.Request) -> web.Response:
         """One image."""
         return answer({"image": views.image(_image(request))})
 
-    @routes.put(r"/images/{id:\d+}")
+    @routes.put(r"/images/{id:[0-9]+}")
     async def update_image(request: web.Request) -> web.Response:
         """Describe, relabel, or turn a backup into a snapshot."""
         image = _image(request)
@@ -54,13 +54,13 @@ def image_routes(disks: Disks) -> web.RouteTableDef:
             image.labels = dict(wanted.labels)
         return answer({"image": views.image(image)})
 
-    @routes.delete(r"/images/{id:\d+}")
+    @routes.delete(r"/images/{id:[0-9]+}")
     async def delete_image(request: web.Request) -> web.Response:
         """Delete a snapshot or backup."""
         disks.delete_image(_image(request))
         return web.Response(status=204)
 
-    @routes.post(r"/images/{id:\d+}/actions/change_protection")
+    @routes.post(r"/images/{id:[0-9]+}/actions/change_protection")
     async def change_protection(request: web.Request) -> web.Response:
         """Protect a snapshot against deletion, or not."""
         image = _image(request)

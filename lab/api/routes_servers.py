@@ -27,7 +27,7 @@ STATUSES = (
     "rebuilding",
     "unknown",
 )
-_ONE = r"/servers/{id:\d+}"
+_ONE = r"/servers/{id:[0-9]+}"
 _ACTIONS = _ONE + "/actions"
 
 

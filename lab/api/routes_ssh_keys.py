@@ -46,13 +46,13 @@ async def create_key(request: web.Request) -> web.Response:
     return answer({"ssh_key": views.ssh_key(key)}, status=201)
 
 
-@routes.get(r"/ssh_keys/{id:\d+}")
+@routes.get(r"/ssh_keys/{id:[0-9]+}")
 async def get_key(request: web.Request) -> web.Response:
     """One key."""
     return answer({"ssh_key": views.ssh_key(_key(request))})
 
 
-@routes.put(r"/ssh_keys/{id:\d+}")
+@routes.put(r"/ssh_keys/{id:[0-9]+}")
 async def update_key(request: web.Request) -> web.Response:
     """Rename or relabel."""
     key = _key(request)
@@ -65,7 +65,7 @@ async def update_key(request: web.Request) -> web.Response:
     return answer({"ssh_key": views.ssh_key(key)})
 
 
-@routes.delete(r"/ssh_keys/{id:\d+}")
+@routes.delete(r"/ssh_keys/{id:[0-9]+}")
 async def delete_key(request: web.Request) -> web.Response:
     """Forget a key; servers that have it keep it."""
     del cloud(request).ssh_keys[_key(request).id]

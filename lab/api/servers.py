@@ -160,7 +160,7 @@ class Servers:
         hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
         address = ip or next(host for host in hosts if host not in used)
         refuse_if(
-            ipaddress.ip_address(address) not in block,
+            not _within(address, block),
             invalid_input({"ip": [f"'{address}' is not in {block}"]}),
         )
         mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network_id & 0xFF:02x}"
@@ -260,3 +260,10 @@ class Servers:
 def new_password() -> str:
     """A root password."""
     return secrets.token_urlsafe(15)
+
+
+def _within(address: str, block: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    try:
+        return ipaddress.ip_address(address) in block
+    except ValueError:
+        return False

@@ -10,8 +10,8 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
-_FACT = re.compile(r"lab-coreos (\d+\.\d+) ([a-z]+) ?(.*)$")
-_DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)$")
+_FACT = re.compile(r"lab-coreos ([0-9]+\.[0-9]+) ([a-z]+) ?(.*)\Z")
+_DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)\Z")
 CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 
 

@@ -20,7 +20,7 @@ from lab.images import ImageError
 SECTOR = 2048
 RESERVED = 16 * 1024  # bytes of the file in the full image
 _MADE_BY = b"0.20.0"
-_LINE = re.compile(r"File data lba:\s+\d+ ,\s+(\d+) ,\s+\d+ ,\s+(\d+) , '(.*)'$")
+_LINE = re.compile(r"File data lba:\s+[0-9]+ ,\s+([0-9]+) ,\s+[0-9]+ ,\s+([0-9]+) , '(.*)'\Z")
 
 
 def recipe(full: Path, small: Path) -> bytes:

@@ -33,7 +33,7 @@ _DATA = {
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 _ROLLING = ("sid",)  # suites without -updates and -security
-_SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";$')
+_SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";\Z')
 
 
 def required_packages() -> list[str]:

@@ -27,7 +27,10 @@ class UnknownVersion(ValueError):
 def build(version: str) -> bytes:
     """The executable of kubelet ``version`` ("1.36.4", a leading v is taken); raises :class:`UnknownVersion`."""
     version = version.lstrip("v")
-    if not re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", version) or ".".join(version.split(".")[:2]) not in FLAGS:
+    if (
+        not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?", version)
+        or ".".join(version.split(".")[:2]) not in FLAGS
+    ):
         raise UnknownVersion("no kubelet %s here; known minors: %s" % (version, ", ".join(FLAGS)))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:

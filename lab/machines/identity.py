@@ -64,7 +64,7 @@ def kernel_names(disks: tuple[Identity, ...], swapped: bool) -> tuple[str, ...]:
 
 def partition_name(disk: str, number: int) -> str:
     """The kernel's name of a partition."""
-    return f"{disk}p{number}" if disk[-1].isdigit() else f"{disk}{number}"
+    return f"{disk}p{number}" if disk[-1] in "0123456789" else f"{disk}{number}"
 
 
 def _own(spec: DiskSpec, machine: int, index: int) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from lab.robot.errors import invalid_input
 
-_INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[\d*\]")
+_INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[[0-9]*\]")
 _MAX_FIELDS = 1000
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 ALL = "all"
 _UNITS = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
-_SIZE = re.compile(r"(\d+)(?:([MGT])(?:I?B)?)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15})(?:([MGT])(?:I?B)?)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ def parse(text: str) -> Config:
             values[key] = row[0]  # of these the last line counts
         else:
             values.setdefault(key, row[0])
-    for number in sorted(int(key[5:]) for key in values if re.fullmatch(r"DRIVE[1-9]\d*", key)):
+    for number in sorted(int(key[5:]) for key in values if re.fullmatch(r"DRIVE[1-9][0-9]{0,2}", key)):
         config.drives.append(values[f"DRIVE{number}"])
     config.format_drives = {
-        int(key[11:]): value for key, value in values.items() if re.fullmatch(r"FORMATDRIVE[1-9]\d*", key)
+        int(key[11:]): value for key, value in values.items() if re.fullmatch(r"FORMATDRIVE[1-9][0-9]{0,2}", key)
     }
     config.swraid = values.get("SWRAID") or "0"
     config.level = values.get("SWRAIDLEVEL") or "1"

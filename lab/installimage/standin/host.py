@@ -143,7 +143,7 @@ def partitions(path: str) -> dict[int, tuple[int, int]]:
 def partition_node(path: str, number: int) -> str:
     """The device node of a partition: links are followed, since only kernel names follow a rule."""
     drive = os.path.realpath(path)
-    return f"{drive}p{number}" if re.search(r"\d$", drive) else f"{drive}{number}"
+    return f"{drive}p{number}" if re.search(r"[0-9]\Z", drive) else f"{drive}{number}"
 
 
 def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:

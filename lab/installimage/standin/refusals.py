@@ -12,7 +12,7 @@ from . import image_name
 from .config import ALL, Config, Part
 
 _FILESYSTEMS = ("btrfs", "ext2", "ext3", "ext4", "reiserfs", "xfs", "swap", "none")
-_MOUNT = re.compile(r"/\w*|none$|swap$|lvm$|btrfs\.\w+")
+_MOUNT = re.compile(r"/\w*|none\Z|swap\Z|lvm\Z|btrfs\.\w+")
 _LEAST_DRIVES = {"5": 3, "6": 4, "10": 2}
 _NO_BTRFS = {"rockylinux": "Rocky Linux", "almalinux": "AlmaLinux", "centos": "CentOS 8", "rhel": "RHEL"}
 
@@ -176,7 +176,7 @@ def _logical_volumes(config: Config) -> Iterator[str]:
     if config.logical_volumes and not groups:
         yield "ERROR: There are logical volumes defined, but no volume groups are defined"
     for place, volume in enumerate(config.logical_volumes):
-        if not re.match(r"/|swap$|none$", volume.mount):
+        if not re.match(r"/|swap\Z|none\Z", volume.mount):
             yield f"ERROR: Mountpoint for LV '{volume.name}' is not correct"
         if volume.filesystem not in _FILESYSTEMS:
             yield f"ERROR: Filesystem for LV '{volume.name}' is not correct"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -88,8 +89,8 @@ def seconds(text: Any, default: float) -> float:
 def bytes_of(text: Any) -> int:
     """A quantity as a whole number, 0 when it is none."""
     if isinstance(text, (int, float)):
-        return int(text)
-    match = re.match(r"([0-9.]+)([A-Za-z]*)\Z", str(text or ""))
+        return int(text) if -math.inf < text < math.inf else 0
+    match = re.match(r"([0-9]{1,30}(?:\.[0-9]{0,30})?)([numkMGTPE]?|[KMGTPE]i)\Z", str(text or ""))
     if not match:
         return 0
     powers = "kMGTPE"

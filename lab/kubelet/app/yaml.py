@@ -10,10 +10,10 @@ from typing import Any
 from lab.kubelet.app.yaml_scalars import YamlError, closing_quote, folded, plain, quoted
 
 _KEY = re.compile(
-    r'("(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\'|[^\s#\[\]{}&*!|>\'"%@`,?:-][^#]*?|[?:-][^\s#][^#]*?|)\s*:(?=\s|$)'
+    r'("(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\'|[^\s#\[\]{}&*!|>\'"%@`,?:-][^#]*?|[?:-][^\s#][^#]*?|)\s*:(?=\s|\Z)'
 )
-_BLOCK = re.compile(r"([|>])([+-]?)(\d?)([+-]?)\s*(?:#.*)?$")
-_ANCHOR = re.compile(r"&([^\s,\[\]{}]+)(?:\s+|$)")
+_BLOCK = re.compile(r"([|>])([+-]?)([0-9]?)([+-]?)\s*(?:#.*)?\Z")
+_ANCHOR = re.compile(r"&([^\s,\[\]{}]+)(?:\s+|\Z)")
 
 
 def loads(text: str) -> Any:
@@ -159,15 +159,15 @@ class _Reader:
         return self.plain(rest, indent)
 
     def plain(self, rest: str, indent: int) -> Any:
-        parts = [re.sub(r"(^|\s)#.*$", "", rest).strip()]
+        parts = [re.sub(r"(^|\s)#.*\Z", "", rest).strip()]
         self.at += 1
-        if re.search(r":(\s|$)", parts[0]):
+        if re.search(r":(\s|\Z)", parts[0]):
             raise self.fail("mapping values are not allowed in this context")
         while "#" not in rest and self._indent() > indent:
             body = self.lines[self.at].strip()
             if self._key(body):
                 raise self.fail("mapping values are not allowed in this context")
-            parts.append(re.sub(r"\s#.*$", "", body))
+            parts.append(re.sub(r"\s#.*\Z", "", body))
             self.at += 1
         return plain(" ".join(parts))
 
@@ -274,7 +274,7 @@ class _Flow:
             self.text[self.at] == ":" and self.text[self.at + 1] in " \n,]}"
         ):
             self.at += 1
-        raw = " ".join(self.text[start : self.at].split())
+        raw = re.sub(r"\s*\n\s*", " ", self.text[start : self.at].strip())
         if raw.startswith("*"):
             return self.anchors[raw[1:]]
         return plain(raw)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.kubelet import VERSIONS, UnknownVersion, build, bundle
@@ -48,6 +48,7 @@ _VALUE = st.recursive(
 )
 
 
+@example(["null |  - x"], None, 20)
 @given(_VALUE, st.sampled_from([None, False, True]), st.sampled_from([20, 80, 1000]))
 def test_yaml_is_read_as_others_write_it(value: object, flow: bool | None, width: int) -> None:
     assert loads(yaml.safe_dump(value, default_flow_style=flow, width=width)) == value

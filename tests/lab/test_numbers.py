@@ -1,0 +1,79 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers in what clients send, wherever the lab reads one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from hypothesis import given
+
+from lab import nodes, numbers
+from lab.api import cloud, http, pagination
+from lab.api.errors import ApiError
+from lab.installimage.standin import config
+from lab.kubelet.app import schema, yaml_scalars
+from lab.machines import identity
+from lab.machines.host import LabError
+from lab.robot import specs
+from tests.unit.common import odd
+
+
+def wanted(text: str) -> int | None:
+    """The number by the rule: at most 19 ASCII digits."""
+    return int(text) if re.fullmatch("[0-9]{1,19}", text) and int(text) < 1 << 63 else None
+
+
+@odd.examples()
+@given(odd.texts)
+def test_a_number_is_ascii_digits_or_nothing(text):
+    assert numbers.whole_number(text) == cloud.as_id(text) == wanted(text)
+    try:
+        assert nodes._bytes(text) == wanted(text)
+    except LabError:
+        assert wanted(text) is None or text == ""
+
+
+@odd.examples()
+@given(odd.texts)
+def test_a_page_is_a_number_or_refused(text):
+    try:
+        assert pagination._positive({"page": text}, "page", 1) == wanted(text)
+    except ApiError as error:
+        assert error.status == 422
+        assert not wanted(text)
+
+
+@pytest.mark.parametrize("text", odd.WORDS)
+def test_an_id_of_a_path_is_one_or_names_nothing(text):
+    request = make_mocked_request("GET", "/", match_info={"id": text})
+    assert http.identifier(request) == -1
+
+
+@pytest.mark.parametrize("text", [text for text in odd.NUMBERS if text])
+def test_sizes_that_are_none_are_refused(text):
+    assert isinstance(config.size(text), str)
+    for size in (text, text + "G"):
+        with pytest.raises(ValueError):
+            specs._size(size)
+        with pytest.raises(LabError):
+            nodes._bytes(size)
+
+
+@odd.examples("1..2", "1.2.3Ki", "xi", "5m", "9" * 5000 + "Ki")
+@given(odd.texts)
+def test_what_the_kubelet_is_given_is_a_quantity_or_nothing(text):
+    assert isinstance(schema.bytes_of(text), int)
+    yaml_scalars.plain(text)
+
+
+def test_quantities_of_the_kubelet():
+    assert [schema.bytes_of(text) for text in ("5", "1.5Ki", "2k", "3M", "100m", 7, float("nan"), float("inf"))] == [
+        5, 1536, 2000, 3_000_000, 100, 7, 0, 0,
+    ]  # fmt: skip
+
+
+def test_partitions_of_disks_whose_names_end_with_a_digit():
+    assert [identity.partition_name(disk, 1) for disk in ("sda", "nvme0n1")] == ["sda1", "nvme0n1p1"]
