@@ -160,7 +160,7 @@ class ImageStage:
         if say:
             for line in re.findall(r'^\s+"(.*)",?$', done.stdout, re.M):
                 say(f"  {line}")
-        return any(int(count) for count in re.findall(r"changed=(\d+)", done.stdout))
+        return any(int(count) for count in re.findall(r"changed=([0-9]+)", done.stdout))
 
     def boot(self, name: str, *options: str) -> Booted:
         """Boot an image in QEMU; the console's text stays in the folder."""

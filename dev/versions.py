@@ -105,7 +105,7 @@ def newest(minor: str, mirror: str = "") -> str:
     """The newest release of a Kubernetes minor."""
     url = _NEWEST % minor
     text = fetch(url, mirror).decode("ascii", "replace").strip()
-    if not re.fullmatch(r"v%s\.\d+" % re.escape(minor), text):
+    if not re.fullmatch(r"v%s\.[0-9]+" % re.escape(minor), text):
         raise VersionsError("%s says %r, which is no release of %s" % (url, text, minor))
     return text[1:]
 
@@ -116,7 +116,7 @@ def wanted(data: dict, added: list[str], mirror: str = "") -> list[tuple[str, st
     if added:
         for item in added:
             component, _sign, version = item.partition("=")
-            if component not in SOURCES or not re.fullmatch(r"\d+\.\d+\.\d+", version):
+            if component not in SOURCES or not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
                 raise VersionsError("%r: use COMPONENT=VERSION with one of %s" % (item, ", ".join(SOURCES)))
             companions = _WITH_KUBELET if component in _WITH_KUBELET else (component,)
             found += [(name, version) for name in companions]

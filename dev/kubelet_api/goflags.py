@@ -16,7 +16,7 @@ OF_THE_COMMAND = ("help",)
 
 CURRENT, DEPRECATED = "current", "deprecated"
 
-_ADDS = re.compile(r"add\w*flags$", re.I)
+_ADDS = re.compile(r"add\w*flags\Z", re.I)
 _REGISTRATION = re.compile(r"\b\w+\.((?:[A-Z]\w*)?Var(?:PF?)?|BoolP)\(")
 _REGISTER = re.compile(r"\b(register|pflagRegister|registerDeprecated|pflagRegisterDeprecated)\(global, local, ")
 _MARKED = re.compile(r"\.MarkDeprecated\(\s*\"([^\"]+)\"")

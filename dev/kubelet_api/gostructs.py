@@ -29,7 +29,7 @@ _CUSTOM: dict[str, Any] = {
     "time.Duration": "int",
     "k8s.io/api/core/v1.ResourceList": {"*": "quantity"},
 }
-_FIELD = re.compile(r"^\s*(?:(\w+)[ \t]+)?([\w.*\[\]]+|map\[.*)[ \t]*`([^`]*)`\s*$")
+_FIELD = re.compile(r"^\s*(?:(\w+)[ \t]+)?([\w.*\[\]]+|map\[.*)[ \t]*`([^`]*)`\s*\Z")
 _TAG = re.compile(r'json:"([^"]*)"')
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import assemble, borders, sanity, text_rules
+from . import assemble, borders, number_rules, sanity, text_rules
 from .paths import CHECKOUT, NAME, NAMESPACE
 from .trees import copied_tree, linked_tree, tracked_files
 from .variables import variables
@@ -195,6 +195,7 @@ LINTERS = [
     Linter("shellcheck", shellcheck),
     Linter("ruff", ruff),
     Linter("borders", lambda job: job.none(borders.findings(CHECKOUT, tracked_files()))),
+    Linter("numbers", lambda job: job.none(number_rules.findings(CHECKOUT, tracked_files()))),
     Linter("words", lambda job: job.none(text_rules.forbidden_words(CHECKOUT, tracked_files()))),
     Linter("assembled", lambda job: job.none(assemble.findings(CHECKOUT))),
     Linter("length", lambda job: job.none(text_rules.too_long(CHECKOUT, tracked_files()))),

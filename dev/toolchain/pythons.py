@@ -31,7 +31,7 @@ def version_of(interpreter: Path) -> Version | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.fullmatch(r"(\d+)\.(\d+)", answer.stdout.decode().strip())
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", answer.stdout.decode().strip())
     return (int(match[1]), int(match[2])) if match and answer.returncode == 0 else None
 
 
@@ -78,5 +78,5 @@ def search_path(every_python: bool = False) -> list[str]:
 
 def _is_broken(folder: Path) -> bool:
     """Whether a folder of PATH offers a python3.N that does not run."""
-    shims = (path for path in folder.glob("python3.*") if re.fullmatch(r"python3\.\d+", path.name))
+    shims = (path for path in folder.glob("python3.*") if re.fullmatch(r"python3\.[0-9]+", path.name))
     return any(version_of(shim) is None for shim in shims)

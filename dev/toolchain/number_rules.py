@@ -1,0 +1,114 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about how product code reads the texts of others, checked on the syntax tree of every Python program.
+
+- `str.isdigit` and its sisters take digits that int() refuses, or that other programs refuse: use the helper.
+- The same holds for a backslash-d in a str pattern without re.ASCII: write [0-9].
+- A dollar in a pattern without re.MULTILINE lets a newline pass at the end: write \\Z, or use fullmatch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from .text_rules import GENERATED, language
+
+FOLDERS = ("commands", "dev", "lab", "plugins", "provision")
+#: the helpers, which others use instead
+HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
+
+_DIGIT_METHODS = ("isdecimal", "isdigit", "isnumeric")
+_PATTERN_CALLS = ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
+
+
+def findings(root: Path, names: list[str]) -> list[str]:
+    """One line for each place that takes a text for what it is not."""
+    result = []
+    for name in names:
+        if name in HELPERS or not name.startswith(tuple(place + "/" for place in FOLDERS)):
+            continue
+        if language(root, name) != "python":
+            continue
+        text = (root / name).read_text(encoding="utf-8")
+        if GENERATED not in text:
+            result += ["%s:%d: %s" % (name, line, what) for line, what in sorted(set(_in(ast.parse(text, name))))]
+    return result
+
+
+def _in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The findings of one program, as (line, what)."""
+    spared = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _flags(node) & {"A", "ASCII"}:
+            spared |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _DIGIT_METHODS:
+            yield node.lineno, "%s takes digits that int() refuses; use is_digits or whole_number" % node.attr
+        elif isinstance(node, ast.Constant) and id(node) not in spared and _takes_any_digit(node.value):
+            yield node.lineno, "a backslash-d takes digits of every script; write [0-9]"
+        elif isinstance(node, ast.Call) and _lets_newline_pass(node):
+            yield node.lineno, "$ lets a newline pass at the end; write \\Z, or use fullmatch"
+
+
+def _takes_any_digit(value: object) -> bool:
+    return isinstance(value, str) and "(?a" not in value and "d" in _escapes(value)
+
+
+def _lets_newline_pass(node: ast.Call) -> bool:
+    """Whether a call gives `re` a pattern in which a dollar means the end of the text."""
+    function = node.func
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "re"
+        and function.attr in _PATTERN_CALLS
+        and bool(node.args)
+        and not _flags(node) & {"M", "MULTILINE"}
+        and any(_has_dollar(text) for text in _texts(node.args[0]))
+    )
+
+
+def _flags(node: ast.Call) -> set[str]:
+    """The flags of `re` among the arguments of a call."""
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    return {
+        inner.attr
+        for argument in given
+        for inner in ast.walk(argument)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "re"
+    }
+
+
+def _texts(pattern: ast.expr) -> Iterator[str]:
+    """The literal pieces of a pattern."""
+    for node in ast.walk(pattern):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+
+
+def _escapes(text: str) -> set[str]:
+    """The characters that stand behind a backslash which is no escaped one itself."""
+    found, characters = set(), iter(text)
+    for one in characters:
+        if one == "\\":
+            found.add(next(characters, ""))
+    return found
+
+
+def _has_dollar(text: str) -> bool:
+    """Whether a dollar stands in a pattern as the end: neither escaped nor in a class."""
+    if "(?m" in text:
+        return False
+    inside, characters = False, iter(text)
+    for one in characters:
+        if one == "\\":
+            next(characters, "")
+        elif inside:
+            inside = one != "]"
+        elif one == "[":
+            inside = True
+        elif one == "$":
+            return True
+    return False

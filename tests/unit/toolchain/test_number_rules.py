@@ -1,0 +1,89 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules about numbers and the ends of patterns find what they should, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from dev.toolchain import number_rules
+from dev.toolchain.paths import CHECKOUT
+from dev.toolchain.text_rules import GENERATED
+from dev.toolchain.trees import tracked_files
+
+
+def findings(tmp_path, source: str, name: str = "lab/x.py") -> list[str]:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return number_rules.findings(tmp_path, [name])
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("ok = text.isdigit()", "isdigit takes"),
+        ("ok = text.isnumeric() and int(text)", "isnumeric takes"),
+        ("ok = text[1:].isdecimal()", "isdecimal takes"),
+        ("ok = all(map(str.isdigit, words))", "isdigit takes"),
+        (r'found = re.match(r"\d+", text)', "a backslash-d"),
+        (r'_SIZE = re.compile("(\\d+)[KM]", re.IGNORECASE)', "a backslash-d"),
+        (r'TABLE = ((r"only \d+ disks", "why"),)', "a backslash-d"),
+        (r'path = f"/{kind}s/{{id:\\d+}}"', "a backslash-d"),
+        (r'_NAME = re.compile(r"[\d_]+")', "a backslash-d"),
+        ('found = re.match(r"^[0-9]+$", text)', "$ lets"),
+        ('found = re.search("^(none$|swap$)", text, re.IGNORECASE)', "$ lets"),
+        ('found = re.fullmatch(rb"(?=.{1,9}$)[a-z]+", data)', "$ lets"),
+        ('_NAME = re.compile("%s$" % _WORD)', "$ lets"),
+        ('_NAME = re.compile(_WORD + r"$")', "$ lets"),
+    ],
+)
+def test_what_takes_a_text_for_another_is_found(tmp_path, source, what):
+    found = findings(tmp_path, "import re\n\n" + source + "\n")
+    assert len(found) == 1
+    assert found[0].startswith("lab/x.py:3: " + what)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r'found = re.match(r"[0-9]+\Z", text)',
+        r'found = re.match(r"\d+\Z", text, re.ASCII)',
+        r'found = re.match(r"\d+\Z", text, flags=re.I | re.A)',
+        r'found = re.match(r"(?a)\d+\Z", text)',
+        r'found = re.match(rb"\d+\Z", data)',
+        r'found = re.match(r"C:\\data", text)',
+        '"""Digits are \\\\d in a pattern, and $ its end."""',
+        r'found = re.search(r"^[a-z]+=(.*)$", text, re.MULTILINE)',
+        r'found = re.search(r"(?m)^[a-z]+$", text)',
+        r'found = re.search(r"[a-z$]+\$", text)',
+        'price = template.replace("$", "USD")',
+        "ok = text.isalnum()",
+    ],
+)
+def test_other_texts_are_left_alone(tmp_path, source):
+    assert findings(tmp_path, source + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("plugins/modules/a.py", 1),
+        ("commands/parts/a.py", 1),
+        ("provision/a.py", 1),
+        ("dev/tool", 1),
+        ("plugins/module_utils/_common/text.py", 0),
+        ("tests/unit/test_a.py", 0),
+        ("playbooks/files/a", 0),
+    ],
+)
+def test_where_the_rules_hold(tmp_path, name, found):
+    assert len(findings(tmp_path, "#!/usr/bin/python3\nok = text.isdigit()\n", name)) == found
+
+
+def test_a_program_that_is_made_is_judged_by_its_sources(tmp_path):
+    assert findings(tmp_path, f"#!/usr/bin/python3\n{GENERATED}\nok = text.isdigit()\n", "dev/made") == []
+
+
+def test_this_checkout_keeps_the_rules():
+    assert number_rules.findings(CHECKOUT, tracked_files()) == []
