@@ -135,7 +135,7 @@ class Disk:
             tags = self._tags(node)
             told = [tags.get("PART_ENTRY_" + key) or "0" for key in ("NUMBER", "OFFSET", "SIZE")]
             number, start, size = (whole_number(one, _MOST_SECTORS) for one in told)
-            if None in (number, start, size):
+            if number is None or start is None or size is None:
                 raise NotPacked("%s: blkid does not tell number, start and size of it" % node)
             found.append(Partition(node, number, tags, start * 512, size * 512))
         return sorted(found, key=lambda one: one.start)
