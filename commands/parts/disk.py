@@ -10,12 +10,18 @@ import errno
 import fcntl
 import os
 import stat
+import struct
+from array import array
 from pathlib import Path
 from typing import NamedTuple
 
 from commands.parts.errors import Refused
-from commands.parts.tools import patience, run
+from commands.parts.tools import patience
 from commands.parts.writer import EDGE, Writer
+
+#: From linux/blkpg.h.
+BLKPG = 0x1269
+ADD, DELETE, RESIZE = 1, 2, 3
 
 
 class KernelPartition(NamedTuple):
@@ -65,7 +71,7 @@ class Disk:
 
     def partition_device(self, number: int) -> str:
         """Return the device number of a partition; wait for one that is being told to the kernel anew."""
-        for _pause in patience(10):
+        for _pause in patience():
             found = self.kernel_partitions().get(number)
             if found:
                 return found.device
@@ -101,7 +107,7 @@ class Disk:
         """Hold the lock that keeps udev from probing the disk while it changes; wait for a probe under way."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
-            for _pause in patience(10):
+            for _pause in patience():
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
@@ -119,7 +125,7 @@ class Disk:
         A mount that has just ended lives on for a while in mount namespaces that copied it (service sandboxes).
         """
         fd = -1
-        for _pause in patience(5):
+        for _pause in patience(60):
             try:
                 fd = os.open(self.path, os.O_RDWR | os.O_EXCL)
                 break
@@ -138,20 +144,21 @@ class Disk:
 
         Not by partx, which stops at gaps in the numbers; not by a scan, which not every kernel does on every device.
         """
-        for _pause in patience(10):
+        refused = ""
+        for _pause in patience():
             present = self.extents()
             if present == wanted:
                 return
-            for number, (start, length) in {**present, **wanted}.items():
-                now = present.get(number, (-1, -1))
-                with contextlib.suppress(Refused):  # udev or the lab may tell the kernel at the same moment
-                    if number not in wanted or (number in present and now[0] != start):
-                        run("delpart", self.path, str(number))
-                    elif number in present and now[1] != length:
-                        run("resizepart", self.path, str(number), str(length))
-                    elif number not in present:
-                        run("addpart", self.path, str(number), str(start), str(length))
-        raise Refused("root device %s: the kernel does not take its new partitions" % self.path)
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                for operation, number, extent in changes(present, wanted):
+                    try:
+                        change_partition(fd, operation, number, *extent)
+                    except OSError as error:  # udev or the lab may tell the kernel at the same moment
+                        refused = ": partition %d: %s" % (number, os.strerror(error.errno or 0))
+            finally:
+                os.close(fd)
+        raise Refused("root device %s: the kernel does not take its new partitions%s" % (self.path, refused))
 
     def spoil(self) -> None:
         """Make the disk unbootable again."""
@@ -162,6 +169,25 @@ class Disk:
             os.close(fd)
         with contextlib.suppress(Refused):
             self.believe({})
+
+
+def changes(present: dict, wanted: dict) -> list:
+    """Return what makes the partitions present those wanted, as (operation, number, (start, length)); pure."""
+    found = []
+    for number, (start, length) in sorted({**present, **wanted}.items()):
+        if number not in wanted or (number in present and present[number][0] != start):
+            found.append((DELETE, number, (0, 0)))
+        elif number not in present:
+            found.append((ADD, number, (start, length)))
+        elif present[number][1] != length:
+            found.append((RESIZE, number, (start, length)))
+    return found
+
+
+def change_partition(fd: int, operation: int, number: int, start: int, length: int) -> None:
+    """Add, delete or resize a partition of the kernel's; start and length in sectors of 512 bytes."""
+    partition = array("b", struct.pack("=qqi64s64s4x", start * 512, length * 512, number, b"", b""))
+    fcntl.ioctl(fd, BLKPG, struct.pack("iiiP", operation, 0, len(partition), partition.buffer_info()[0]))
 
 
 def device_number(path: str) -> str:

@@ -50,7 +50,7 @@ def mounted(partition: Partition, where: Path, options: str = ""):
 
 def unmount(where: Path) -> None:
     """Unmount, with everything written; wait for whoever still looks at it."""
-    for _pause in patience(5):
+    for _pause in patience():
         if subprocess.run(["umount", str(where)], capture_output=True, check=False).returncode == 0:
             return
     raise Refused("%s cannot be unmounted" % where)

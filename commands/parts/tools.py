@@ -25,8 +25,8 @@ def run(*command: str, accept: tuple = (0,), stdin: str = "") -> str:
     return done.stdout
 
 
-def patience(seconds: float):
-    """Yield every 0.2 s until the time is over."""
+def patience(seconds: float = 300):
+    """Yield every 0.2 s until the time is over, which is long: a busy machine is no broken one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands.parts import disk
 from commands.parts.disk import KernelPartition, entries, kernel_partitions
 
 
-def partition(disk, name, **attributes):
+def partition(folder, name, **attributes):
     """Make the sysfs folder of a partition, as it is now or as it is half gone."""
-    (disk / name).mkdir(parents=True)
+    (folder / name).mkdir(parents=True)
     for attribute, value in attributes.items():
-        (disk / name / attribute).write_text(f"{value}\n")
+        (folder / name / attribute).write_text(f"{value}\n")
 
 
 def test_partitions_come_in_the_order_of_their_place(tmp_path):
@@ -33,3 +37,23 @@ def test_a_partition_that_goes_while_we_look_is_none(tmp_path):
 
 def test_a_disk_that_goes_has_no_entries(tmp_path):
     assert entries(tmp_path / "holders") == []
+
+
+EXTENTS = st.dictionaries(st.integers(1, 5), st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=5)
+
+
+@given(EXTENTS, EXTENTS)
+def test_changes_make_the_partitions_present_those_wanted(present, wanted):
+    kernel = dict(present)
+    for _round in range(2):  # a partition that begins elsewhere is deleted first and added when asked again
+        for operation, number, extent in disk.changes(kernel, wanted):
+            if operation == disk.DELETE:
+                del kernel[number]
+            elif operation == disk.ADD:
+                assert number not in kernel
+                kernel[number] = extent
+            else:
+                assert kernel[number][0] == extent[0]
+                kernel[number] = extent
+    assert kernel == wanted
+    assert disk.changes(kernel, wanted) == []
