@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from pathlib import Path
 
 from .host import LabError, find, run
@@ -28,6 +29,7 @@ class Store:
         self.folder = folder
         self._mounted = mounted
         self._templates: dict[tuple[str, int, int], Path] = {}
+        self._copying = threading.Lock()
 
     @classmethod
     async def open(cls, folder: Path, own_file_system: bool) -> Store:
@@ -66,11 +68,14 @@ class Store:
             return source
         state = source.stat()
         key = (str(source), state.st_mtime_ns, state.st_size)
-        if key not in self._templates:
-            near = self.folder / f".template-{len(self._templates)}"
-            copy_sparse(source, near)
-            self._templates[key] = near
-        return self._templates[key]
+        with self._copying:  # machines are created in threads; whoever comes second waits for the whole copy
+            if key not in self._templates:
+                near = self.folder / f".template-{len(self._templates)}"
+                partial = near.with_name(f"{near.name}.part")
+                copy_sparse(source, partial)
+                partial.rename(near)
+                self._templates[key] = near
+            return self._templates[key]
 
     async def close(self) -> None:
         """Remove every disk."""
