@@ -1,10 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: python -m lab up | down | status | images | machines | env | cluster."""
+"""The command line: python -m lab up | down | purge | status | images | machines | env | cluster."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shlex
@@ -14,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from lab import daemon, delays
+from lab import daemon, delays, leftovers
 from lab.client import LabClientError, call
 from lab.cluster import cli as cluster
 from lab.daemon import Options
@@ -24,6 +25,7 @@ from lab.robot.tls import HOST
 from lab.state import State, StateError
 
 Command = Callable[[argparse.Namespace], int]
+_PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
 TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
 
 
@@ -62,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C instead of going to the background")
     _add_options(command("serve", _serve, "be the background process of 'up' (internal)"))
     command("down", _down, "stop a lab and clean up, also after a crash")
+    purge = commands.add_parser("purge", help=_PURGE, description=_PURGE)
+    purge.set_defaults(run=_purge)
     command("status", _status, "say whether a lab is up, and what it is", table=True)
     command("machines", _machines, "list the machines of a lab", table=True)
     command("env", _env, "print shell lines that aim clients at a lab")
@@ -148,6 +152,17 @@ def _down(options: argparse.Namespace) -> int:
     with state.locked():
         was_up = daemon.stop(state)
     _say(f"lab '{state.name}' is {'down' if was_up else 'not up'}")
+    return 0
+
+
+def _purge(_options: argparse.Namespace) -> int:
+    removed, kept = asyncio.run(leftovers.purge())
+    for line in removed:
+        _say(f"removed: {line}")
+    for line in kept:
+        _say(f"left alone: {line}")
+    if not removed:
+        _say("nothing was left of labs that are gone")
     return 0
 
 

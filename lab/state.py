@@ -56,10 +56,10 @@ class State:
         self.folder.chmod(0o700)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Only one program at a time starts or stops this lab."""
+    def locked(self, *, wait: bool = True) -> Iterator[None]:
+        """Only one program at a time starts or stops this lab; BlockingIOError when one does and we shall not wait."""
         with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             yield
 
     def write(self, values: dict[str, Any]) -> None:

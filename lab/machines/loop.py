@@ -8,11 +8,14 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import struct
 import time
 from pathlib import Path
+from typing import BinaryIO
 
+from .borrowed import Borrowed
 from .host import LabError
 
 _SET_FD_AND_CONFIG = 0x4C0A  # LOOP_CONFIGURE
@@ -30,9 +33,10 @@ class Loop:
         """Attach ``file``."""
         self.fd, self.number = _attach(file)
         self.device = Path(f"/dev/loop{self.number}")
+        # The kernel keeps both settings on the device: what an earlier user of it chose, and what we choose.
+        self._was_read_only = self.read_only
+        self._protect(False)
         never_flush(self.number)
-        # the kernel keeps this mark on the device, whose earlier file somebody may have protected
-        fcntl.ioctl(self.fd, _SET_READ_ONLY, struct.pack("i", 0))
 
     def partitions(self) -> dict[int, tuple[int, int]]:
         """Partition number → (major, minor), as the kernel knows them now."""
@@ -85,15 +89,58 @@ class Loop:
         os.fsync(self.fd)
 
     def close(self) -> None:
-        """Let go; the device is gone as soon as the last mount is."""
+        """Let go, and leave the device as it was found; it is gone as soon as the last mount is."""
+        if self.fd >= 0:
+            self._protect(self._was_read_only)
+            Borrowed().give_back(_cache_mode(self.number))
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Leave the device to the mount that holds it; `give_back` when that has ended."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
+    def _protect(self, read_only: bool) -> None:
+        if self.read_only != read_only:
+            fcntl.ioctl(self.fd, _SET_READ_ONLY, struct.pack("i", read_only))
+
 
 def never_flush(number: int) -> None:
     """Let writes end in the host's memory: a lab outlives its guests' power cuts, never the host's own."""
-    Path(f"/sys/block/loop{number}/queue/write_cache").write_text("write through")
+    Borrowed().change(_cache_mode(number), "write through")
+
+
+def give_back() -> list[str]:
+    """Give all loop devices that nobody uses any more the cache mode that they had; returns their names."""
+    given = []
+    for setting in Borrowed().all():
+        device = setting.parents[1]
+        if device.name.startswith("loop") and setting == _cache_mode(int(device.name[4:])):
+            used = functools.partial(attached, int(device.name[4:]))
+            if Borrowed().give_back(setting, unless=used) is not None:
+                given.append(device.name)
+    return given
+
+
+def attached(number: int) -> bool:
+    """Whether a device has a file."""
+    return Path(f"/sys/block/loop{number}/loop").exists()
+
+
+def mounted_at(folder: Path) -> list[int]:
+    """The devices whose file systems are mounted there."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        source = fields[fields.index("-") + 2]
+        if fields[4] == str(folder) and source.startswith("/dev/loop"):
+            found.append(int(source.removeprefix("/dev/loop")))
+    return found
+
+
+def _cache_mode(number: int) -> Path:
+    return Path(f"/sys/block/loop{number}/queue/write_cache")
 
 
 def _attach(file: Path) -> tuple[int, int]:
@@ -101,7 +148,7 @@ def _attach(file: Path) -> tuple[int, int]:
     try:
         with open("/dev/loop-control", "rb") as control:
             for _attempt in range(100):  # another process may take the free device first
-                number = fcntl.ioctl(control, _GET_FREE)
+                number = _free(control)
                 fd = os.open(_node(number), os.O_RDWR | os.O_CLOEXEC)
                 try:
                     fcntl.ioctl(fd, _SET_FD_AND_CONFIG, _config(backing, file))
@@ -114,6 +161,11 @@ def _attach(file: Path) -> tuple[int, int]:
     finally:
         os.close(backing)
     raise LabError(f"no free loop device for {file} after 100 tries")
+
+
+def _free(control: BinaryIO) -> int:
+    """The number of a device that nobody uses; somebody else may take it at the next moment."""
+    return fcntl.ioctl(control, _GET_FREE)
 
 
 def _node(number: int) -> str:
@@ -143,6 +195,7 @@ def detach_all(below: Path) -> int:
             continue
         fd = os.open(f"/dev/{entry.parts[3]}", os.O_RDONLY | os.O_CLOEXEC)
         try:
+            fcntl.ioctl(fd, _SET_READ_ONLY, struct.pack("i", 0))  # a guest of the dead lab may have protected it
             fcntl.ioctl(fd, _CLEAR)
             count += 1
         except OSError as error:

@@ -26,6 +26,7 @@ METADATA = "169.254.169.254"
 MACHINES = 252
 _LOCKS = Path("/run/lock")
 _DHCP_SECONDS = 180  # until the DHCP server must have started; a moment on an idle host
+_SUBNETS = (16, 256)
 
 
 class Network:
@@ -36,7 +37,7 @@ class Network:
         self.number = number
         self.gateway = f"198.18.{number}.1"
         self.controller = f"198.18.{number}.254"
-        self.host_link = f"knlab{number}"
+        self.host_link = _link(number)
         self._lock = lock
         self._folder = folder
         self._ns = NetNs()
@@ -168,20 +169,52 @@ async def _free_subnet() -> tuple[int, TextIO]:
         for address in link.get("addr_info", [])
         if not link["ifname"].startswith("knlab")
     }
-    for number in range(16, 256):
+    for number in range(*_SUBNETS):
         if any(address.startswith(f"198.18.{number}.") for address in taken):
             continue
-        lock = (_LOCKS / f"kubenode-lab-net-{number}").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
+        lock = _lock(number)
+        if lock is None:
             continue
-        if _on_host(f"knlab{number}"):  # of a lab that died: its lock was free
-            try:
-                await run("ip", "link", "del", f"knlab{number}")
-            except LabError:
-                if _on_host(f"knlab{number}"):  # it did not just go with the last process of that lab
-                    raise
+        await _remove_dead(_link(number))  # of a lab that died: its lock was free
         return number, lock
     raise LabError("no free subnet among 198.18.16.0/24 … 198.18.255.0/24: end labs that are not needed any more")
+
+
+async def remove_dead_links() -> list[str]:
+    """Remove the host's legs of networks whose labs are gone; returns their names."""
+    present = {name for _index, name in socket.if_nameindex()}
+    removed = []
+    for number in range(*_SUBNETS):
+        if _link(number) not in present:
+            continue
+        lock = _lock(number)
+        if lock is not None:
+            with lock:
+                await _remove_dead(_link(number))
+            removed.append(_link(number))
+    return removed
+
+
+async def _remove_dead(link: str) -> None:
+    """Remove a link if it is there; it may go by itself with the last process of its lab."""
+    try:
+        if _on_host(link):
+            await run("ip", "link", "del", link)
+    except LabError:
+        if _on_host(link):
+            raise
+
+
+def _link(number: int) -> str:
+    return f"knlab{number}"
+
+
+def _lock(number: int) -> TextIO | None:
+    """The lock of a subnet; None while a lab holds it."""
+    lock = (_LOCKS / f"kubenode-lab-net-{number}").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock

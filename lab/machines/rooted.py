@@ -20,6 +20,7 @@ from lab import images
 
 from . import host, kvm, nspawn, qemu, sweep, sysfs, trees
 from .base import BootSource, Hardware, Machine
+from .borrowed import Borrowed
 from .cgroup import CGroup
 from .devices import Watcher
 from .guard import Guard
@@ -162,7 +163,8 @@ def _lock(state_dir: Path, name: str) -> TextIO:
 def _allow_many_inits(progress: Progress) -> None:
     present = int(_INOTIFY.read_text())
     if present < _INOTIFY_NEEDED:
-        _INOTIFY.write_text(str(_INOTIFY_NEEDED))
+        Borrowed().change(_INOTIFY, str(_INOTIFY_NEEDED))
         progress(
-            f"raised fs.inotify.max_user_instances from {present} to {_INOTIFY_NEEDED}, so that many machines can run"
+            f"raised fs.inotify.max_user_instances from {present} to {_INOTIFY_NEEDED}, so that many machines can run "
+            "('python -m lab purge' puts it back)"
         )

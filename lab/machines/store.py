@@ -13,8 +13,8 @@ import shutil
 import threading
 from pathlib import Path
 
+from . import loop
 from .host import LabError, find, run
-from .loop import Loop
 
 _FICLONE = 0x40049409
 _SEEK_DATA, _SEEK_HOLE = os.SEEK_DATA, os.SEEK_HOLE
@@ -42,11 +42,11 @@ class Store:
             space = shutil.disk_usage(folder).free
             file.truncate(max(space, 1 << 30) // (1 << 20) * (1 << 20))
         await run("mkfs.xfs", "-q", "-m", "reflink=1", "-K", str(image))
-        device = Loop(image)
+        device = loop.Loop(image)
         try:
             await run("mount", "-t", "xfs", "-o", "discard,nouuid,noatime", str(device.device), str(folder))
         finally:
-            device.close()  # the mount holds it from here on
+            device.hand_over()  # the mount holds it from here on
         return cls(folder, mounted=True)
 
     async def copy(self, source: Path, target: Path, size: int | None = None) -> int:
@@ -82,12 +82,21 @@ class Store:
         await discard(self.folder)
 
 
-async def discard(folder: Path) -> None:
-    """Remove a store, also one that a dead lab left mounted."""
+async def discard(folder: Path) -> bool:
+    """Remove a store, also one that a dead lab left mounted; whether there was one."""
+    image = folder.with_name(folder.name + ".xfs")
+    there = folder.exists() or image.exists()
+    devices = loop.mounted_at(folder)
     while os.path.ismount(folder):
         await run("umount", "--lazy", str(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    folder.with_name(folder.name + ".xfs").unlink(missing_ok=True)
+    image.unlink(missing_ok=True)
+    for _attempt in range(100):  # the kernel lets go of the device in the background
+        loop.give_back()
+        if not any(loop.attached(number) for number in devices):
+            break
+        await asyncio.sleep(0.02)
+    return there
 
 
 def shares_blocks(folder: Path) -> bool:
