@@ -20,6 +20,7 @@ from pathlib import Path
 from . import bootable, credentials, devices, partitions
 from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
+from .fence import Fence
 from .identity import identities, kernel_names
 from .loop import Loop
 from .netns import NetNs
@@ -63,6 +64,7 @@ class NspawnMachine(PoweredMachine):
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
         self._cgroup: CGroup | None = None
+        self._fence: Fence | None = None
         self._identities = identities(hardware)
         self._loops: list[Loop] = []
         self._view: View | None = None
@@ -175,6 +177,8 @@ class NspawnMachine(PoweredMachine):
         if isinstance(source, Rescue):
             await self._configure_address(self._ns)
         self._cgroup = self._lab.cgroup.child(self._name)
+        self._fence = Fence(self._cgroup)
+        self._admit_disks(view)
         environment = self._environment(view, first, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
@@ -250,13 +254,15 @@ class NspawnMachine(PoweredMachine):
             self._cgroup.remove()
             for loop in self._loops:
                 await loop.released()
+        if self._fence:
+            self._fence.close()
         self._view = None
         if self._looking:
             await self._looking  # whoever had locked a disk has gone, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
             self._ns.close()
-        self._cgroup = self._process = self._ns = None
+        self._cgroup = self._fence = self._process = self._ns = None
 
     async def _power_gone(self) -> None:
         for loop in self._loops:
@@ -289,16 +295,24 @@ class NspawnMachine(PoweredMachine):
         if index < len(self._loops):
             partitions.agree(self._loops[index], self._identities[index].size_bytes)
         view, pid = self._view, self._init_pid()
-        if view is None or pid is None:
+        if view is None:
             return
         disk = view.disks[index]
         disk.update()
+        self._admit_disks(view)
+        if pid is None:
+            return
         root = Path(f"/proc/{pid}/root")
         devices.mirror(root, [disk.name], disk.nodes())
         self._lab.watcher.watch_nodes(disk.loop, (root / "dev" / name for name in disk.nodes()))
         self._look_again = True
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look(view), name=f"disks of {self._name}")
+
+    def _admit_disks(self, view: View) -> None:
+        """Let the guest reach the disks and partitions that it has now."""
+        if self._fence:
+            self._fence.disks(number for disk in view.disks for number in disk.nodes().values())
 
     async def _look(self, view: View) -> None:
         """What udev does some time after a change."""
