@@ -26,6 +26,7 @@ from .loop import Loop
 from .netns import NetNs
 from .network import Network
 from .powered import PoweredMachine
+from .settle import SettleDoor
 from .store import Store
 from .view import View
 
@@ -68,6 +69,7 @@ class NspawnMachine(PoweredMachine):
         self._identities = identities(hardware)
         self._loops: list[Loop] = []
         self._view: View | None = None
+        self._door: SettleDoor | None = None
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
         self._boots = 0
@@ -179,6 +181,7 @@ class NspawnMachine(PoweredMachine):
         self._cgroup = self._lab.cgroup.child(self._name)
         self._fence = Fence(self._cgroup)
         self._admit_disks(view)
+        self._door = SettleDoor(view.folder / "udev", self._settled)
         environment = self._environment(view, first, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
@@ -256,13 +259,15 @@ class NspawnMachine(PoweredMachine):
                 await loop.released()
         if self._fence:
             self._fence.close()
+        if self._door:
+            self._door.close()
         self._view = None
         if self._looking:
             await self._looking  # whoever had locked a disk has gone, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
             self._ns.close()
-        self._cgroup = self._fence = self._process = self._ns = None
+        self._cgroup = self._fence = self._door = self._process = self._ns = None
 
     async def _power_gone(self) -> None:
         for loop in self._loops:
@@ -313,6 +318,13 @@ class NspawnMachine(PoweredMachine):
         """Let the guest reach the disks and partitions that it has now."""
         if self._fence:
             self._fence.disks(number for disk in view.disks for number in disk.nodes().values())
+
+    async def _settled(self) -> None:
+        """Show the partitions that the kernel has now, with their nodes, and what is on them."""
+        for index in range(len(self._loops)):
+            self._disk_changed(index)
+        while self._looking and not self._looking.done():
+            await asyncio.shield(self._looking)
 
     async def _look(self, view: View) -> None:
         """What udev does some time after a change."""

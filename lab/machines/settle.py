@@ -1,0 +1,54 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The door of a container's udev, /run/udev/control: `udevadm settle` knocks there and waits until it is let go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+_MESSAGE = 1 << 12
+
+
+class SettleDoor:
+    """Lets whoever knocks go on when the lab has shown what the kernel knows of the machine's disks."""
+
+    def __init__(self, folder: Path, settled: Callable[[], Awaitable[None]]) -> None:
+        """``folder`` is what the guest sees as /run/udev; ``settled`` returns when everything is shown there."""
+        self._settled = settled
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._socket.bind(f"/proc/self/fd/{place}/control")  # a path may be longer than an address
+        finally:
+            os.close(place)
+        self._socket.listen(128)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._start(self._answer())
+
+    def close(self) -> None:
+        """Whoever still waits is let go."""
+        for task in self._tasks:
+            task.cancel()
+        self._socket.close()
+
+    async def _answer(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            guest, _none = await loop.sock_accept(self._socket)
+            self._start(self._hear(guest))
+
+    async def _hear(self, guest: socket.socket) -> None:
+        with guest, contextlib.suppress(ConnectionError):
+            guest.setblocking(False)
+            await asyncio.get_running_loop().sock_recv(guest, _MESSAGE)
+            await self._settled()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
