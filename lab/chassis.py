@@ -68,6 +68,11 @@ class Chassis(abc.ABC):
         """Whether the guest has power; false while the firmware is counting."""
         return self._machine is not None and self._machine.running
 
+    @property
+    def boot_order(self) -> tuple[int, ...]:
+        """The disks in the order in which the firmware tries them; nothing before there is a machine."""
+        return self._machine.boot_order if self._machine is not None else ()
+
     def console(self) -> str:
         """What the machine printed since it was switched on."""
         return self._machine.console() if self._machine is not None else ""

@@ -18,6 +18,7 @@ from lab.client import call
 from lab.cluster.running import RunningCluster
 from lab.lab import Lab
 from lab.nodes import Node, Nodes
+from lab.person import Person
 
 T = TypeVar("T")
 _STOP_SECONDS = 300
@@ -33,6 +34,7 @@ class RunningLab:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="lab", daemon=True)
+        self._people: list[Person] = []
 
     def __enter__(self) -> Self:
         self.open()
@@ -55,6 +57,8 @@ class RunningLab:
         self._thread.join(_STOP_SECONDS)
         if "nodes" in self.__dict__:
             self.nodes.close()
+        for person in self._people:
+            person.close()
         if self._thread.is_alive():
             raise TimeoutError(f"the lab did not stop within {_STOP_SECONDS} s")
 
@@ -179,6 +183,11 @@ class RunningLab:
         """The result of a coroutine run in the lab's event loop, where its objects may be changed."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(function(*arguments), self._loop).result()
+
+    def person(self, machine: str | int) -> Person:
+        """Somebody who does things to a machine beside a run; ``machine``: its name, or a dedicated one's number."""
+        self._people.append(Person(self, machine))
+        return self._people[-1]
 
     def dedicated(self, *specs: Mapping[str, Any], **fields: Any) -> list[dict[str, Any]]:
         """Add dedicated servers: one for each spec, ``fields`` in all of them; without a spec, one of ``fields``.

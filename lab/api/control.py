@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from lab.api import schemas
 from lab.api.bucket import Bucket
 from lab.api.cloud import Cloud
-from lab.api.errors import ApiError, not_found
+from lab.api.errors import ApiError
 from lab.api.gate import Gate
+from lab.api.hands import Hands
 from lab.api.http import answer, identifier
 from lab.cluster.routes import ClusterControl
 from lab.robot.control import LimitBody, RobotControl
@@ -31,6 +32,7 @@ class Control:
         self.about = about
         self.robot = robot
         self.cluster = cluster
+        self.hands = Hands(cloud, robot)
 
     def routes(self) -> web.RouteTableDef:
         """All routes; they need the token, cost no rate limit and meet no faults."""
@@ -55,6 +57,7 @@ class Control:
         for method, path, handler in table:
             routes.route(method, path)(handler)
         self.cluster.add_to(routes)
+        self.hands.add_to(routes)
         return routes
 
     def middleware(self) -> Any:
@@ -134,6 +137,7 @@ class Control:
                     "address": self.cloud.site.address(server.index),
                     "powered": chassis.powered,
                     "running": chassis.running,
+                    "boot_order": list(chassis.boot_order),
                     "boots": [
                         {
                             "at": boot.at.timestamp(),
@@ -148,14 +152,7 @@ class Control:
 
     async def console(self, request: web.Request) -> web.Response:
         """What a machine printed since it was switched on."""
-        name = request.match_info["name"]
-        for server in self.cloud.servers.values():
-            if server.name == name:
-                return web.Response(text=self.cloud.chassis[server.id].console())
-        text = self.robot.console(name)
-        if text is None:
-            raise not_found("machine", name)
-        return web.Response(text=text)
+        return web.Response(text=self.hands.chassis(request.match_info["name"]).console())
 
     async def add_dedicated(self, request: web.Request) -> web.Response:
         """Build dedicated servers: a list of descriptions, or one."""

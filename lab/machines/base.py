@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from .host import LabError
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class DiskSpec:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What is screwed together; fixed for the life of a machine."""
+    """What is screwed together; only disks change in the life of a machine, by hand."""
 
     machine_id: int  # the API's server id; also the DMI serial
     name: str
@@ -66,6 +68,8 @@ class FromDisk:
 
 
 BootSource = Rescue | FromDisk
+Range = tuple[int, int | None]  # of a disk: start and length in bytes; without a length up to its end
+WHOLE: Range = (0, None)
 
 
 class Machine(abc.ABC):
@@ -76,6 +80,26 @@ class Machine(abc.ABC):
         self.hardware = hardware
         self.firmware = firmware
         self.on_off = on_off
+        self._first: tuple[int, ...] = ()
+
+    @property
+    def boot_order(self) -> tuple[int, ...]:
+        """The disks, numbered as in `Hardware.disks`, in the order in which the firmware tries them."""
+        return self._first + tuple(disk for disk in range(len(self.hardware.disks)) if disk not in self._first)
+
+    def boot_first(self, disks: tuple[int, ...]) -> None:
+        """Let the firmware try these disks before all others, from the next boot on; none: in their own order."""
+        count = len(self.hardware.disks)
+        if len(set(disks)) != len(disks) or not all(0 <= disk < count for disk in disks):
+            raise LabError(
+                f"machine {self.hardware.name}: boot order {list(disks)} is not of different disks among 0..{count - 1}"
+            )
+        self._first = disks
+
+    def _with_disk(self, index: int, disk: DiskSpec) -> Hardware:
+        """The hardware with another disk in the place ``index``, or a further one."""
+        disks = self.hardware.disks
+        return replace(self.hardware, disks=(*disks[:index], disk, *disks[index + 1 :]))
 
     @abc.abstractmethod
     async def create(self, image: Path | None) -> None:
@@ -106,8 +130,20 @@ class Machine(abc.ABC):
         """The three keys on the keyboard: a guest whose init listens reboots and asks its firmware again."""
 
     @abc.abstractmethod
-    async def disk_digest(self, index: int) -> str:
-        """SHA-256 (hexadecimal) of all bytes of a disk as they are now; ``index`` as in `Hardware.disks`."""
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
+        """SHA-256 (hexadecimal) of all bytes of a disk, or of a range, as they are now; ``index`` as in `Hardware`."""
+
+    @abc.abstractmethod
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Something that is the same as long as no byte changes, and is there sooner than the digest."""
+
+    @abc.abstractmethod
+    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
+        """Screw in a further disk, empty or holding a raw image; a machine that is on has it from its next boot on."""
+
+    @abc.abstractmethod
+    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        """Put another disk in the place of one, empty or holding a raw image; only while off."""
 
     @abc.abstractmethod
     async def copy_disk(self, target: Path) -> int:
@@ -116,6 +152,11 @@ class Machine(abc.ABC):
     @abc.abstractmethod
     async def write_disk(self, image: Path | None) -> None:
         """Replace the first disk's content by a raw image (a rebuild), or by zeros; only while off."""
+
+    async def enter(self, script: str) -> tuple[int, str, str]:
+        """Run a shell script inside the guest as root, without its network: exit status, output and errors."""
+        del script
+        raise LabError(f"machine {self.hardware.name}: only running machines of kind nspawn can be entered; use SSH")
 
     @abc.abstractmethod
     async def destroy(self) -> None:

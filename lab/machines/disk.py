@@ -6,11 +6,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from .base import Hardware
-from .identity import identities
+from .base import WHOLE, Hardware, Range
+from .host import LabError
+from .identity import Identity, identities
 from .store import Store, clone, copy_sparse
+
+_CHUNK = 1 << 20
+
+
+def _next_data(fd: int, position: int, size: int) -> int:
+    """Where data begin at or behind a position; the end of the disk when there are none."""
+    try:
+        return os.lseek(fd, position, os.SEEK_DATA)
+    except OSError:
+        return size
 
 
 class Disk:
@@ -36,10 +48,35 @@ class Disk:
         copy_sparse(self.file, target)
         return os.stat(target).st_blocks * 512
 
-    def digest(self) -> str:
-        """SHA-256 of all bytes, those that were never written included."""
+    def digest(self, part: Range = WHOLE) -> str:
+        """SHA-256 of all bytes, or of a range of them, those that were never written included."""
+        digest = hashlib.sha256()
         with self.file.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            for position, length in self._chunks(part):
+                digest.update(os.pread(file.fileno(), length, position))
+        return digest.hexdigest()
+
+    def mark(self, part: Range = WHOLE) -> str:
+        """The same for equal bytes, another one for others: as a digest, but without the time for empty room."""
+        digest = hashlib.sha256()
+        with self.file.open("rb") as file:
+            beyond = 0  # up to here the next data has been looked for
+            for position, length in self._chunks(part):
+                if position + length <= beyond:
+                    continue
+                beyond = max(position, _next_data(file.fileno(), position, self.size))
+                chunk = os.pread(file.fileno(), length, position) if beyond < position + length else b""
+                if chunk.strip(b"\0"):
+                    digest.update(f"{position} {length} ".encode() + chunk)
+        return digest.hexdigest()
+
+    def _chunks(self, part: Range) -> Iterator[tuple[int, int]]:
+        start, length = part
+        end = self.size if length is None else start + length
+        if not 0 <= start <= end <= self.size:
+            raise LabError(f"bytes {start}..{end} are not on a disk of {self.size} bytes")
+        for position in range(start, end, _CHUNK):
+            yield position, min(_CHUNK, end - position)
 
     def keep_moment(self) -> None:
         """Keep the content of this very moment aside, where the store can do that at once."""
@@ -59,10 +96,12 @@ class Disk:
 
 def disks_of(hardware: Hardware, store: Store) -> list[Disk]:
     """The disks of a machine in the order of its hardware; none exists before `Disk.install`."""
-    return [
-        Disk(store, f"m{hardware.machine_id}-{index}", disk.size_bytes)
-        for index, disk in enumerate(identities(hardware))
-    ]
+    return [disk_of(hardware, store, index, disk) for index, disk in enumerate(identities(hardware))]
+
+
+def disk_of(hardware: Hardware, store: Store, index: int, identity: Identity) -> Disk:
+    """One disk of a machine."""
+    return Disk(store, f"m{hardware.machine_id}-{index}", identity.size_bytes)
 
 
 async def install_all(disks: list[Disk], image: Path | None) -> None:

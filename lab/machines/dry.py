@@ -9,9 +9,9 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from .base import BootSource, DiskSpec, Hardware, Machine, Rescue
+from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range, Rescue
 from .console import Console
-from .disk import disks_of, install_all
+from .disk import disk_of, disks_of, install_all
 from .host import LabError
 from .identity import identities
 from .site import Site
@@ -33,6 +33,7 @@ class DryMachine(Machine):
     ) -> None:
         """A machine without disks; `create` puts them in."""
         super().__init__(hardware, firmware, on_off)
+        self._store = store
         self._disks = disks_of(hardware, store)
         self._console = Console(folder / f"m{hardware.machine_id}.log")
         self._on = False
@@ -72,9 +73,29 @@ class DryMachine(Machine):
         """Boot again."""
         await self.request_reboot()
 
-    async def disk_digest(self, index: int) -> str:
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
         """Digest of a disk file."""
-        return await asyncio.to_thread(self._disks[index].digest)
+        return await asyncio.to_thread(self._disks[index].digest, part)
+
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Mark of a disk file."""
+        return await asyncio.to_thread(self._disks[index].mark, part)
+
+    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
+        """One more disk file."""
+        await self._install(len(self._disks), disk, image)
+
+    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        """Another disk file."""
+        if self._on:
+            raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
+        await self._install(index, disk, image)
+
+    async def _install(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        hardware = self._with_disk(index, disk)
+        new = disk_of(hardware, self._store, index, identities(hardware)[index])
+        await new.install(image)
+        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
 
     async def copy_disk(self, target: Path) -> int:
         """Copy the first disk's file."""
@@ -152,6 +173,11 @@ class DrySite(Site):
     async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
         """There is nothing to cut."""
         raise LabError(f"machine {machine.hardware.name} is dry: it sends nothing that could be held back")
+
+    async def silence(self, machine: Machine, on: bool) -> None:
+        """There is nobody to be silenced."""
+        del on
+        raise LabError(f"machine {machine.hardware.name} is dry: it has no SSH server")
 
     @property
     def disks(self) -> Path:

@@ -43,6 +43,7 @@ class Network:
         self._ns = NetNs()
         self._dnsmasq: asyncio.subprocess.Process | None = None
         self._isolated: dict[str, tuple[str, ...]] = {}
+        self._silent: set[str] = set()
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
@@ -98,8 +99,15 @@ class Network:
         isolated = {name: addresses for name, addresses in self._isolated.items() if name != port}
         if allow is not None:
             isolated[port] = allow
-        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated))
-        self._isolated = isolated
+        await self._filter(isolated, self._silent)
+
+    async def silence(self, port: str, on: bool) -> None:
+        """Drop everything between the SSH server of the machine at ``port`` and the others, or nothing more."""
+        await self._filter(self._isolated, self._silent | {port} if on else self._silent - {port})
+
+    async def _filter(self, isolated: dict[str, tuple[str, ...]], silent: set[str]) -> None:
+        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated, silent))
+        self._isolated, self._silent = isolated, silent
 
     async def close(self) -> None:
         """Take everything down; the namespace goes with the last process in it."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import bootable, credentials, devices, partitions
-from .base import BootSource, DiskSpec, Hardware, Rescue
-from .cgroup import CGroup
+from .base import WHOLE, BootSource, DiskSpec, Hardware, Range, Rescue
+from .cgroup import CGroup, hierarchy
 from .fence import Fence
-from .identity import identities, kernel_names
+from .identity import kernel_names
 from .loop import Loop
 from .netns import NetNs
 from .network import Network
@@ -37,6 +37,7 @@ _SETTLE = 0.02  # seconds; one change of a disk is often many
 _SIG_POWEROFF = signal.SIGRTMIN + 4  # systemd(1): what its own tools ask of it
 _SIG_CTRL_ALT_DEL = signal.SIGINT
 _SIG_REBOOT = signal.SIGRTMIN + 5
+_ENTER = 'echo $$ >"$0"; exec nsenter --target="$1" --mount --uts --ipc --net --pid --root --wd -- sh -c "$2"'
 PROGRAMS = ("systemd-nspawn", "ip", "nsenter", "unshare", "mount", "dnsmasq")
 
 
@@ -66,7 +67,6 @@ class NspawnMachine(PoweredMachine):
         self._lab = lab
         self._cgroup: CGroup | None = None
         self._fence: Fence | None = None
-        self._identities = identities(hardware)
         self._loops: list[Loop] = []
         self._view: View | None = None
         self._door: SettleDoor | None = None
@@ -101,10 +101,29 @@ class NspawnMachine(PoweredMachine):
         await self._flush()
         return await super().copy_disk(target)
 
-    async def disk_digest(self, index: int) -> str:
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
         """Digest of a disk as it is now."""
         await self._flush()
-        return await super().disk_digest(index)
+        return await super().disk_digest(index, part)
+
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Mark of a disk as it is now."""
+        await self._flush()
+        return await super().disk_mark(index, part)
+
+    async def enter(self, script: str) -> tuple[int, str, str]:
+        """Run a script in the guest's namespaces and control group; it ends with the guest at the latest."""
+        pid = self._init_pid()
+        if pid is None:
+            return await super().enter(script)
+        group = Path(f"/proc/{pid}/cgroup").read_text().rpartition("0::")[2].strip()
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", _ENTER, str(hierarchy() / group.lstrip("/") / "cgroup.procs"), str(pid), script,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate()
+        return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
 
     async def _flush(self) -> None:
         for loop in self._loops:
@@ -113,10 +132,10 @@ class NspawnMachine(PoweredMachine):
     # -- power -----------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        for index, disk in enumerate(self._disks):
-            loop = await asyncio.to_thread(Loop, disk.file)
-            self._loops.append(loop)
-            self._lab.watcher.watch(loop, functools.partial(self._disk_changed, index))
+        while len(self._loops) < len(self._disks):
+            index = len(self._loops)
+            self._loops.append(await asyncio.to_thread(Loop, self._disks[index].file))
+            self._lab.watcher.watch(self._loops[index], functools.partial(self._disk_changed, index))
 
     async def _cut(self) -> None:
         """Stop, and see to it that the kernel does not write out what a real machine would have lost.
@@ -164,16 +183,15 @@ class NspawnMachine(PoweredMachine):
         """One boot; returns the container's exit status, None when nothing was started."""
         await self._kill()
         source = self.firmware()
+        await self._prepare()  # disks that were put in since the power came on
         view = await self._show_disks()
-        first = 0
+        order = self.boot_order
         if not isinstance(source, Rescue):
-            reasons = [
-                await asyncio.to_thread(bootable.why_not, loop.device, self.hardware.uefi) for loop in self._loops
-            ]
+            reasons = [await asyncio.to_thread(self._why_not, disk) for disk in order]
             if None not in reasons:
                 self._console.say(str(reasons[0]))
                 return None
-            first = reasons.index(None)
+            order = order[reasons.index(None) :]
         self._ns = NetNs()
         await self._lab.network.attach(self._name, self.hardware.mac, self._ns)
         if isinstance(source, Rescue):
@@ -182,7 +200,7 @@ class NspawnMachine(PoweredMachine):
         self._fence = Fence(self._cgroup)
         self._admit_disks(view)
         self._door = SettleDoor(view.folder / "udev", self._settled)
-        environment = self._environment(view, first, self._ns, self._cgroup) | self._rescue_environment(source)
+        environment = self._environment(view, order, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
                 "unshare", "--mount", "--propagation", "slave", str(_BOOT),
@@ -206,11 +224,14 @@ class NspawnMachine(PoweredMachine):
         self._view = view
         return view
 
-    def _environment(self, view: View, first: int, ns: NetNs, cgroup: CGroup) -> dict[str, str]:
-        """The parameters of the boot script; a system is looked for on the disk ``first`` before all others."""
+    def _why_not(self, disk: int) -> str | None:
+        return bootable.why_not(self._loops[disk].device, self.hardware.uefi)
+
+    def _environment(self, view: View, order: tuple[int, ...], ns: NetNs, cgroup: CGroup) -> dict[str, str]:
+        """The parameters of the boot script; a system is looked for on the disks in this order, then on all others."""
         nodes = [disk.host_nodes() for disk in view.disks]
         parts = [list(known.items())[1:] for known in nodes]
-        order = [first, *(index for index in range(len(parts)) if index != first)]
+        order = (*order, *(index for index in range(len(parts)) if index not in order))
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "CGROUP": str(cgroup.path),

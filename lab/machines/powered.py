@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.machines.base import BootSource, Hardware, Machine
+from lab.machines.base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range
 from lab.machines.console import Console
-from lab.machines.disk import disks_of, install_all
+from lab.machines.disk import disk_of, disks_of, install_all
 from lab.machines.host import LabError
+from lab.machines.identity import identities
 from lab.machines.store import Store
 
 
@@ -33,6 +34,8 @@ class PoweredMachine(Machine):
         self._name = f"m{hardware.machine_id}"
         self._folder = folder / "machines" / self._name
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._store = store
+        self._identities = identities(hardware)
         self._disks = disks_of(hardware, store)
         self._console = Console(self._folder / "console.log")
         self._life: asyncio.Task[None] | None = None
@@ -96,9 +99,32 @@ class PoweredMachine(Machine):
         """Copy the first disk as it is now."""
         return await asyncio.to_thread(self._disks[0].copy_to, target)
 
-    async def disk_digest(self, index: int) -> str:
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
         """Digest of a disk as it is now."""
-        return await asyncio.to_thread(self._disks[index].digest)
+        return await asyncio.to_thread(self._disks[index].digest, part)
+
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Mark of a disk as it is now."""
+        return await asyncio.to_thread(self._disks[index].mark, part)
+
+    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
+        """One more disk, which the next boot finds."""
+        async with self._switch:
+            await self._put_in(len(self._disks), disk, image)
+
+    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        """Another disk in the place of one."""
+        async with self._switch:
+            if self.running:
+                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
+            await self._put_in(index, disk, image)
+
+    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        hardware = self._with_disk(index, disk)
+        new = disk_of(hardware, self._store, index, identities(hardware)[index])
+        await new.install(image)
+        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
+        self._identities = identities(hardware)
 
     async def destroy(self) -> None:
         """Cut the power and remove everything."""

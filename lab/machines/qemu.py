@@ -23,7 +23,6 @@ from . import credentials, qemu_command
 from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
 from .host import LabError
-from .identity import identities
 from .network import Network
 from .powered import PoweredMachine
 from .qmp import Qmp
@@ -56,7 +55,6 @@ class QemuMachine(PoweredMachine):
         """A machine without disks; `create` puts them in."""
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
-        self._identities = identities(hardware)
         self._boots = 0
         self._cgroup: CGroup | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -173,6 +171,7 @@ class QemuMachine(PoweredMachine):
             tap=self._name,
             disks=tuple(zip(self._identities, (disk.file for disk in self._disks), strict=True)),
             variables=self._variables() if self.hardware.uefi else None,
+            boot_order=self.boot_order,
         )
         rescue = None
         if isinstance(source, Rescue):

@@ -45,6 +45,7 @@ class Chassis:
     tap: str
     disks: tuple[tuple[Identity, Path], ...]
     variables: Path | None  # of its UEFI; None: legacy
+    boot_order: tuple[int, ...] = ()  # the disks that the firmware tries first
 
 
 def as_shown(disk: Identity) -> Identity:
@@ -74,7 +75,7 @@ def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFil
     if parts.variables:
         line += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={OVMF_CODE}"]
         line += ["-drive", f"if=pflash,unit=1,format=raw,file={parts.variables}"]
-    line += _disks(parts.disks, swapped)
+    line += _disks(parts.disks, parts.boot_order, swapped)
     if rescue:
         line += ["-kernel", str(rescue.kernel), "-initrd", str(rescue.initrd), "-append", _RESCUE_ARGUMENTS]
         for name, file in rescue.credentials.items():
@@ -85,13 +86,14 @@ def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFil
     return line
 
 
-def _disks(disks: tuple[tuple[Identity, Path], ...], swapped: bool) -> list[str]:
+def _disks(disks: tuple[tuple[Identity, Path], ...], boot_order: tuple[int, ...], swapped: bool) -> list[str]:
     counts = {kind: sum(disk.kind == kind for disk, _file in disks) for kind in ("scsi", "sata", "nvme")}
+    order = (*boot_order, *(index for index in range(len(disks)) if index not in boot_order))
     line = ["-device", f"virtio-scsi-pci,id=scsi,addr={_SLOTS['scsi']:#x}"] if counts["scsi"] else []
     for index, (disk, file) in enumerate(disks):
         place = counts[disk.kind] - 1 - disk.place if swapped else disk.place
         line += ["-drive", f"if=none,id=disk{index},file={file},{_DRIVE}"]
-        line += _device(disk, place, f"drive=disk{index},bootindex={index + 1}")
+        line += _device(disk, place, f"drive=disk{index},bootindex={order.index(index) + 1}")
     return line
 
 

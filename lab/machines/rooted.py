@@ -132,6 +132,10 @@ class RootedSite(Site):
         """Filter what comes out of the machine's cable."""
         await self._network.isolate(f"m{machine.hardware.machine_id}", allow)
 
+    async def silence(self, machine: Machine, on: bool) -> None:
+        """Filter what the bridge carries."""
+        await self._network.silence(f"m{machine.hardware.machine_id}", on)
+
     async def close(self) -> None:
         """Machines first, then network, devices, disks and control groups."""
         await self._resources.aclose()

@@ -52,6 +52,10 @@ class Site(abc.ABC):
         It stays so over reboots. Whoever wants to talk to the machine must be allowed, too.
         """
 
+    @abc.abstractmethod
+    async def silence(self, machine: Machine, on: bool) -> None:
+        """Drop all packets from and to a machine's SSH server, so that it neither answers nor refuses; or no longer."""
+
     def adopt(self, pid: int) -> None:
         """A process beside the machines: where these really boot, it ends with the lab however that ends."""
         del pid

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from lab.api.errors import ApiError, not_found
 from lab.images import ImageError
+from lab.machines.base import Machine
 from lab.machines.host import LabError
 from lab.robot.account import Account
+from lab.robot.chassis import Chassis
 from lab.robot.gate import Guards
 from lab.robot.limits import LIMITS
 from lab.robot.model import Dedicated
@@ -62,6 +64,7 @@ class RobotControl:
             "uefi": server.spec.uefi,
             "powered": chassis.powered,
             "running": chassis.running,
+            "boot_order": list(chassis.boot_order),
             "boots": [
                 {"at": boot.at, "source": boot.source, "authorized_keys": list(boot.authorized_keys)}
                 for boot in server.boots
@@ -90,12 +93,12 @@ class RobotControl:
         digests = await asyncio.gather(*(machine.disk_digest(index) for index in range(len(disks))))
         return [{**disk, "sha256": digest} for disk, digest in zip(disks, digests, strict=True)]
 
-    def console(self, name: str) -> str | None:
-        """What the server of this number or name printed; None when there is none."""
+    def chassis(self, name: str) -> Chassis | None:
+        """The chassis of the server of this number or name; None when there is none."""
         for server in self.account.ordered():
             chassis = self.account.chassis[server.number]
             if name in chassis.names:
-                return chassis.console()
+                return chassis
         return None
 
     def leave(self, body: LimitBody) -> dict[str, Any]:
@@ -127,14 +130,19 @@ class RobotControl:
 
     def _disks(self, server: Dedicated) -> list[dict[str, Any]]:
         """The disks as the guests see them, which not every kind of machine can show as they were described."""
-        return [
-            {
-                "kind": disk.kind,
-                "size": disk.size_bytes,
-                "serial": disk.serial,
-                "wwn": disk.wwn,
-                "model": disk.model,
-                "rotational": disk.rotational,
-            }
-            for disk in self.account.chassis[server.number].machine.disks
-        ]
+        return shown(self.account.chassis[server.number].machine)
+
+
+def shown(machine: Machine) -> list[dict[str, Any]]:
+    """The disks of a machine as its guests see them."""
+    return [
+        {
+            "kind": disk.kind,
+            "size": disk.size_bytes,
+            "serial": disk.serial,
+            "wwn": disk.wwn,
+            "model": disk.model,
+            "rotational": disk.rotational,
+        }
+        for disk in machine.disks
+    ]

@@ -34,14 +34,15 @@ class SpecError(ValueError):
     """A description that cannot be followed; names the machine, the field, its value and what is accepted."""
 
 
-def _size(value: Any) -> int:
+def size(value: Any) -> int:
+    """Bytes of a size as people write it; ValueError when it is none."""
     match = _SIZE.fullmatch(str(value)) if not isinstance(value, bool) else None
     if match is None:
         raise ValueError(f"'{value}' is no size; write bytes, or a number with K, M, G or T (of 1024), such as 8G")
-    size = int(match[1]) * _UNITS[match[2]]
-    if size < _MIN_DISK or size % _SECTOR:
-        raise ValueError(f"'{value}' is {size} bytes; a disk has at least 1M and whole sectors of {_SECTOR} bytes")
-    return size
+    found = int(match[1]) * _UNITS[match[2]]
+    if found < _MIN_DISK or found % _SECTOR:
+        raise ValueError(f"'{value}' is {found} bytes; a disk has at least 1M and whole sectors of {_SECTOR} bytes")
+    return found
 
 
 def _unique(values: list[ResetType]) -> list[ResetType]:
@@ -57,7 +58,7 @@ class _Entry(BaseModel):
 class DiskEntry(_Entry):
     """One disk of a description."""
 
-    size: Annotated[int, BeforeValidator(_size)]
+    size: Annotated[int, BeforeValidator(size)]
     kind: Literal["sata", "nvme"]
     serial: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,20}$")
     wwn: str = ""

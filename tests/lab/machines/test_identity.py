@@ -150,6 +150,15 @@ def test_qemu_disks_swap_places_but_keep_files_serials_and_boot_order() -> None:
         assert "if=none,id=disk2,file=/d/2.raw" in line
 
 
+def test_qemu_tries_disks_in_the_boot_order() -> None:
+    hardware = _with(*(DiskSpec(_SIZE, kind) for kind in ("sata", "nvme", "sata")))  # type: ignore[arg-type]
+    disks = tuple((disk, Path(f"/d/{index}.raw")) for index, disk in enumerate(identities(hardware)))
+    for order, places in (((), (1, 2, 3)), ((2,), (2, 3, 1)), ((1, 2, 0), (3, 1, 2))):
+        parts = qemu_command.Chassis("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, None, order)
+        line = " ".join(qemu_command.command(hardware, parts, False, None))
+        assert [f"drive=disk{disk},bootindex={place}" in line for disk, place in enumerate(places)] == [True] * 3
+
+
 def test_qemu_command_escapes_names_and_keeps_secrets_out() -> None:
     hardware = _with(DiskSpec(_SIZE), name="a,b", product="x,y", manufacturer="ASUSTeK", uefi=True)
     files = qemu_command.RescueFiles(Path("/k"), Path("/i"), {"lab.root_password": Path("/c/p")}, Path("/share"))
