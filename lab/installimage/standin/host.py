@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .screen import Failed, debug
+from .screen import Failed, debug, quote
 
 _ENVIRONMENT = {
     **os.environ,
@@ -41,7 +41,7 @@ def run(*command: str, text: str | None = None, check: bool = True, secret: bool
         return ""
     for output in (done.stdout, done.stderr):
         if output.strip() and not secret:
-            debug(output.rstrip())
+            quote(output.rstrip())
     if done.returncode:
         debug(f"{command[0]} ended with status {done.returncode}")
         if check:
@@ -59,7 +59,7 @@ def stream(*command: str) -> int:
         for line in process.stdout:
             written = line.decode(errors="replace").rstrip("\n")
             print(written, flush=True)
-            debug(written)
+            quote(written)
     return process.returncode
 
 

@@ -17,13 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from . import config, host, options, refusals, screen, teardown
+from . import config, host, hwdata, options, refusals, screen, teardown
 from .install import Installation, Wishes
-from .screen import debug, say
+from .screen import debug, quote, say
 
 _AUTOSETUP = Path("/autosetup")
 _HERE = Path(os.path.realpath(__file__)).parents[1]  # where installimage itself lies
 _IMAGES = _HERE.parent / "images"
+_LINE = "-" * 37
 _COUNTDOWN = 20  # seconds
 _BUSY_SECONDS = 120
 
@@ -69,14 +70,20 @@ def _install(arguments: Sequence[str], folder: Path) -> int:
         return 0
     _prepare(chosen)
     debug("# starting installimage")
+    debug(_LINE)
+    for line in hwdata.report():
+        quote(line)
+    debug(_LINE)
+    debug("# make clean config")
     if not teardown.stop_everything():
         return 1
     text = _read_autosetup(chosen)
     wanted = config.parse(text)
     uefi = host.is_uefi()
+    debug("# validating config ...")
     reason = refusals.refusal(wanted, _machine(wanted, uefi))
     if reason:
-        debug(reason)
+        quote(reason)
         debug("=> FAILED")
         say("Cancelled.")
         return 1

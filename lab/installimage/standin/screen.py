@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 DEBUG = Path("/root/debug.txt")
@@ -22,9 +24,19 @@ def say(text: str = "") -> None:
 
 
 def debug(text: str) -> None:
-    """A line in the debug log."""
+    """What installimage itself says, in the debug log."""
+    _log(f"{line}\n" for line in text.split("\n"))
+
+
+def quote(text: str) -> None:
+    """What others say, in the debug log: output of commands, and the reasons of refusals."""
+    _log(f":   {line.strip()}\n" for line in text.split("\n"))
+
+
+def _log(lines: Iterable[str]) -> None:
+    now = time.strftime("[%H:%M:%S]")
     with DEBUG.open("a") as file:
-        file.write(f"{text}\n")
+        file.writelines(f"{now} {line}" for line in lines)
 
 
 def begin() -> None:

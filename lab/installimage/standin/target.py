@@ -81,8 +81,12 @@ class Target:
     # -- small files -----------------------------------------------------------------------------------------------
 
     def set_hostname(self, name: str, addresses: list[str]) -> None:
-        """/etc/hostname and /etc/hosts."""
-        self.write("/etc/hostname", f"{name.partition('.')[0]}\n")
+        """/etc/hostname and /etc/hosts; the rescue itself is called like that from now on, as by the real one."""
+        host.run("hostname", name)
+        self.run("hostname", name, check=False)
+        short = name.partition(".")[0]
+        self.write("/etc/hostname", f"{short}\n")
+        debug(f"# set new hostname '{short}' in {self.file('/etc/hostname')}")
         names = name if "." not in name else f"{name} {name.partition('.')[0]}"
         lines = ["127.0.0.1 localhost", "127.0.1.1 " + names if not addresses else "", "::1 localhost ip6-localhost"]
         lines += [f"{address} {names}" for address in addresses]
