@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,6 +118,7 @@ class Nodes:
         self._running = running
         self._folder: Path | None = None
         self._images: dict[tuple[Path, int, int], Path] = {}
+        self._growing = threading.Lock()
 
     def create(
         self,
@@ -275,11 +277,12 @@ class Nodes:
         if source.stat().st_size == disk_bytes and not swap_bytes:
             return source
         key = (source, disk_bytes, swap_bytes)
-        if key not in self._images:
-            target = self._running.lab.site.disks / f"image-{len(self._images)}.raw"
-            disks.grow(source, target, disk_bytes, swap_bytes)
-            self._images[key] = target
-        return self._images[key]
+        with self._growing:  # tests ask for nodes from several threads
+            if key not in self._images:
+                target = self._running.lab.site.disks / f"image-{len(self._images)}.raw"
+                disks.grow(source, target, disk_bytes, swap_bytes)
+                self._images[key] = target
+            return self._images[key]
 
 
 def _make_key(path: Path) -> None:
