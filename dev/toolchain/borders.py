@@ -24,7 +24,7 @@ ALLOWED = {
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
-    "provision": ("provision", UTILS + "/_node/userdata"),
+    "provision": ("provision", COMMON, UTILS + "/_node/userdata"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),

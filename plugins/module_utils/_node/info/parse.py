@@ -9,6 +9,7 @@ import re
 import shlex
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ..._common.mounts import unescape
 
 #: The machine's words for architectures, in those of Kubernetes.
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -57,11 +58,6 @@ def swaps(text):
             size = (whole_number(fields[2]) or 0) * 1024
             found.append({"name": name, "type": fields[1], "size": size})
     return found
-
-
-def unescape(text):
-    r"""A field of /proc/swaps, /proc/self/mountinfo or fstab, which write a space as \040."""
-    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def nameservers(text):

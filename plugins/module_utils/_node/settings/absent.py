@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 
-from ..info import parse
+from ..._common import mounts, trees
 from ..machine import files
 from .files import describe, tail
 from .plan import SettingError, Step, same
@@ -26,13 +25,13 @@ def tree_allowed(path):
 
 def mounts_below(mountinfo, path):
     """Mount points strictly below a path, the deepest first. Pure."""
-    found = [parse.unescape(line.split()[4]) for line in (mountinfo or "").splitlines() if len(line.split()) > 4]
-    return sorted((mount for mount in found if mount.startswith(path + "/")), key=lambda name: -name.count("/"))
+    found = [mount.point for mount in mounts.parse(mountinfo) if mount.point.startswith(path + "/")]
+    return sorted(found, key=lambda name: -name.count("/"))
 
 
 def is_mount(mountinfo, path):
     """Whether something is mounted right there. Pure."""
-    return any(parse.unescape(line.split()[4]) == path for line in (mountinfo or "").splitlines() if line.strip())
+    return any(mount.point == path for mount in mounts.parse(mountinfo))
 
 
 def plan_absent(context, setting):
@@ -76,12 +75,7 @@ def _remove_tree(host, path):
     left = mounts_below(host.text("/proc/self/mountinfo"), real)
     if left:
         raise SettingError("%s is still mounted" % left[0])
-    if not is_mount(host.text("/proc/self/mountinfo"), real):
-        shutil.rmtree(real)
-        return
-    for name in os.listdir(real):
-        inner = os.path.join(real, name)
-        if os.path.isdir(inner) and not os.path.islink(inner):
-            shutil.rmtree(inner)
-        else:
-            os.unlink(inner)
+    mounted = is_mount(host.text("/proc/self/mountinfo"), real)
+    left = trees.empty(real) if mounted else trees.remove(real)
+    if left:
+        raise SettingError("%s is mounted: what is in it was left, and %s is not removed" % (left[0], path))

@@ -1,0 +1,54 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Mounts as the kernel tells them: by their ids, since a bind mount has the device number of what it shows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import namedtuple
+
+#: One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type.
+Mount = namedtuple("Mount", ("id", "point", "kind"))
+
+
+def unescape(text):
+    r"""A field of /proc/swaps, /proc/self/mountinfo or fstab, which write a space as \040."""
+    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def parse(text):
+    """The lines of a mountinfo as a list of :class:`Mount`. Pure."""
+    found = []
+    for line in (text or "").splitlines():
+        fields = line.split(" ")
+        # optional fields, any number of them, end with a field of one dash
+        if len(fields) > 6 and fields[0].isdigit() and "-" in fields[6:-1]:
+            found.append(Mount(int(fields[0]), unescape(fields[4]), fields[fields.index("-", 6) + 1]))
+    return found
+
+
+def read():
+    """Every mount that this process sees. Raises OSError."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return parse(file.read())
+
+
+def id_of(fd):
+    """The id of the mount that an open file or folder lies in. Raises OSError when the kernel does not tell it."""
+    with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
+        for line in file:
+            name, _colon, value = line.partition(":")
+            if name == "mnt_id":
+                return int(value)
+    raise OSError(errno.ENOSYS, "the kernel does not tell the id of its mount")
+
+
+def id_at(path, dir_fd=None):
+    """The id of the mount that a path shows, the path itself no link that is followed. Raises OSError."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        return id_of(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,96 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Removes trees: never through a link, never out of the mount that the tree lies in.
+
+Every folder is opened from its parent and asked for its mount, so that nobody who exchanges one of them for a link or
+mounts something over it meanwhile has us remove other files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from . import mounts
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: deeper than any honest tree; each level holds a file open
+_DEEPEST = 200
+
+
+def remove(path):
+    """Remove a file, a link or a folder with all that is in it; nothing happens when it is not there.
+
+    Returns the mount points that were met. They stay, with all that is in them and the folders above them.
+    """
+    folder, name = os.path.split(path.rstrip("/"))
+    left = []
+    try:
+        parent = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return left
+    try:
+        _remove(_Place(parent, mounts.id_of(parent), folder), name, left, 0)
+    finally:
+        os.close(parent)
+    return left
+
+
+def empty(path):
+    """Remove all that is in a folder, which may be a mount point itself but no link; returns as `remove` does."""
+    left = []
+    fd = os.open(path, _FOLDER)
+    try:
+        _empty(_Place(fd, mounts.id_of(fd), path.rstrip("/")), left, 0)
+    finally:
+        os.close(fd)
+    return left
+
+
+class _Place:
+    """An open folder, the id of its mount, and its path for people."""
+
+    def __init__(self, fd, mount, path):
+        self.fd, self.mount, self.path = fd, mount, path
+
+
+def _remove(place, name, left, depth):
+    """Remove one entry; whether it is gone."""
+    shown = "%s/%s" % (place.path, name)
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=place.fd, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=place.fd)
+            return True
+        fd = os.open(name, _FOLDER, dir_fd=place.fd)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise OSError(error.errno, error.strerror, shown) from None
+        left.append(shown)  # a file that another one is mounted over
+        return False
+    try:
+        mount = mounts.id_of(fd)
+        if mount != place.mount:
+            left.append(shown)
+            return False
+        if depth >= _DEEPEST:
+            raise OSError(errno.ELOOP, "more than %d folders in each other" % _DEEPEST, shown)
+        if not _empty(_Place(fd, mount, shown), left, depth + 1):
+            return False
+    finally:
+        os.close(fd)
+    try:
+        os.rmdir(name, dir_fd=place.fd)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, shown) from None
+    return True
+
+
+def _empty(place, left, depth):
+    """Remove every entry; whether all of them are gone."""
+    gone = [_remove(place, name, left, depth) for name in os.listdir(place.fd)]
+    return all(gone)
