@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
 from provision import literal
+from provision.errors import RunError
 from provision.locked import private_folder
 from provision.variables import TOKEN_VARIABLE
 
@@ -43,11 +45,19 @@ def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any]
 def run_folder(state: Path) -> Iterator[Path]:
     """A private folder for the files of a run, empty at its begin and gone at its end. For the holder of the lock."""
     folder = private_folder(RUN) / hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:16]
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     try:
         yield private_folder(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(RunError):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        trees.remove(str(folder))
+    except OSError as error:
+        raise RunError(f"{error.filename or folder}: {error.strerror}") from None
 
 
 def _connection() -> dict[str, Any]:

@@ -66,6 +66,10 @@ def _run(chosen: argparse.Namespace) -> int:
 
         collection = payload / "collections/ansible_collections/kubenode/provision"
         gathered = variables.gather(chosen, variables.specs(collection))
+        # not before everything that was asked for is known to make sense
+        if not chosen.check:
+            for reason in unpack.remove_older(chosen.state_dir.resolve(), payload):
+                print(f"provision: an older version of this program stays: {reason}", file=sys.stderr)
         flags = [flag for flag, wanted in (("--check", chosen.check), ("--diff", chosen.diff)) if wanted]
         if chosen.cloud_config is not None:
             cloud_config.keep(Path(chosen.cloud_config), check=chosen.check)

@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The payload, ansible-core and our collection: unpacked once, found again by its digest."""
+"""The payload, ansible-core and our collection: unpacked once, found again by its digest.
+
+The folder that --state-dir names may hold anything else: what is ours in it begins with our prefix and has a mark.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import hashlib
 import io
 import os
 import pkgutil
+import re
 import shutil
+import stat
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,6 +21,12 @@ from pathlib import Path
 from provision.errors import RunError
 
 PAYLOAD, DIGEST, VERSION = "payload.tar.xz", "payload.sha256", "version"
+#: names of our folders: this and 16 digits of the payload's digest; a draft has the second one
+PREFIX, DRAFT = "payload-", "payload-draft-"
+#: a file in each folder that we made, written before anything else: whose payload it is, and the folder's own inode
+MARK = ".kubenode-provision"
+_MARKED = re.compile(r"kubenode\.provision payload ([0-9a-f]{64}) inode ([0-9]{1,20})\n", re.ASCII)
+_LARGEST_MARK = 200
 
 
 def resource(name: str) -> bytes:
@@ -27,29 +38,82 @@ def resource(name: str) -> bytes:
 
 
 def unpacked(state: Path) -> Path:
-    """The folder of this program's payload below `state`, made when it is not there; older ones go.
+    """The folder of this program's payload below `state`, made when it is not there.
 
     For the holder of the lock; the rename lets readers see either nothing or everything.
     """
     digest = resource(DIGEST).decode("ascii").strip()
-    target = state / digest[:16]
-    if not target.is_dir():
-        payload = resource(PAYLOAD)
-        if hashlib.sha256(payload).hexdigest() != digest:
-            raise RunError("this program is damaged: its payload has another digest; fetch it again")
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=state))
-        try:
-            _extract(payload, draft)
-            # what the rename makes visible must survive a power cut
-            os.sync()
-            draft.rename(target)
-        except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise RunError(f"{state}: {error.strerror or error}") from None
-    for other in state.iterdir():
-        if other.is_dir() and other != target:
-            shutil.rmtree(other, ignore_errors=True)
+    target = state / (PREFIX + digest[:16])
+    if os.path.lexists(target):
+        if _marked(target) is None:
+            raise RunError(f"{target} is not what this program unpacked: move it away, or name another --state-dir")
+        return target
+    payload = resource(PAYLOAD)
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise RunError("this program is damaged: its payload has another digest; fetch it again")
+    draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=state))
+    try:
+        _mark(draft, digest)
+        _extract(payload, draft)
+        # what the rename makes visible must survive a power cut
+        os.sync()
+        draft.rename(target)
+    except OSError as error:
+        # made a moment ago in a folder that only we can write to: nothing else can be in it
+        shutil.rmtree(draft, ignore_errors=True)
+        raise RunError(f"{state}: {error.strerror or error}") from None
     return target
+
+
+def remove_older(state: Path, current: Path) -> list[str]:
+    """Remove what other versions unpacked, and what interrupted runs left; what could not be removed, and why.
+
+    Only folders that carry the mark of this program, at the place where it made them. For the holder of the lock. The
+    helper for trees is the payload's, so this comes after unpacking.
+    """
+    from ansible_collections.kubenode.provision.plugins.module_utils._common import trees
+
+    stays = []
+    for other in sorted(state.glob(PREFIX + "*")):
+        if other != current and _is_ours(other):
+            try:
+                stays += [f"{path} is mounted" for path in trees.remove(str(other))]
+            except OSError as error:
+                stays.append(f"{error.filename or other}: {error.strerror}")
+    return stays
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether this program made this very folder: a copy has another inode, and what was renamed another name."""
+    marked = _marked(folder)
+    if marked is None:
+        return False
+    digest, inode = marked
+    named = folder.name == PREFIX + digest[:16] or folder.name.startswith(DRAFT)
+    return named and inode == folder.lstat().st_ino
+
+
+def _mark(folder: Path, digest: str) -> None:
+    text = f"kubenode.provision payload {digest} inode {folder.lstat().st_ino}\n"
+    with os.fdopen(os.open(folder / MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _marked(folder: Path) -> tuple[str, int] | None:
+    """The digest and the inode in a folder's mark; None for links, for folders of others and without a mark."""
+    try:
+        facts = folder.lstat()
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+            return None
+        fd = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+            return None
+        found = _MARKED.fullmatch(file.read(_LARGEST_MARK).decode("ascii", "replace"))
+    return (found[1], int(found[2])) if found else None
 
 
 def _extract(payload: bytes, folder: Path) -> None:
