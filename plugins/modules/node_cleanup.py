@@ -14,6 +14,9 @@ description:
     many machines.
   - Run it as the last task on a machine, then turn the machine off. Without host keys, sshd may take no new connection
     until the next boot; the connection that is open goes on.
+  - Links are not followed, and what is mounted where it cleans stays as it is, bind mounts too; a warning names it. The
+    machine's own file systems at C(/boot), C(/home), C(/tmp), C(/var) and the like are cleaned, unless they come from
+    the network.
   - A machine that belongs to a cluster is refused, since every machine made from it would claim to be the same node.
 options:
   remove:
@@ -130,7 +133,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, words
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, reach, words
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
@@ -179,10 +182,11 @@ def main():
     own = [os.path.realpath(re.sub(r"\A~(?=/|\Z)", home, path)) for path in (module._remote_tmp, __file__)]
     try:
         plan.refuse_joined(host)
-        actions = plan.actions(host, module.params["remove"], own)
-        warnings = []
+        found = reach.Reach(host)
+        actions = plan.actions(host, module.params["remove"], own, found)
+        warnings = found.left
         if not module.check_mode:
-            warnings = apply.apply(host, actions)
+            warnings += apply.apply(host, actions)
             if module.params["trim"]:
                 warnings += apply.trim(host)
     except plan.Refused as error:

@@ -7,9 +7,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import stat
 
+from ..._common import mounts, trees
 from ..machine import files
 from . import words
 
@@ -23,7 +22,7 @@ def apply(host, actions):
     if any(action.item == "journal" for action in actions) and host.systemd_runs:
         warnings += _release_journal(host)
     for action in actions:
-        _ONE[action.verb](host, action)
+        warnings += _ONE[action.verb](host, action)
         if action.path == words.HOST_KEYS_UNIT:
             files.write_link(host, words.HOST_KEYS_WANTED, words.HOST_KEYS_UNIT)
     if any(action.verb == words.WRITE for action in actions) and host.systemd_runs:
@@ -50,29 +49,36 @@ def _run(host, argv, seconds=_RUN_SECONDS):
 
 
 def _remove(host, action):
-    real = host.path(action.path)
-    try:
-        if stat.S_ISDIR(os.lstat(real).st_mode):
-            shutil.rmtree(real)
-        else:
-            os.unlink(real)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        # a mount point: what is in it goes
-        for name in os.listdir(real):
-            _remove(host, action._replace(path=os.path.join(action.path, name)))
+    return ["%s is left as it is: it is mounted" % path for path in trees.remove(host.path(action.path))]
 
 
 def _empty(host, action):
+    folder, name = os.path.split(host.path(action.path))
     with contextlib.suppress(FileNotFoundError):
-        os.close(os.open(host.path(action.path), os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW))
+        parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _truncate(parent, name, action.path)
+        finally:
+            os.close(parent)
+    return []
+
+
+def _truncate(parent, name, path):
+    try:
+        fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    try:
+        if mounts.id_of(fd) != mounts.id_of(parent):
+            raise OSError(errno.EBUSY, "another file is mounted over it", path)
+        os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
 
 
 def _write(host, action):
     files.write_file(host, action.path, action.text.encode("utf-8"), 0o644)
+    return []
 
 
 _ONE = {words.REMOVE: _remove, words.EMPTY: _empty, words.WRITE: _write}

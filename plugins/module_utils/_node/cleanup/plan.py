@@ -12,6 +12,7 @@ import stat
 from collections import namedtuple
 
 from . import words
+from .reach import Reach
 
 #: One thing to do: ``verb`` of words, ``text`` only for words.WRITE.
 Action = namedtuple("Action", ("item", "verb", "path", "text"))
@@ -34,20 +35,27 @@ def refuse_joined(host):
         )
 
 
-def actions(host, items, kept=()):
-    """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs."""
+def actions(host, items, kept=(), reach=None):
+    """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs.
+
+    ``reach`` tells what is the machine's own, and remembers what was left.
+    """
+    reach = reach or Reach(host)
     found: list[Action] = []
     for item in words.ITEMS:
         if item in items:
             done = {action.path for action in found}
-            found += [action for action in _of_item(host, item, kept) if action.path not in done]
+            new = [action for action in _of_item(host, item, kept, reach) if action.path not in done]
+            found += [action for action in new if reach.takes(action.path)]
     return found
 
 
-def _of_item(host, item, kept):
+def _of_item(host, item, kept, reach):
     found = [Action(item, rule.verb, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
+    if item == "logs":
+        found += _logs(host, reach)
     extra = _EXTRA.get(item)
-    return found + (extra(host, found) if extra else [])
+    return found + (extra(host, [action for action in found if reach.takes(action.path)]) if extra else [])
 
 
 def _rules(host, item):
@@ -76,13 +84,14 @@ def _holds(path, inner):
     return inner == path or inner.startswith(path + "/")
 
 
-def _logs(host, _found):
+def _logs(host, reach):
     """Files below /var/log but the journal: old ones go, those that programs may have open are emptied."""
     found = []
     for folder, names, files in os.walk(host.path("/var/log")):
+        inner = sorted(name for name in names if not os.path.islink(os.path.join(folder, name)))
         if folder == host.path("/var/log"):
-            names[:] = [name for name in names if name != "journal"]
-        names.sort()
+            inner = [name for name in inner if name != "journal"]
+        names[:] = [name for name in inner if reach.takes_folder(_machine_path(host, os.path.join(folder, name)))]
         for name in sorted(files):
             path = _machine_path(host, os.path.join(folder, name))
             status = host.status(path)
@@ -139,7 +148,6 @@ def _iscsi(host, _found):
 
 
 _EXTRA = {
-    "logs": _logs,
     "machine-id": _machine_id,
     "host-keys": _host_keys,
     "random-seed": _random_seed,

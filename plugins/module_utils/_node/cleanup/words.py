@@ -99,6 +99,25 @@ CLOUD_INIT_NETWORK = [
     )
 ]
 
+#: Where a machine's own file tree may go on with a file system of its own, or behind a link of the distribution.
+#: Whatever else is mounted was put there for a time, or is shared with others.
+PLACES = (
+    "/boot",
+    "/boot/efi",
+    "/efi",
+    "/home",
+    "/root",
+    "/tmp",
+    "/var",
+    "/var/home",
+    "/var/log",
+    "/var/log/audit",
+    "/var/log/journal",
+    "/var/tmp",
+)
+#: File systems of one machine; all others may be another machine's as well.
+LOCAL = ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "vfat", "xfs", "zfs")
+
 #: What shows that a machine has joined a cluster, or is about to.
 JOINED = (
     "/etc/kubernetes/kubelet.conf",
