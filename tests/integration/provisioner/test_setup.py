@@ -217,6 +217,27 @@ def test_a_python_of_its_own_where_the_system_has_none(boot, tmp_path):
     assert sorted(path.name for path in (tmp_path / "programs").iterdir()) == [f"provision-{boot.digest()}"]
 
 
+def test_a_python_of_somebody_else_in_its_place_is_kept(boot, tmp_path):
+    (tmp_path / "bin").mkdir()
+    boot.leave(tmp_path / "bin", "python3")
+    archive = tmp_path / "python.tar.gz"
+    (tmp_path / "new/bin").mkdir(parents=True)
+    (tmp_path / "new/bin/python3").symlink_to(Path(shutil.which("python3")).resolve())
+    subprocess.run(["tar", "-czf", str(archive), "-C", str(tmp_path), "new"], check=True)
+    boot.web.site.files["/python.tar.gz"] = archive.read_bytes()
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    boot.write(python_source=f"{boot.web.site.url}/python.tar.gz#sha256={digest}")
+    for name in ("python", "python.replaced"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text(name)
+    done = boot.run(0)
+    assert done.returncode == 0, done.stdout
+    assert boot.calls() == ONCE
+    assert (tmp_path / "python/bin/python3").exists()
+    assert (tmp_path / "python.replaced/mine").read_text() == "python.replaced"
+    assert (tmp_path / "python.replaced.1/mine").read_text() == "python"
+
+
 def test_a_python_by_the_package_manager(boot, tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -74,8 +74,14 @@ fetch_verified() {
 unpack_python() {
     fetch_verified Python "$python_url" "$python_sha256" "$programs/python.tar.gz" || return 1
     unpacked=$python_home.draft.$$
-    mkdir -p -- "$unpacked" && tar -xzf "$programs/python.tar.gz" -C "$unpacked" --strip-components=1 && rm -rf -- "$python_home" &&
-        chmod 0755 "$unpacked" && mv -- "$unpacked" "$python_home" && rm -f -- "$programs/python.tar.gz"
+    mkdir -p -- "$unpacked" && tar -xzf "$programs/python.tar.gz" -C "$unpacked" --strip-components=1 || return 1
+    # what is there does not fit, but need not be ours
+    if [ -e "$python_home" ] || [ -L "$python_home" ]; then
+        kept=$python_home.replaced
+        while [ -e "$kept" ] || [ -L "$kept" ]; do kept=$kept.1; done
+        mv -T -- "$python_home" "$kept" || return 1
+    fi
+    chmod 0755 "$unpacked" && mv -T -- "$unpacked" "$python_home" && rm -f -- "$programs/python.tar.gz"
 }
 
 # the first package that brings a Python which fits; which ones a system knows is its own business
