@@ -63,6 +63,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 
 
+def is_of_another(node, machine_id):
+    """Whether a Node is not proven to be the machine's; without an id to compare, the name is the proof."""
+    info = node.status.node_info if node.status else None
+    return bool(machine_id) and (info is None or info.machine_id != machine_id)
+
+
 def main():
     """Run the module."""
     spec = dict(
@@ -75,11 +81,11 @@ def main():
     name, machine_id = module.params["name"], module.params["machine_id"]
     node = reached.node(name)
     changed = node is not None
-    if changed and machine_id and node.status.node_info and node.status.node_info.machine_id != machine_id:
-        module.warn("the Node %s was registered by another machine and is left alone" % name)
+    if changed and is_of_another(node, machine_id):
+        module.warn("the Node %s was not registered by this machine and is left alone" % name)
         changed = False
     if changed and not module.check_mode:
-        changed = reached.delete_node(name)
+        changed = reached.delete_node(node)
     module.exit_json(changed=changed, existed=node is not None)
 
 

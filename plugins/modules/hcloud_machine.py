@@ -19,8 +19,8 @@ description:
   - Every input of every machine is checked before the first change - names, server types, images, locations, SSH
     keys, networks, firewalls and placement groups. If anything cannot work, nothing is changed and all findings are
     reported together.
-  - Servers are marked with the label C(kubenode.provision/machine). A server that has the name of a machine but not
-    this label belongs to somebody else and is refused, unless O(machines[].adopt=true).
+  - Servers are marked with the label C(kubenode.provision/machine), adopted ones with C(kubenode.provision/adopted)
+    too. A server that has the name of a machine but not the first label belongs to somebody else and is refused, unless O(machines[].adopt=true).
   - An existing server is never changed apart from its labels, and never rebuilt.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
@@ -119,13 +119,25 @@ options:
         type: str
       adopt:
         description:
-          - Whether a server of this name that was made by somebody else may be taken over or, with O(state=absent),
-            deleted.
+          - Whether a server of this name that was made by others may be taken over. It gets the label
+            C(kubenode.provision/adopted) as well.
+          - It permits nothing with O(state=absent), see O(delete).
         type: bool
         default: false
+  delete:
+    description:
+      - Names of machines whose servers may be deleted by O(state=absent) although they were adopted. Other states
+        ignore it.
+      - Servers that this collection made are deleted without it, servers that it neither made nor adopted are not
+        deleted at all.
+    type: list
+    elements: str
+    default: []
   state:
     description:
-      - V(present) creates missing servers, powered off. V(absent) deletes servers.
+      - V(present) creates missing servers, powered off.
+      - V(absent) deletes the servers that this collection made, and the adopted ones that O(delete) names. The others
+        are refused.
       - V(started) creates missing servers and powers on what is off, for images that need no rescue, such as those of
         M(kubenode.provision.hcloud_node_image).
     type: str
@@ -201,12 +213,20 @@ EXAMPLES = r"""
         ssh_keys: [deploy]
   delegate_to: localhost
 
-- name: Delete two machines
+- name: Delete two machines that this module made
   kubenode.provision.hcloud_machine:
     state: absent
     machines:
       - name: worker-1
       - name: worker-2
+  delegate_to: localhost
+
+- name: Delete a server that was made by hand and adopted later
+  kubenode.provision.hcloud_machine:
+    state: absent
+    machines:
+      - name: old-server
+    delete: [old-server]
   delegate_to: localhost
 """
 
@@ -341,6 +361,7 @@ def argument_spec():
     return dict(
         api_options(),
         machines={"type": "list", "elements": "dict", "required": True, "options": machine},
+        delete={"type": "list", "elements": "str", "default": []},
         state={"type": "str", "choices": ["present", "started", "absent"], "default": "present"},
         ssh_private_key={"type": "path", "no_log": False},
         wait={"type": "bool", "default": True},
@@ -362,6 +383,7 @@ def main():
             timeout=params["timeout"],
             check_mode=module.check_mode,
             private_key=params["ssh_private_key"],
+            delete=params["delete"],
         )
 
     run_fleet(module, make_fleet)

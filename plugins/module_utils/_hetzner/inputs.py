@@ -13,6 +13,9 @@ LONGEST_NAME = 63
 #: Bytes of user data the API takes.
 LONGEST_USER_DATA = 32 * 1024
 
+#: What says whether a server was made by us; a user's word about it would let us delete servers of others.
+OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted"])
+
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 _LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
@@ -51,6 +54,10 @@ def label_findings(labels):
             findings.append("labels: the key %r is none the API takes; use letters, digits, '-', '_' and '.'" % key)
         elif prefix == "hetzner.cloud" or prefix.endswith(".hetzner.cloud"):
             findings.append("labels: the key %r has a prefix reserved by Hetzner; choose another" % key)
+        elif key in OWN_LABELS:
+            findings.append(
+                "labels: the key %r says who made a server, and is set by this module only; leave it out" % key
+            )
         if not isinstance(value, str) or not is_label_value(value):
             findings.append(
                 "labels: the value %r of '%s' is none the API takes; use a string of at most 63 letters, digits, '-', "

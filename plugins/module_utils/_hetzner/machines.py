@@ -18,10 +18,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+    ADOPTED_LABEL,
     LABEL,
     Servers,
     addresses,
     brief,
+    is_adopted,
     is_ours,
 )
 
@@ -31,14 +33,17 @@ GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
 CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "adopt", "delete", "refuse"
 
 
-def decide(state, server, labels, adopt):
-    """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones."""
+def decide(state, server, labels, adopt, delete=False):
+    """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones.
+
+    ``adopt`` permits to take a server over, never to delete it; ``delete`` says that an adopted one may go.
+    """
     if server is None:
         return KEEP if state == "absent" else CREATE
+    if state == "absent":
+        return DELETE if is_ours(server) and (delete or not is_adopted(server)) else REFUSE
     if not is_ours(server) and not adopt:
         return REFUSE
-    if state == "absent":
-        return DELETE
     if server.get("status") == "deleting":
         return REFUSE
     if not is_ours(server):
@@ -106,7 +111,9 @@ def resolve(machine, catalog, public_key=None, private_key_path=None):
 class MachineFleet:
     """One call of hcloud_machine: look, refuse what cannot work, then change all machines at once."""
 
-    def __init__(self, api, machines, state="present", wait=True, timeout=360, check_mode=False, private_key=None):
+    def __init__(
+        self, api, machines, state="present", wait=True, timeout=360, check_mode=False, private_key=None, delete=()
+    ):
         self._api = api
         self._servers = Servers(api)
         self._board = ActionBoard(api)
@@ -117,18 +124,25 @@ class MachineFleet:
         self._timeout = timeout
         self._check = check_mode
         self._private_key = private_key
+        self._deletable = list(delete)
         self._resolved = {}
         self._found = {}
 
     def run(self):
         """Returns the results of all machines, in the order given; raises FleetError."""
-        refuse_findings(name_findings(self._given))
+        refuse_findings(name_findings(self._given) + self._delete_findings())
         if not self._given:
             return []
         self._look()
         runs = [MachineRun(machine["name"]) for machine in self._given]
         run_all(self._api, runs, self._bring_about)
         return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
+
+    def _delete_findings(self):
+        strange = [name for name in self._deletable if name not in self._machines]
+        return [
+            "delete: '%s' is none of the machines; correct the name, or name it there too" % name for name in strange
+        ]
 
     def _look(self):
         """Read what there is, and check every input of every machine; nothing is changed."""
@@ -167,14 +181,16 @@ class MachineFleet:
 
     def _step(self, machine):
         server = self._found.get(machine["name"])
-        return decide(self._state, server, wanted_labels(machine), bool(machine.get("adopt")))
+        return decide(
+            self._state, server, wanted_labels(machine), bool(machine.get("adopt")), machine["name"] in self._deletable
+        )
 
     def _bring_about(self, run):
         machine, server = self._machines[run.name], self._found.get(run.name)
         run.result.update(self._describe(machine, server))
         step = self._step(machine)
         if step == REFUSE:
-            raise Refused(_refusal(server))
+            raise Refused(_refusal(server, self._state))
         if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
             run.timeline.to(_states.INITIALIZING)
         deadline = Deadline(self._timeout, "the wanted state of the server")
@@ -221,16 +237,16 @@ class MachineFleet:
         if self._wait:
             self._board.wait(action, deadline)
 
-    def _relabel(self, run, machine, server, deadline):
+    def _relabel(self, run, machine, server, deadline, more=()):
         before = server.get("labels") or {}
-        after = dict(before, **wanted_labels(machine))
+        after = dict(before, **dict(wanted_labels(machine), **dict(more)))
         run.result.update(changed=True, diff=_diff(run.name, {"labels": before}, {"labels": after}))
         run.result["msg"] = "would set labels" if self._check else "labels set"
         if not self._check:
             self._servers.relabel(server, after, deadline)
 
     def _adopt(self, run, machine, server, deadline):
-        self._relabel(run, machine, server, deadline)
+        self._relabel(run, machine, server, deadline, {ADOPTED_LABEL: run.name})
         run.result.update(adopted=True, msg="would adopt the server" if self._check else "adopted")
 
     def _delete(self, run, _machine, server, deadline):
@@ -287,12 +303,23 @@ class MachineFleet:
         return "exists" + (" with %s, which is left as it is" % " and ".join(notes) if notes else "")
 
 
-def _refusal(server):
+def _refusal(server, state):
+    which = "server '%s' (id %s)" % (server["name"], server["id"])
+    if state == "absent" and is_ours(server):
+        return (
+            "%s was made by others and adopted (it has the label %s); to delete it with all it holds, name it in delete"
+            % (which, ADOPTED_LABEL)
+        )
+    if state == "absent":
+        return (
+            "%s was not made by this collection (it lacks the label %s) and is not deleted; delete it where "
+            "it was made, or adopt it first" % (which, LABEL)
+        )
     if server.get("status") == "deleting":
-        return "server '%s' (id %s) is being deleted; run again when it is gone" % (server["name"], server["id"])
+        return "%s is being deleted; run again when it is gone" % which
     return (
-        "server '%s' (id %s) exists and was not made by this collection (it lacks the label %s); rename the machine, "
-        "or set adopt to true for it" % (server["name"], server["id"], LABEL)
+        "%s exists and was not made by this collection (it lacks the label %s); rename the machine, "
+        "or set adopt to true for it" % (which, LABEL)
     )
 
 

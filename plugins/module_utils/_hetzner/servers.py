@@ -9,6 +9,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._states import 
 
 #: Marks the servers this collection made or adopted; the value is the machine's name.
 LABEL = "kubenode.provision/machine"
+#: Marks, beside the first, the servers that were adopted: others made them.
+ADOPTED_LABEL = "kubenode.provision/adopted"
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])
@@ -20,6 +22,11 @@ CLOCK_SLACK = 2.0
 def is_ours(server):
     """Whether this collection made the server, or adopted it."""
     return (server.get("labels") or {}).get(LABEL) == server["name"]
+
+
+def is_adopted(server):
+    """Whether others made the server; an odd value of the label is no proof that we did."""
+    return ADOPTED_LABEL in (server.get("labels") or {})
 
 
 def addresses(server):

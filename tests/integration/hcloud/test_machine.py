@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 LABEL = "kubenode.provision/machine"
+ADOPTED = "kubenode.provision/adopted"
 
 
 def test_machines_are_created_powered_off_and_marked_and_then_left_alone(project):
@@ -114,7 +115,7 @@ def test_a_server_of_somebody_else_is_refused_and_adopted_only_on_demand(project
 
     run = project.run("hcloud_machine", machines=[project.machine("old", adopt=True)])
     assert run.machines["old"]["adopted"]
-    assert project.servers()["old"]["labels"] == {"keep": "me", LABEL: "old"}
+    assert project.servers()["old"]["labels"] == {"keep": "me", LABEL: "old", ADOPTED: "old"}
     again = project.run("hcloud_machine", machines=[project.machine("old", adopt=True)])
     assert not again.result["changed"]
 

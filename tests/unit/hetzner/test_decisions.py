@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import machines, sights
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+    ADOPTED_LABEL,
     LABEL,
     is_ours,
     never_started,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.sights import Sight
 
-OURS = {"name": "n1", "status": "off", "labels": {LABEL: "n1", "pool": "a"}}
+OURS: dict[str, Any] = {"name": "n1", "status": "off", "labels": {LABEL: "n1", "pool": "a"}}
+ADOPTED = {**OURS, "labels": {**OURS["labels"], ADOPTED_LABEL: "n1"}}
 FOREIGN = {"name": "n1", "status": "running", "labels": {}}
 
 ANSWERS = (sights.RESCUE, sights.INSTALLED, sights.OTHER, sights.SILENT, sights.DENIED)
@@ -37,11 +40,21 @@ HARMLESS = QUESTIONS | {sights.ATTACH, sights.LEAVE}
         ("absent", None, False, machines.KEEP),
         ("absent", OURS, False, machines.DELETE),
         ("absent", FOREIGN, False, machines.REFUSE),
-        ("absent", FOREIGN, True, machines.DELETE),
+        ("absent", FOREIGN, True, machines.REFUSE),
+        ("absent", ADOPTED, False, machines.REFUSE),
+        ("absent", ADOPTED, True, machines.REFUSE),
+        ("present", ADOPTED, False, machines.KEEP),
+        ("absent", {**OURS, "labels": {LABEL: "n1", ADOPTED_LABEL: ""}}, True, machines.REFUSE),
     ],
 )
 def test_machines(state, server, adopt, expected):
     assert machines.decide(state, server, {LABEL: "n1", "pool": "a"}, adopt) == expected
+
+
+@pytest.mark.parametrize(("server", "expected"), [(OURS, "delete"), (ADOPTED, "delete"), (FOREIGN, "refuse")])
+@pytest.mark.parametrize("adopt", [True, False])
+def test_a_name_in_delete_is_for_adopted_servers(server, adopt, expected):
+    assert machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=True) == expected
 
 
 @pytest.mark.parametrize(

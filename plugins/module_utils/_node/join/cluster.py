@@ -51,9 +51,11 @@ class Cluster:
             self._module.warn("whether there is a Node %s is not known: %s" % (name, error))
             return None
 
-    def delete_node(self, name):
-        """Delete a Node; whether there was one."""
-        return self._call(self._core.delete_node, name) is not None
+    def delete_node(self, node):
+        """Delete this very Node, not one that took its name meanwhile; whether it was there."""
+        same = kubernetes.client.V1Preconditions(uid=node.metadata.uid)
+        body = kubernetes.client.V1DeleteOptions(preconditions=same)
+        return self._call(self._core.delete_node, node.metadata.name, body=body) is not None
 
     def secret_exists(self, namespace, name):
         """Whether there is such a Secret."""
@@ -67,9 +69,9 @@ class Cluster:
         """Delete a Secret; whether there was one."""
         return self._call(self._core.delete_namespaced_secret, name, namespace) is not None
 
-    def _call(self, function, *values):
+    def _call(self, function, *values, **more):
         try:
-            return function(*values, _request_timeout=_TIMEOUT)
+            return function(*values, _request_timeout=_TIMEOUT, **more)
         except kubernetes.client.exceptions.ApiException as error:
             if error.status == 404:
                 return None
