@@ -55,6 +55,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+names = Late("module_utils._common.names")
+
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
     "server_ip": ("kubenode_server_ip",),
@@ -110,10 +114,15 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     """See DOCUMENTATION."""
     if purpose not in _VARIABLES:
         raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(sorted(_VARIABLES))}")
-    specs = []
+    specs, refused = [], []
     for host in hosts:
         if not isinstance(host, Mapping) or "inventory_hostname" not in host:
             raise AnsibleFilterError("machine_specs: feed it host variables: groups['…'] | map('extract', hostvars)")
+        error = names.machine_error(host["inventory_hostname"])
+        if error is not None:
+            refused.append(
+                f"the host {host['inventory_hostname']!r:.100} of the inventory cannot be a machine: {error}"
+            )
         spec = {"name": host["inventory_hostname"]}
         for key, variables in _VARIABLES[purpose].items():
             for variable in variables:
@@ -122,6 +131,8 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                     spec[key] = value
                     break
         specs.append(spec)
+    if refused:
+        raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
     return specs
 
 

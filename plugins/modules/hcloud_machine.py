@@ -20,7 +20,8 @@ description:
     keys, networks, firewalls and placement groups. If anything cannot work, nothing is changed and all findings are
     reported together.
   - Servers are marked with the label C(kubenode.provision/machine), adopted ones with C(kubenode.provision/adopted)
-    too. A server that has the name of a machine but not the first label belongs to somebody else and is refused, unless O(machines[].adopt=true).
+    too. A server that has the name of a machine but not the first label belongs to others and is refused, unless
+    O(machines[].adopt=true).
   - An existing server is never changed apart from its labels, and never rebuilt.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
@@ -43,7 +44,8 @@ options:
     suboptions:
       name:
         description:
-          - Name of the machine, and of its server. It must be a valid host name (RFC 1123) of at most 63 characters.
+          - Name of the machine, and of its server. It must be a valid host name (RFC 1123) in lower case of at most 63
+            characters, and neither V(rescue) nor V(localhost).
         type: str
         required: true
       server_type:

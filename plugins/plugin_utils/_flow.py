@@ -13,7 +13,7 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
     InvalidHostKey,
     KnownHosts,

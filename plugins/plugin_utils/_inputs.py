@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     Command,
@@ -44,7 +45,7 @@ def examine(
     """Check everything; returns the inputs, or None and every finding (``field value: why; fix``)."""
     findings: list[str] = []
     url, name = spec.get("image_url") or "", spec.get("command") or ""
-    _check(findings, "name", spec["name"], names.InvalidName, lambda: names.check_machine_name(spec["name"]))
+    _check(findings, "name", spec["name"], names.InvalidName, lambda: check_machine_name(spec["name"]))
     if not url and not name:
         findings.append("image_url and command are both missing; set both")
     elif not url:

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 

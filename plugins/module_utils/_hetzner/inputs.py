@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import machine_error
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 
 #: The longest value a label of the API may have; our label carries the machine's name.
@@ -16,7 +17,6 @@ LONGEST_USER_DATA = 32 * 1024
 #: What says whether a server was made by us; a user's word about it would let us delete servers of others.
 OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted"])
 
-_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 _LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
@@ -34,11 +34,9 @@ def name_findings(machines):
         if not isinstance(name, str) or not name:
             findings.append("machines[%d].name: missing; every machine needs a name" % position)
             continue
-        if not _NAME.match(name) or len(name) > LONGEST_NAME:
-            findings.append(
-                "machines[%d].name: %r is no valid host name (RFC 1123: lower case letters, digits, '-' and '.', "
-                "at most %d characters)" % (position, name, LONGEST_NAME)
-            )
+        error = machine_error(name)
+        if error is not None:
+            findings.append("machines[%d].name: %r: %s" % (position, name[:100], error))
         if name in seen:
             findings.append("machines[%d].name: '%s' is named twice; names must be unique" % (position, name))
         seen.add(name)

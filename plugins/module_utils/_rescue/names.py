@@ -1,20 +1,17 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names that end up in arguments and paths: image command, machine, root devices (pure)."""
+"""Names that end up in arguments and paths: image command, root devices (pure)."""
 
 from __future__ import annotations
 
 import re
 
+from .._common.names import InvalidName
+
 COMMAND_PREFIX = "image-url-command-"
 _COMMAND = re.compile(r"image-url-command-[a-z0-9][a-z0-9._-]*\Z")
-_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}\Z")
 #: Kernel names, WWNs and /dev/disk/by-id names; udev escapes everything else.
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9#+.:=@_-]*\Z")
-
-
-class InvalidName(ValueError):
-    """The name is refused; the text says why and what would be taken."""
 
 
 def check_command_name(name):
@@ -30,13 +27,6 @@ def check_command_name(name):
             "after '%s' it may hold only lower-case letters, digits, '.', '_' and '-', "
             "and must begin with a letter or digit" % COMMAND_PREFIX
         )
-    return name
-
-
-def check_machine_name(name):
-    """Return ``name`` when it is safe as an argument, a file name and a host key alias."""
-    if not _MACHINE.match(name):
-        raise InvalidName("use 1 to 253 letters, digits, '.', '_' and '-', beginning with a letter or digit")
     return name
 
 

@@ -84,7 +84,7 @@ def test_every_kind_is_covered():
         (setting("firewall", ports=["10250"]), "must look like 10250/tcp"),
         (setting("firewall", ports=["9-8/tcp"]), "is not a range of ports"),
         (setting("firewall", ports=["70000/tcp"]), "is not a range of ports"),
-        (setting("hostname", name="Node_1"), "a host name in lower case"),
+        (setting("hostname", name="Node_1"), "name is 'Node_1': it is no host name (RFC 1123)"),
         ({"kind": "swap", "mode": "off", "id": "a"}, "step is missing"),
         ("nonsense", "settings[0] must be a dictionary"),
     ],

@@ -35,6 +35,12 @@ def test_the_policy_about_digests_reaches_every_check(purpose):
     assert machine_specs(hosts, purpose) == [{"name": "n1", "require_digest": True}]
 
 
+def test_every_host_that_cannot_be_a_machine_is_named():
+    hosts = [{"inventory_hostname": name} for name in ("n1", "rescue", "Node_1")]
+    with pytest.raises(AnsibleFilterError, match=r"nothing was changed: the host 'rescue' .*; the host 'Node_1' "):
+        machine_specs(hosts, "robot_rescue")
+
+
 @pytest.mark.parametrize("hosts", [[None], [{"name": "n1"}], ["n1"]])
 def test_other_input_is_refused(hosts):
     with pytest.raises(AnsibleFilterError, match="hostvars"):

@@ -68,14 +68,3 @@ def test_devices_that_are_refused(devices, why):
     with pytest.raises(names.InvalidName) as refusal:
         names.check_root_devices(devices)
     assert why in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", ["node-1", "a", "Node_1.example.com", "x" * 253])
-def test_machine_names_that_are_taken(name):
-    assert names.check_machine_name(name) == name
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a b", "a\n", "x" * 254, "ä"])
-def test_machine_names_that_are_refused(name):
-    with pytest.raises(names.InvalidName):
-        names.check_machine_name(name)

@@ -9,13 +9,13 @@ import binascii
 import re
 from collections import namedtuple
 
+from ..._common.names import machine_error
 from ..machine import names
 from . import absent
 
 _MODE = re.compile(r"0[0-7]{3}")
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp|sctp)")
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?")
-_HOSTNAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]+")
 
 #: A field's check, and whether it must be there.
@@ -83,6 +83,11 @@ _line = _matches(_LINE, "one line of text")
 _ids = _each(_line)
 
 
+def _host_name(value):
+    error = machine_error(value)
+    return None if error is None else "is %r: %s" % (value, error)
+
+
 def _must(check):
     return Field(check, True)
 
@@ -129,7 +134,7 @@ KINDS = {
     "hold": {"packages": _must(_each(names.package_error)), "held": _must(_flag)},
     "selinux": {"mode": _must(_one_of("enforcing", "permissive"))},
     "firewall": {"ports": _must(_each(_port))},
-    "hostname": {"name": _must(_matches(_HOSTNAME, "a host name in lower case"))},
+    "hostname": {"name": _must(_host_name)},
 }
 _CONTENTS = ("content", "content_b64", "content_secret")
 _COMMON = {"id": _must(_line), "step": _must(_line), "kind": _must(_line)}

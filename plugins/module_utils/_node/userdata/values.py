@@ -13,10 +13,10 @@ import binascii
 import re
 from urllib.parse import urlsplit
 
+from ..._common.names import machine_error
+
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _VERSION = re.compile(r"v?((?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*))")
-#: RFC 1123, lower case: what Kubernetes accepts as the name of a node
-_HOSTNAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 #: visible ASCII that needs no quoting in a shell's single quotes or in curl's configuration
 _URL = re.compile(r"[!#-&(-\[\]-_a-z{|}~]+")
@@ -86,8 +86,9 @@ def certificates(value: str) -> str:
 
 def hostname(value: str) -> str:
     """A hostname that can be a node's name."""
-    if not _HOSTNAME.fullmatch(value):
-        raise ValueError("is %r; a node's name has lower case letters, digits, - and . (RFC 1123)" % value)
+    error = machine_error(value)
+    if error is not None:
+        raise ValueError("is %r: %s" % (value, error))
     return value
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 
+from ..._common.names import machine_error
 from . import layout as layouts
 from .autosetup import check_extra
 from .image import InvalidImageName, parse_image_name
@@ -20,7 +21,6 @@ WORK = ".kubenode/installimage"
 
 AUTO, YES, NO = "auto", "true", "false"
 
-_HOSTNAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*\Z")
 _PATH = re.compile(r"(/[A-Za-z0-9_.@%+=:,~-]+)+\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
@@ -99,12 +99,8 @@ def findings(spec, with_disks=True):
 
 def check_hostname(name):
     """Findings about a host name."""
-    if not _HOSTNAME.match(name) or len(name) > 253:
-        return [
-            "hostname %s: use letters, digits and '-' (and '.' between labels), such as node-1; set hostname when the "
-            "name of the machine is none" % shown(name)
-        ]
-    return check_word("hostname", name)
+    error = machine_error(name)
+    return check_word("hostname", name) if error is None else ["hostname %s: %s" % (shown(name), error)]
 
 
 def check_image(image):
