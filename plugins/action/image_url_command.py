@@ -10,13 +10,14 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import interpreter_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line
 
 
 class ActionModule(ActionBase):
@@ -65,6 +66,10 @@ class _Run(RescueRun):
     """One image command on one machine."""
 
     module = "kubenode.provision.image_url_command"
+
+    def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
+        text = protocol.explain_failure(status, self._job.rule, one_line(interpreter_of(self._job.command), 100))
+        return f"the {self.noun} failed: {text}" + self._last_message(about)
 
     def _arguments(self) -> dict[str, Any]:
         return {"image_url": image_url.redact(self._given["image_url"]), "command": self._given["command"]}

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
 
+_ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"
+#: What Linux before 5.1 read of a first line.
+_LONGEST_FIRST_LINE = 127
 #: The image commands that come with the collection.
 SHIPPED = Path(__file__).resolve().parents[2] / "playbooks" / "files"
 
@@ -75,6 +78,36 @@ def _read(path: Path, directory: Path) -> bytes:
     if not os.access(real, os.R_OK):
         raise CommandNotUsable(f"{path} is not readable for the user that runs Ansible")
     content = real.read_bytes()
-    if not content:
-        raise CommandNotUsable(f"{path} is empty")
+    error = content_error(content)
+    if error is not None:
+        raise CommandNotUsable(f"{path} {error}")
     return content
+
+
+def content_error(content: bytes) -> str | None:
+    """Why no machine can run a file with this content, and what to do; None when nothing speaks against it (pure)."""
+    if not content.strip():
+        return "is empty; put the program there"
+    if content.startswith(_ELF):
+        return None
+    first = content.partition(b"\n")[0]
+    if not first.startswith(b"#!"):
+        if first.startswith((_BOM + b"#!", "\ufeff#!".encode("utf-16-le"), "\ufeff#!".encode("utf-16-be"))):
+            return "begins with a byte order mark, so that its first line is not seen; save it as UTF-8 without one"
+        return "is no program: its first line names no interpreter (#!/bin/sh) and it is no ELF file; add that line"
+    if b"\r" in first:
+        return "has line ends of Windows (CRLF), so that its interpreter is not found; convert it (dos2unix)"
+    words = first[2:].split()
+    interpreter = words[0].decode("utf-8", "replace") if words else ""
+    if not interpreter.startswith("/") or b"\0" in first:
+        return f"names in its first line the interpreter {interpreter[:60]!r}; give an absolute path, such as #!/bin/sh"
+    if len(first) > _LONGEST_FIRST_LINE:
+        return f"has a first line of more than {_LONGEST_FIRST_LINE} bytes, which kernels cut; make it shorter"
+    return None
+
+
+def interpreter_of(content: bytes) -> str:
+    """The interpreter in the first line of a command, for messages; empty when it is none (pure)."""
+    first = content.partition(b"\n")[0]
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return " ".join(word.decode("utf-8", "replace") for word in words)

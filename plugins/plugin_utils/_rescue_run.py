@@ -72,7 +72,11 @@ class RescueRun:
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         """Why the program did not succeed."""
         text = f"the {self.noun} failed: {protocol.explain_failure(status, self._job.rule)}"
-        return text + (f" Its last message: {about['message']}" if about["message"] else "")
+        return text + self._last_message(about)
+
+    @staticmethod
+    def _last_message(about: dict[str, Any]) -> str:
+        return f" Its last message: {about['message']}" if about["message"] else ""
 
     # --- the flow
 
@@ -101,6 +105,8 @@ class RescueRun:
             msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}")
             about["seconds"] = round(time.monotonic() - started, 1)
             return flow.result(failed=True, changed=isinstance(exc, _watch.WatchFailed), msg=msg, **about)
+        if status.output_error:
+            _say.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
         about.update(
             attached=attached,
             rc=status.exit_code,

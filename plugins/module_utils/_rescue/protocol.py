@@ -21,6 +21,9 @@ OUTPUT = "output.json"
 STATE_DIR = ".kubenode"
 RUNNER = STATE_DIR + "/runner.sh"
 
+#: Bytes of OUTPUT that the runner sends.
+LARGEST_OUTPUT = 65536
+
 NONE, RUNNING, EXITED, TIMEOUT, KILLED, LOST = "none", "running", "exited", "timeout", "killed", "lost"
 _STATES = (NONE, RUNNING, EXITED, TIMEOUT, KILLED, LOST)
 
@@ -62,7 +65,10 @@ class Status:
         self.log_size = _number(fields, "interleaved")
         self.offset = _number(fields, "offset")
         self.log = _decode(fields.get("log", ""))
-        self.message = message_of(_decode(fields.get("output", "")))
+        output = _decode(fields.get("output", ""))
+        self.message = message_of(output)
+        # while the command runs, the file may be half written
+        self.output_error = "" if self.state in (NONE, RUNNING) else output_error(output, fields.get("output_size"))
         if self.state not in _STATES:
             raise ProtocolError("unknown state %r" % self.state)
         if self.job and not _JOB.match(self.job):
@@ -110,6 +116,31 @@ def message_of(output):
     return message if isinstance(message, str) else ""
 
 
+def output_error(output, size=None):
+    """What is wrong with an ``output.json`` that its command has finished; empty when nothing is, or it is missing.
+
+    ``output`` is what the runner sends of it, ``size`` how many bytes it has, as text.
+    """
+    whole = int(size) if size and size.isascii() and size.isdigit() and len(size) < 19 else len(output)
+    if whole > LARGEST_OUTPUT:
+        return "its %s has %d bytes, of which at most %d are read" % (OUTPUT, whole, LARGEST_OUTPUT)
+    if not output:
+        return ""
+    try:
+        content = json.loads(output.decode("utf-8"))
+    except UnicodeDecodeError:
+        return "its %s is no UTF-8 text" % OUTPUT
+    except RecursionError:
+        return "its %s is nested too deeply" % OUTPUT
+    except ValueError:
+        return "its %s is no JSON" % OUTPUT
+    if not isinstance(content, dict):
+        return "its %s is JSON, but no object with a message" % OUTPUT
+    if not isinstance(content.get("message", ""), str):
+        return "the message in its %s is no text" % OUTPUT
+    return ""
+
+
 def parse_fetch(text):
     """Undo ``runner.sh fetch``: the gzip bytes; raises :class:`ProtocolError`."""
     body, end, _rest = text.partition("end=1")
@@ -132,8 +163,11 @@ def decide(status, job, rule):
     return START
 
 
-def explain_failure(status, rule):
-    """Why a command that has ended did not succeed, and what to do about it."""
+def explain_failure(status, rule, interpreter=""):
+    """Why a command that has ended did not succeed, and what to do about it.
+
+    ``interpreter``: what the command's first line names, if it is a script.
+    """
     left = ""
     if status.left:
         left = " %d of its processes could not be ended (stuck in the kernel); reset the machine." % status.left
@@ -161,7 +195,25 @@ def explain_failure(status, rule):
             MARKER,
             code,
         )
-    return "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
+    text = "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
+    return text + _explain_code(status.exit_code, interpreter)
+
+
+def _explain_code(code, interpreter):
+    """What the exit codes of a program that was not found or not run mean."""
+    named = " (%s)" % interpreter if interpreter else ""
+    if code == 127:
+        return (
+            " 127 means that a program was not found in the rescue: the interpreter in the command's first line%s, or "
+            "a program that the command calls; see the end of its stderr." % named
+        )
+    if code == 126:
+        return (
+            " 126 means that a program was found and could not be run in the rescue: the command or its interpreter%s "
+            "is for another architecture, is not executable or lies on a file system mounted noexec; see the end of "
+            "its stderr." % named
+        )
+    return ""
 
 
 def _number(fields, key):

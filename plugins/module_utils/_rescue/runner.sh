@@ -22,6 +22,8 @@ base=${KUBENODE_BASE:-/root}
 dir=$base/.kubenode
 grace=${KUBENODE_GRACE:-10}
 most=262144 # bytes of log in one answer
+cap=$((${KUBENODE_CAP:-8388608} / 512 * 512)) # bytes kept of the beginning of each log; /root is in RAM
+kept=65536 # bytes kept of the end of stdout and of stderr
 
 clock() { # now, in hundredths of a second since boot; no fork, as it is asked for every line
     read -r uptime _ </proc/uptime
@@ -115,7 +117,12 @@ bury() { # a run whose runner was killed: what is left of the command, then the 
 
 # --- state -----------------------------------------------------------------------------------------------------------
 
+blank() { # FILE BYTES: a file whose bytes are there already: they can be written when no more room is left
+    head -c "$2" /dev/zero | tr '\000' '\n' >"$1"
+}
+
 save() { # STATE EXIT SECONDS MARKER LEFT
+    # in place, over empty lines: the rename of what was written needs no room
     {
         echo "job=$job"
         echo "id=$id"
@@ -130,7 +137,7 @@ save() { # STATE EXIT SECONDS MARKER LEFT
         echo "seconds=$3"
         echo "marker=$4"
         echo "left=$5"
-    } >"$dir/state.new"
+    } 1<>"$dir/state.new"
     mv -f "$dir/state.new" "$dir/state"
 }
 
@@ -171,12 +178,34 @@ size() { # FILE
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
+said() { # the line that stands where something was left out
+    echo "[kubenode: something is left out here; what follows are the last $kept bytes]"
+}
+
+fold_lines() { # a line without end must not fill the memory of the shell that reads it
+    if command -v stdbuf >/dev/null && command -v fold >/dev/null; then stdbuf -oL fold -b -w 65536; else cat; fi
+}
+
 record() { # NAME MARK: the bytes as they are to NAME, the lines with their time to the interleaved log
     exec 9>&- # the lock is the runner's alone; a redirection of the call would keep a copy
-    tee "$dir/$1" <"$dir/$1.pipe" | while IFS= read -r line || [ -n "$line" ]; do
-        elapsed
-        printf '%s %s %s\n' "$elapsed" "$2" "$line"
-    done >>"$dir/interleaved"
+    tail -c "$kept" <"$dir/$1.end" 1<>"$dir/$1.last" &
+    { # beyond the limit, or when no room is left, the write of a file fails, and tee goes on with the others
+        (trap '' XFSZ && ulimit -f $((cap / 512)) && exec tee "$dir/$1" "$dir/$1.end" <"$dir/$1.pipe" 2>/dev/null) ||
+            mv -f "$dir/$1.whole" "$dir/$1.cut"
+    } | fold_lines | {
+        written=0
+        while IFS= read -r line || [ -n "$line" ]; do
+            elapsed
+            printf '%s %s %s\n' "$elapsed" "$2" "$line"
+            written=$((written + ${#line} + 16))
+            [ "$written" -lt "$cap" ] || { printf '%s %s %s\n' "$elapsed" "$2" "$(said)" && exec cat >/dev/null; }
+        done
+    } >>"$dir/interleaved"
+    wait
+}
+
+last_lines() { # NAME MARK: the end of a log that was cut, for the interleaved one
+    [ ! -e "$dir/$1.cut" ] || { sed "s/^/$ended $2 /" "$dir/$1.last" && echo; }
 }
 
 watchdog() { # ends the command at its limit, also when the runner itself was killed
@@ -190,7 +219,7 @@ watchdog() { # ends the command at its limit, also when the runner itself was ki
     [ -z "$called_off" ] || { kill -s KILL "$nap" && exit 0; }
     wait "$nap"
     trap '' TERM
-    : >"$dir/expired.$id"
+    mv -f "$dir/armed.$id" "$dir/expired.$id"
     terminate "$grace"
 }
 
@@ -206,10 +235,11 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
     done
     kill "$recorder_out" "$recorder_err" 2>/dev/null
     marker=0
-    case $(tail -c 65536 "$dir/stdout" | LC_ALL=C tr -d '\000' | LC_ALL=C grep '[^[:space:]]' | tail -n 1) in
+    case $(cat "$dir/stdout" "$dir/stdout.last" | tail -c $((2 * kept)) | LC_ALL=C tr -d '\000' | LC_ALL=C grep '[^[:space:]]' | tail -n 1) in
     *IMAGE_URL_DONE*) marker=1 ;;
     esac
-    rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/expired.$id"
+    { last_lines stdout out && last_lines stderr err; } >>"$dir/interleaved" 2>/dev/null
+    rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/stdout.end" "$dir/stderr.end" "$dir/armed.$id" "$dir/expired.$id"
     save "$1" "$2" "$ended" "$marker" "$left"
     exec 9>&- # whoever waits for the end goes on now
     cgroup_close
@@ -234,8 +264,10 @@ run() { # JOB LIMIT BEFORE
     read -r boot </proc/sys/kernel/random/boot_id
     cgroup_open
     cd "$dir" || exit 1
-    rm -f stdout stderr interleaved stdout.pipe stderr.pipe expired.* "$base/output.json"
-    : >stdout && : >stderr && : >interleaved && mkfifo stdout.pipe stderr.pipe || exit 1
+    rm -f stdout* stderr* interleaved state.new armed.* expired.* "$base/output.json"
+    : >stdout && : >stderr && : >interleaved && : >"armed.$id" && : >stdout.whole && : >stderr.whole || exit 1
+    mkfifo stdout.pipe stderr.pipe stdout.end stderr.end || exit 1
+    blank stdout.last "$kept" && blank stderr.last "$kept" || exit 1
     { IFS= read -r image_url && IFS= read -r machine && IFS= read -r devices; } <arguments || exit 1
     OCI_REGISTRY_AUTH_TOKEN=$(cat token)
     export OCI_REGISTRY_AUTH_TOKEN
@@ -260,6 +292,7 @@ run() { # JOB LIMIT BEFORE
     guard=$!
     trap 'trap "" TERM INT HUP; kill "$guard" 2>/dev/null; terminate "$grace"; settle killed ""; exit 0' TERM INT HUP
     save running '' 0 0 0
+    blank state.new 4096
 
     wait "$command"
     status=$?
@@ -323,14 +356,22 @@ status() { # OFFSET [WAIT]
     echo "interleaved=$total"
     echo "offset=$offset"
     echo "bytes=$bytes"
-    [ ! -r "$base/output.json" ] || echo "output=$(head -c 65536 "$base/output.json" | base64 -w 0)"
+    # a regular file only: a pipe would let us wait for ever
+    if [ -f "$base/output.json" ] && [ -r "$base/output.json" ]; then
+        echo "output_size=$(size "$base/output.json")"
+        echo "output=$(head -c 65536 "$base/output.json" | base64 -w 0)"
+    fi
     [ "$bytes" -eq 0 ] || echo "log=$(tail -c "+$((offset + 1))" "$dir/interleaved" | head -c "$bytes" | base64 -w 0)"
     echo "end=1"
 }
 
 fetch() { # NAME
     case $1 in
-    stdout | stderr | interleaved) gzip -c "$dir/$1" | base64 && echo "end=1" ;;
+    stdout | stderr)
+        { cat "$dir/$1" && { [ ! -e "$dir/$1.cut" ] || { echo && said && cat "$dir/$1.last"; }; }; } | gzip -c | base64 &&
+            echo "end=1"
+        ;;
+    interleaved) gzip -c "$dir/$1" | base64 && echo "end=1" ;;
     *) echo "runner: no such log: $1" >&2 && exit 64 ;;
     esac
 }

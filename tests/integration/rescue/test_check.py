@@ -132,7 +132,7 @@ def test_one_message_lists_every_finding(user):
         f'- empty-file: bootstrap_data_file "{user.folder}/empty": it is empty',
         "- empty-data: bootstrap_data is empty; leave the option out",
         "- no-device: root_devices []: the list is empty",
-        '- bad/name: name "bad/name": use 1 to 253 letters',
+        '- bad/name: name "bad/name": it is no host name (RFC 1123)',
         "- twice: name: it stands in the list more than once",
         f"- ssh_private_key '{user.folder}/no-key': there is no such file",
     ):

@@ -73,6 +73,14 @@ def test_a_shipped_command_is_found_by_name_unless_the_directory_has_one(tmp_pat
         (lambda base: None, "there is no"),
         (lambda base: put(base / NAME, 0o644), "is not executable; chmod +x"),
         (lambda base: put(base / NAME, text=""), "is empty"),
+        (lambda base: put(base / NAME, text=" \n"), "is empty"),
+        (lambda base: put(base / NAME, text="#!/bin/sh\r\ntrue\r\n"), "CRLF"),
+        (lambda base: put(base / NAME, text="#!/usr/bin/env python3\r"), "CRLF"),
+        (lambda base: put(base / NAME, text="echo hi\n"), "names no interpreter (#!/bin/sh)"),
+        (lambda base: put(base / NAME, text="\ufeff#!/bin/sh\n"), "byte order mark"),
+        (lambda base: put(base / NAME, text="#!\n"), "the interpreter ''"),
+        (lambda base: put(base / NAME, text="#!python3\n"), "the interpreter 'python3'"),
+        (lambda base: put(base / NAME, text="#!/bin/sh " + "x" * 200 + "\n"), "more than 127 bytes"),
         (lambda base: (base / NAME).mkdir(), "is not a file"),
         (lambda base: (base / NAME).symlink_to("nowhere"), "leads nowhere"),
         (lambda base: (base / NAME).symlink_to(put(base.parent / "outside" / NAME)), "outside of"),
@@ -85,6 +93,21 @@ def test_a_command_that_cannot_be_used_is_refused(tmp_path, make, why):
     with pytest.raises(CommandNotUsable) as refusal:
         find_command(NAME, str(base))
     assert why in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"#!/bin/sh\necho 'a\r'\n",
+        b"#! /usr/bin/env python3\n",
+        b"#!/bin/sh",
+        b"\x7fELF\x02\r\n",
+        b"#!/usr/bin/python3\nPK\x03",
+    ],
+)
+def test_what_a_machine_can_run_is_taken(tmp_path, content):
+    put(tmp_path / NAME).write_bytes(content)
+    assert find_command(NAME, str(tmp_path)).content == content
 
 
 def test_a_bad_name_does_not_leave_the_directory(tmp_path):

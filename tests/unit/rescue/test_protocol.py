@@ -68,6 +68,41 @@ def test_what_is_no_number_is_refused(field, text):
         protocol.parse_status(answer(**{field: text}))
 
 
+@pytest.mark.parametrize(
+    ("output", "size", "says"),
+    [
+        (b"", None, ""),
+        (b"", "0", ""),
+        (b'{"message": "42 %"}', "19", ""),
+        (b'{"progress": 1}', None, ""),
+        (b'{"message": "x', None, "is no JSON"),
+        (b"IMAGE_URL_DONE", None, "is no JSON"),
+        (b"\xff", None, "is no UTF-8 text"),
+        (b"[" * 60000, None, "is nested too deeply"),
+        (b"1" * 5000, None, "is no"),
+        (b"[]", None, "no object with a message"),
+        (b'{"message": {"a": 1}}', None, "the message in its output.json is no text"),
+        (b'{"message": "' + b"x" * 65523, "10485760", "has 10485760 bytes, of which at most 65536 are read"),
+    ],
+)
+def test_an_output_that_cannot_be_read_is_called_what_it_is(output, size, says):
+    assert says in protocol.output_error(output, size)
+    assert bool(says) == bool(protocol.output_error(output, size))
+    fields = {"output": base64.b64encode(output).decode(), **({"output_size": size} if size else {})}
+    assert protocol.parse_status(answer(state="exited", **fields)).output_error == protocol.output_error(output, size)
+    # it may be half written
+    assert protocol.parse_status(answer(state="running", **fields)).output_error == ""
+
+
+@pytest.mark.parametrize(("code", "says"), [(126, "another architecture"), (127, "not found in the rescue"), (1, "")])
+def test_exit_codes_of_what_was_never_run_are_explained(code, says):
+    status = protocol.parse_status(answer(state="exited", exit=str(code), marker="0"))
+    text = protocol.explain_failure(status, protocol.MARKER_AND_EXIT_CODE, "/usr/bin/perl -w")
+    assert says in text
+    assert ("(/usr/bin/perl -w)" in text) == bool(says)
+    assert f"exit code {code}" in text
+
+
 @given(st.text(max_size=200), st.text(max_size=50))
 def test_garbage_never_ends_in_anything_but_a_protocol_error(text, value):
     for garbage in (text, answer(exit=value), answer(log=value), answer(output=value), answer(left=value)):
