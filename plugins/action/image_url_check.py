@@ -30,7 +30,8 @@ class ActionModule(ActionBase):
 
         def examine(machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             inputs, findings = _inputs.examine(machine, given["command_dir"], read_file)
-            if not inputs:
+            findings = findings + _inputs.check_token(machine.get("oci_registry_auth_token"))
+            if not inputs or findings:
                 return {}, findings
             about = {
                 "image_url": image_url.redact(inputs.image_url),

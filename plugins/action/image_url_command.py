@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
@@ -17,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file i
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 
 class ActionModule(ActionBase):
@@ -49,7 +50,8 @@ class ActionModule(ActionBase):
         }
         if self._task.check_mode:
             return flow.result(changed=True, msg=f"would run {inputs.command.path} in the rescue", **about)
-        masker = Masker([job.token, *image_url.secrets_of(inputs.image_url)])
+        secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
+        masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
         logs = open_logs(given["log_dir"], flow.machine, masker)
         return _Run(self, task_vars, given, flow, job, logs, masker).result(about)
 

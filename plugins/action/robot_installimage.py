@@ -14,8 +14,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs, _upload, _watch
@@ -25,7 +26,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import S
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, StartFailed, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
 #: What else is kept of a run, and where it lies in the rescue.
@@ -67,7 +68,8 @@ class ActionModule(ActionBase):
             msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
             return flow.result(changed=True, msg=msg, **about)
         urls = [spec["image"]["location"], str(spec["autosetup"].get("SSHKEYS_URL", ""))]
-        masker = Masker([spec["crypt_password"], *(secret for url in urls for secret in image_url.secrets_of(url))])
+        secrets = [spec["crypt_password"], *(secret for url in urls for secret in masking.of_url(url))]
+        masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
         logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
         run = _Run(self, task_vars, given, flow, job, logs, masker)
         run.image, run.local = spec["image"], inputs.local
@@ -133,20 +135,23 @@ class _Run(RescueRun):
         if not self.outcome:
             return {"debug_tail": tail, "permanent": False}
         outcome = self.outcome
+        # it was JSON when its log was masked
+        mask = self._masker.text
+        outcome["reason"] = mask(outcome["reason"])
         return {
-            "debug_tail": [printable(str(line), 300) for line in outcome["tail"]] or tail,
+            "debug_tail": [printable(mask(str(line)), 300) for line in outcome["tail"]] or tail,
             "permanent": bool(outcome["permanent"]),
             "began": bool(outcome["began"]),
             "blanked": outcome["blanked"],
             "uefi": outcome["uefi"],
             "drives": [
-                {key: one_line(str(drive.get(key)), 300) for key in ("name", "path")}
+                {key: one_line(mask(str(drive.get(key))), 300) for key in ("name", "path")}
                 for drive in outcome["drives"]
                 if isinstance(drive, dict)
             ],
             "image_digest": one_line(str(outcome["image_digest"]), 100),
             "host_keys": [one_line(str(key), 2000) for key in outcome["host_keys"]],
-            "warnings": [one_line(str(warning)) for warning in outcome["warnings"]],
+            "warnings": [one_line(mask(str(warning))) for warning in outcome["warnings"]],
         }
 
     def _keep_file(self, name: str, path: str, best_effort: bool) -> bytes | None:

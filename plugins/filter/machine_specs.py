@@ -72,6 +72,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data": ("kubenode_bootstrap_data",),
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "root_devices": ("kubenode_root_devices",),
+        "oci_registry_auth_token": ("kubenode_registry_token",),
     },
     "hcloud_machine": {
         "server_type": ("kubenode_server_type", "hcloud_server_type"),

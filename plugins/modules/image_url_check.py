@@ -48,6 +48,10 @@ options:
         description:
           - See M(kubenode.provision.image_url_command).
         type: path
+      oci_registry_auth_token:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: str
       root_devices:
         description:
           - See M(kubenode.provision.image_url_command).

@@ -73,6 +73,7 @@ options:
     description:
       - Token for a registry, handed over in the environment variable E(OCI_REGISTRY_AUTH_TOKEN).
       - If not set, the controller's environment variable E(OCI_REGISTRY_AUTH_TOKEN) is used.
+      - The playbooks take it from the variable C(kubenode_registry_token), which may be encrypted by Ansible Vault.
     type: str
   timeout:
     description:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import re
 import zlib
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 
 #: A log that unpacks to more is cut: a hostile machine must not fill the controller's disk.
 MOST = 256 * 1024 * 1024
+#: How the line begins with which the runner says that it left something out, and how long it lets lines be.
+GAP, LONGEST = b"[kubenode: something is left out here", 65000
+_GAP_LINE = re.compile(rb"(\n%s[^\n]*\n)" % re.escape(GAP))
 
 
 def default_directory() -> str:
@@ -33,6 +37,7 @@ class Logs:
         self._masker = masker
         self._rest = b""
         self._size = 0
+        self._torn: dict[bytes, bool] = {}
 
     def prepare(self) -> None:
         """Make the directory; raises OSError when nothing can be written there."""
@@ -50,7 +55,7 @@ class Logs:
     def append(self, data: bytes) -> list[str]:
         """Add new bytes of the interleaved log; returns the lines completed by them."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        masked = [self._masker.bytes(line) for line in lines]
+        masked = [self._masked_line(line) for line in lines]
         if masked and self._size < MOST:
             text = b"".join(line + b"\n" for line in masked)
             self._size += len(text)
@@ -65,13 +70,24 @@ class Logs:
             data = unpacker.decompress(packed, MOST)
         except zlib.error as exc:
             raise gzip.BadGzipFile(str(exc)) from exc
-        data = self._masker.bytes(data)
+        parts = _GAP_LINE.split(data)
+        if len(data) < MOST and len(parts) == 1:
+            data = self._masker.bytes(data)
+        else:
+            data = b"".join(part if _GAP_LINE.fullmatch(part) else self._masker.torn(part) for part in parts)
         self._write(self._path(name), data)
         return data[-65536:]
 
     def put(self, name: str, data: bytes) -> None:
         """Keep a log that is at hand."""
-        self._write(self._path(name), self._masker.bytes(data[:MOST]))
+        self._write(self._path(name), self._masker.bytes(data) if len(data) <= MOST else self._masker.torn(data[:MOST]))
+
+    def _masked_line(self, line: bytes) -> bytes:
+        """A line of the interleaved log (``SECONDS MARK TEXT``); the runner cuts very long ones in pieces."""
+        seconds, mark, text = (line.split(b" ", 2) + [b"", b""])[:3]
+        torn = self._torn.get(mark, False) or len(text) >= LONGEST
+        self._torn[mark] = len(text) >= LONGEST or text.startswith(GAP)
+        return b"%s %s %s" % (seconds, mark, self._masker.torn(text)) if torn else self._masker.bytes(line)
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{self._stem}.{name}.log"

@@ -12,13 +12,14 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _watch
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
 TAIL = 20
 
@@ -96,7 +97,9 @@ class RescueRun:
             self._logs.begin()
             attached, finished = self._start(system)
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
-            watcher = _watch.Watcher(self._remote, self._job.digest, system.boot_id, self._log, self._progress)
+            watcher = _watch.Watcher(
+                self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown
+            )
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, _watch.WatchFailed) as exc:
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
@@ -105,13 +108,13 @@ class RescueRun:
             msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}")
             about["seconds"] = round(time.monotonic() - started, 1)
             return flow.result(failed=True, changed=isinstance(exc, _watch.WatchFailed), msg=msg, **about)
-        if status.output_error:
+        if status.output_error:  # ours, nothing of it is the file's
             _say.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
         about.update(
             attached=attached,
             rc=status.exit_code,
             seconds=status.seconds,
-            message=self._masker.text(one_line(status.message)),
+            message=self._shown(status.message),
             **self._collect(),
         )
         if status.succeeded(self._job.rule):
@@ -146,7 +149,8 @@ class RescueRun:
                 self._remote.reset()
         if answer.get("failed") or "attached" not in answer:
             reason = answer.get("msg") or "the module gave no answer"
-            raise StartFailed(one_line(f"{reason} {answer.get('module_stderr', '')}", 2000))
+            text = self._masker.text(f"{reason} {answer.get('module_stderr', '')}")
+            raise StartFailed(one_line(text, 2000))
         if not answer["attached"]:
             # What will be written makes keys of its own.
             self._flow.known_hosts("os").forget()
@@ -157,7 +161,11 @@ class RescueRun:
             _say.log_line(self._flow.machine, printable(line))
 
     def _progress(self, message: str) -> None:
-        _say.progress(self._flow.machine, self._masker.text(message))
+        _say.progress(self._flow.machine, self._shown(message))
+
+    def _shown(self, text: str) -> str:
+        """One line for people; masked before it is cut, since half a secret is one, too."""
+        return one_line(self._masker.text(text))
 
     def _collect(self, best_effort: bool = False) -> dict[str, Any]:
         last: dict[str, bytes] = {}

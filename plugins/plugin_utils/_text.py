@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 #: What moves a cursor, changes a colour or turns the writing direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-MASK = "********"
 
 
 def printable(text: str, limit: int = 2000) -> str:
@@ -22,22 +20,3 @@ def printable(text: str, limit: int = 2000) -> str:
 def one_line(text: str, limit: int = 400) -> str:
     """``text`` on one line, fit for a message."""
     return printable(" ".join(text.split()), limit)
-
-
-class Masker:
-    """Replaces secrets wherever they stand in text or bytes."""
-
-    def __init__(self, secrets: Iterable[str | None]) -> None:
-        # Shorter ones would mask ordinary text; longest first, so that no rest of a secret remains.
-        found = {secret for secret in secrets if secret and len(secret) >= 4}
-        self._secrets = [secret.encode() for secret in sorted(found, key=len, reverse=True)]
-
-    def bytes(self, data: bytes) -> bytes:
-        """``data`` with every secret replaced."""
-        for secret in self._secrets:
-            data = data.replace(secret, MASK.encode())
-        return data
-
-    def text(self, text: str) -> str:
-        """``text`` with every secret replaced."""
-        return self.bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")

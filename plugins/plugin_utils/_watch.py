@@ -34,7 +34,10 @@ class Watcher:
         progress: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        shown: Callable[[str], str] = one_line,
     ) -> None:
+        """``shown``: what people get to see of a message."""
+        self._shown = shown
         self._remote, self._job, self._boot_id = remote, job, boot_id
         self._log, self._progress = log, progress
         self._clock, self._sleep = clock, sleep
@@ -92,7 +95,7 @@ class Watcher:
         if status.log:
             self._log(status.log)
         self._offset = status.next_offset
-        message = one_line(status.message)
+        message = self._shown(status.message)
         if message and message != self._message:
             self._message = message
             self._progress(message)

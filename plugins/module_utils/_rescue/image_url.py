@@ -61,16 +61,6 @@ def redact(url):
     return scheme + slashes + authority + path
 
 
-def secrets_of(url):
-    """The parts of the URL that must not be shown where a command printed them: user info, password, query."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url)
-    assert match is not None, "every part may be missing"
-    userinfo = match.group(3).rpartition("@")[0]
-    query = url.split("#", 1)[0].partition("?")[2]
-    # Shorter ones would mask ordinary text without protecting anything.
-    return [secret for secret in (userinfo, userinfo.partition(":")[2], query) if len(secret) >= 4]
-
-
 def digest_in(url):
     """The digest that pins what the URL names, as ``sha256:…``; empty when there is none.
 

@@ -155,6 +155,7 @@ def image_url_check_spec():
                 "require_digest": {"type": "bool", "default": False},
                 "bootstrap_data": {"type": "raw", "no_log": True},
                 "bootstrap_data_file": {"type": "path"},
+                "oci_registry_auth_token": {"type": "str", "no_log": True},
                 "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
             },
         },

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _private_key, _record
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     CommandNotUsable,
@@ -27,7 +29,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts im
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import Masker, one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
@@ -220,6 +222,35 @@ def test_logs_are_complete_private_and_without_secrets(tmp_path):
     assert logs.interleaved.read_bytes() == b""
     with pytest.raises(gzip.BadGzipFile):
         logs.store("stdout", b"no gzip")
+
+
+@given(st.lists(st.integers(0, 90), max_size=6))
+def test_a_secret_in_pieces_is_masked_as_a_whole(tmp_path_factory, cuts):
+    logs = Logs(str(tmp_path_factory.mktemp("logs")), "node-1", Masker(["s3cr3t-and-long"]))
+    logs.begin()
+    data = b"0.1 out x s3cr3t-and-long y\n0.2 err s3cr3t-and-long\n0.3 out s3cr3t-and-longs3cr3t-and-long\n"
+    places = [0, *sorted(cuts), len(data)]
+    shown = [line for begin, end in itertools.pairwise(places) for line in logs.append(data[begin:end])]
+    assert shown == ["0.1 out x ******** y", "0.2 err ********", "0.3 out ****************"]
+    assert b"s3cr" not in logs.interleaved.read_bytes()
+
+
+def test_a_secret_that_the_runner_cut_in_two_is_masked(tmp_path):
+    logs = Logs(str(tmp_path), "node-1", Masker(["s3cr3t-and-long"]))
+    logs.begin()
+    gap = b"[kubenode: something is left out here; what follows are the last 65536 bytes]"
+    stored = logs.store("stdout", gzip.compress(b"first\nthe s3cr3t-an\n" + gap + b"\nt-and-long is\nlast\n"))
+    assert stored == b"first\nthe ********\n" + gap + b"\n******** is\nlast\n"
+    long = b"1.0 out " + b"x" * 65526 + b"s3cr3t-and"
+    lines = [long, b"1.0 err s3cr", b"1.0 out -long", b"1.0 out s3cr", b"1.1 out " + gap, b"1.1 out d-long", b""]
+    assert [line[-12:] for line in logs.append(b"\n".join(lines))] == [
+        "xxxx********",
+        "1.0 err s3cr",
+        "out ********",
+        "1.0 out s3cr",
+        "65536 bytes]",
+        "out ********",
+    ]
 
 
 @given(st.text(max_size=60), st.lists(st.text(min_size=4, max_size=8), max_size=3), st.text(max_size=60))

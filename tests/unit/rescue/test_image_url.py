@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.image_url import (
     InvalidImageURL,
@@ -140,7 +141,7 @@ def test_what_is_recorded_holds_no_credentials(user, password, path, query, frag
     url = f"https://{user}:{password}@host.example:8080/{path}?token={query}#sha256={fragment}"
     check_image_url(url)
     assert image_url.redact(url) == f"https://host.example:8080/{path}"
-    secrets = image_url.secrets_of(url)
+    secrets = masking.of_url(url)
     assert password in secrets
     assert f"token={query}" in secrets
 

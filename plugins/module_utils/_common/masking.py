@@ -1,0 +1,162 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The one masker: takes secrets, in every form a program may print them, out of what people get to see (pure)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.parse
+
+MASK = "********"
+#: Shorter ones would mask ordinary text without protecting anything.
+SHORTEST = 4
+#: The same for values in a URL's query, and for lines of bootstrap data.
+SHORTEST_VALUE, SHORTEST_LINE = 8, 12
+#: Bytes by which secrets are looked for; SHORTEST of them are always there.
+_BEGIN = SHORTEST
+
+
+def of_token(token):
+    """The secrets in a registry token: itself, both halves of ``user:password``, and what a login makes of it."""
+    token = token or ""
+    user, colon, password = token.partition(":")
+    found = [token, user, password] if colon else [token]
+    return found + [form for text in found for form in _base64(text)]
+
+
+def of_url(url):
+    """The secrets in a URL: user info and its halves, the query, and each longer value in it."""
+    url = url or ""
+    userinfo = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url).group(3).rpartition("@")[0]
+    query = url.split("#", 1)[0].partition("?")[2]
+    user, colon, password = userinfo.partition(":")
+    values = [part.partition("=")[2] or part for part in re.split("[&;]", query)]
+    found = [userinfo, query] + ([user, password] if colon else [])
+    found += [value for value in values if len(urllib.parse.unquote(value)) >= SHORTEST_VALUE]
+    return found + (_base64(urllib.parse.unquote(userinfo)) if userinfo else [])
+
+
+def of_lines(data):
+    """The lines of bootstrap data (bytes) that are long enough to be told from ordinary text, without their indent."""
+    lines = {line.strip() for line in re.split(rb"[\r\n]+", data or b"")}
+    return [line.decode("utf-8", "surrogateescape") for line in sorted(lines) if len(line) >= SHORTEST_LINE]
+
+
+def _encoded(text):
+    """Text as bytes; what came from bytes becomes the same ones again."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _base64(text):
+    data = _encoded(text)
+    plain, safe = base64.b64encode(data).decode("ascii"), base64.urlsafe_b64encode(data).decode("ascii")
+    return [plain.rstrip("="), safe.rstrip("=")] if len(data) >= SHORTEST else []
+
+
+def _forms(secret):
+    """A secret as it is, percent-decoded and percent-encoded in the ways that programs do it, and in JSON."""
+    decoded = {secret, urllib.parse.unquote(secret, errors="surrogateescape"), urllib.parse.unquote_plus(secret)}
+    forms = set(decoded)
+    for text in decoded:
+        data = _encoded(text)
+        for safe in ("", "/", "!$&'()*+,;=:@/?-._~"):
+            encoded = urllib.parse.quote(data, safe=safe)
+            forms.update((encoded, re.sub("%..", lambda match: match.group().lower(), encoded)))
+        forms.add(urllib.parse.quote_plus(data))
+        forms.update(json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    return {_encoded(form) for form in forms}
+
+
+class Masker:
+    """Replaces secrets wherever they stand in text or bytes, overlapping ones as a whole.
+
+    ``plain`` are secrets of which only the form as it is counts: many, such as the lines of bootstrap data.
+    """
+
+    def __init__(self, secrets, plain=()):
+        found = {form for secret in secrets if secret and len(secret) >= SHORTEST for form in _forms(secret)}
+        found.update(_encoded(secret) for secret in plain if secret)
+        self._by_begin = {}
+        for form in found:
+            if len(form) >= SHORTEST:
+                self._by_begin.setdefault(form[:_BEGIN], []).append(form)
+        for forms in self._by_begin.values():
+            forms.sort(key=len, reverse=True)
+        self._begin = re.compile(b"(?=(%s))" % _alternatives(self._by_begin), re.DOTALL) if self._by_begin else None
+
+    def bytes(self, data):
+        """``data`` with every secret replaced."""
+        return self._replaced(data, self._found(data))
+
+    def text(self, text):
+        """``text`` with every secret replaced."""
+        return self.bytes(_encoded(text)).decode("utf-8", "replace")
+
+    def torn(self, data):
+        """The same for data that was cut at both ends: a part of a secret that stands there goes, too."""
+        found = self._found(data)
+        for form in (form for forms in self._by_begin.values() for form in forms):
+            for length in range(min(len(form) - 1, len(data)), SHORTEST - 1, -1):
+                if data.startswith(form[-length:]):
+                    found.append((0, length))
+                    break
+        pending = self._pending(data)
+        if len(data) - pending >= SHORTEST:
+            found.append((pending, len(data)))
+        return self._replaced(data, sorted(found))
+
+    def _found(self, data):
+        """(begin, end) of every secret in data, sorted; of those that begin at one place, the longest."""
+        found = []
+        if self._begin is None:
+            return found
+        for match in self._begin.finditer(data):
+            place = match.start()
+            for form in self._by_begin[match.group(1)]:
+                if data.startswith(form, place):
+                    found.append((place, place + len(form)))
+                    break
+        return found
+
+    def _pending(self, data):
+        """Where the first secret begins that data may hold a part of, at its end; its length when there is none."""
+        if self._begin is None:
+            return len(data)
+        for match in self._begin.finditer(data):
+            place = match.start()
+            rest = len(data) - place
+            if any(len(form) > rest and form.startswith(data[place:]) for form in self._by_begin[match.group(1)]):
+                return place
+        for place in range(max(0, len(data) - _BEGIN + 1), len(data)):
+            if any(begin.startswith(data[place:]) for begin in self._by_begin):
+                return place
+        return len(data)
+
+    @staticmethod
+    def _replaced(data, found):
+        parts, done, until = [], 0, -1
+        for begin, end in found:
+            if begin >= until:  # else it overlaps the one before
+                parts += [data[done:begin], MASK.encode("ascii")]
+            done = until = max(until, end)
+        return b"".join([*parts, data[done:]])
+
+
+def _alternatives(begins):
+    """A pattern for many words of one length that needs a few steps at each place."""
+    tree = {}
+    for word in begins:
+        place = tree
+        for byte in word:
+            place = place.setdefault(byte, {})
+    return _pattern(tree)
+
+
+def _pattern(tree):
+    branches = [re.escape(bytes([byte])) + (_pattern(more) if more else b"") for byte, more in sorted(tree.items())]
+    return b"(?:%s)" % b"|".join(branches)
