@@ -26,7 +26,7 @@ LENGTHS = {
     "commands": 300,
     "dev": 400,
     "lab": 400,
-    "tests": 400,
+    "tests": 600,
     "plugins": 400,
     "plugins/modules": 600,
     "playbooks/files": 700,

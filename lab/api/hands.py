@@ -82,7 +82,7 @@ class Hands:
         table = (
             ("GET", "disks", self.disks),
             ("POST", "disks", self.add_disk),
-            ("PUT", r"disks/{index:\d+}", self.replace_disk),
+            ("PUT", r"disks/{index:[0-9]+}", self.replace_disk),
             ("POST", "digests", self.digests),
             ("POST", "marks", self.marks),
             ("POST", "boot-order", self.order_boot),

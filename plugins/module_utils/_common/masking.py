@@ -8,6 +8,7 @@ import base64
 import json
 import re
 import urllib.parse
+from typing import Any
 
 MASK = "********"
 #: Shorter ones would mask ordinary text without protecting anything.
@@ -29,7 +30,9 @@ def of_token(token):
 def of_url(url):
     """The secrets in a URL: user info and its halves, the query, and each longer value in it."""
     url = url or ""
-    userinfo = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url).group(3).rpartition("@")[0]
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url)
+    assert match is not None, "every part may be missing"
+    userinfo = match.group(3).rpartition("@")[0]
     query = url.split("#", 1)[0].partition("?")[2]
     user, colon, password = userinfo.partition(":")
     values = [part.partition("=")[2] or part for part in re.split("[&;]", query)]
@@ -81,7 +84,7 @@ class Masker:
     def __init__(self, secrets, plain=()):
         found = {form for secret in secrets if secret and len(secret) >= SHORTEST for form in _forms(secret)}
         found.update(_encoded(secret) for secret in plain if secret)
-        self._by_begin = {}
+        self._by_begin: dict[bytes, list[bytes]] = {}
         for form in found:
             if len(form) >= SHORTEST:
                 self._by_begin.setdefault(form[:_BEGIN], []).append(form)
@@ -112,7 +115,7 @@ class Masker:
 
     def _found(self, data):
         """(begin, end) of every secret in data, sorted; of those that begin at one place, the longest."""
-        found = []
+        found: list[tuple[int, int]] = []
         if self._begin is None:
             return found
         for match in self._begin.finditer(data):
@@ -149,7 +152,7 @@ class Masker:
 
 def _alternatives(begins):
     """A pattern for many words of one length that needs a few steps at each place."""
-    tree = {}
+    tree: dict[int, Any] = {}
     for word in begins:
         place = tree
         for byte in word:

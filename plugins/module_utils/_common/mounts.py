@@ -9,6 +9,8 @@ import os
 import re
 from collections import namedtuple
 
+from .text import whole_number
+
 #: One line of /proc/self/mountinfo; ``point`` is the path it is mounted at, ``kind`` its file system's type.
 Mount = namedtuple("Mount", ("id", "point", "kind"))
 
@@ -24,8 +26,9 @@ def parse(text):
     for line in (text or "").splitlines():
         fields = line.split(" ")
         # optional fields, any number of them, end with a field of one dash
-        if len(fields) > 6 and fields[0].isdigit() and "-" in fields[6:-1]:
-            found.append(Mount(int(fields[0]), unescape(fields[4]), fields[fields.index("-", 6) + 1]))
+        number = whole_number(fields[0])
+        if len(fields) > 6 and number is not None and "-" in fields[6:-1]:
+            found.append(Mount(number, unescape(fields[4]), fields[fields.index("-", 6) + 1]))
     return found
 
 

@@ -25,7 +25,7 @@ def remove(path):
     Returns the mount points that were met. They stay, with all that is in them and the folders above them.
     """
     folder, name = os.path.split(path.rstrip("/"))
-    left = []
+    left: list[str] = []
     try:
         parent = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def remove(path):
 
 def empty(path):
     """Remove all that is in a folder, which may be a mount point itself but no link; returns as `remove` does."""
-    left = []
+    left: list[str] = []
     fd = os.open(path, _FOLDER)
     try:
         _empty(_Place(fd, mounts.id_of(fd), path.rstrip("/")), left, 0)

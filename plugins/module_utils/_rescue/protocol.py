@@ -121,7 +121,9 @@ def output_error(output, size=None):
 
     ``output`` is what the runner sends of it, ``size`` how many bytes it has, as text.
     """
-    whole = int(size) if size and size.isascii() and size.isdigit() and len(size) < 19 else len(output)
+    whole = whole_number(size)
+    if whole is None:
+        whole = len(output)
     if whole > LARGEST_OUTPUT:
         return "its %s has %d bytes, of which at most %d are read" % (OUTPUT, whole, LARGEST_OUTPUT)
     if not output:

@@ -9,6 +9,7 @@ import re
 import shlex
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 from ..._common.mounts import unescape
 
 #: The machine's words for architectures, in those of Kubernetes.
