@@ -64,7 +64,8 @@ options:
     default: []
   prove:
     description:
-      - Whether to wait until SSH answers as root with the hostname C(rescue) and a new boot ID.
+      - Whether to wait until a system with a new boot ID answers by SSH as root that runs from memory and has the marks
+        of Hetzner's rescue.
       - With V(false) the module is done when the machines were told to boot.
     type: bool
     default: true

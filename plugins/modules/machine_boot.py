@@ -11,7 +11,7 @@ short_description: Reboots a machine and proves which system answers
 version_added: 0.1.0
 description:
   - Sends a reboot over SSH, waits until another boot answers, and proves that it is the system that was expected.
-  - A system other than the rescue is proven by another boot id, a hostname that is not V(rescue), the hostname and
+  - A system other than the rescue is proven by another boot id, a root file system on a disk, the hostname and
     the SSH host keys when they are given, and a cloud-init that has ended without errors when the system has one.
   - The machine needs no Python, only a POSIX shell.
   - The installed record C(/etc/kubenode/installed.json) is completed after the proof, when the root file system can

@@ -51,7 +51,7 @@ class OtherKey(Exception):
 
 
 def judge_rescue(system: System, previous_boot_id: str | None) -> Judgement:
-    """The rescue gate: hostname ``rescue``, and not the boot that was seen before the reset."""
+    """The rescue gate: a root file system in memory, and not the boot that was seen before the reset."""
     if system.boot_id == previous_boot_id:
         return Judgement(Verdict.WAIT, f"the system seen before the reset still answers ({_who(system)})")
     if system.is_rescue:
@@ -189,4 +189,7 @@ def _of_unreachable(failure: Unreachable) -> str:
 
 
 def _who(system: System) -> str:
-    return f"hostname {system.hostname!r}, {system.os or 'unknown system'}, boot {system.boot_id}"
+    text = f"hostname {system.hostname!r}, {system.os or 'unknown system'}, boot {system.boot_id}"
+    if system.hostname == "rescue" and not system.is_rescue:
+        text += f"; it is no rescue: {system.origin.why_no_rescue}"
+    return text

@@ -12,13 +12,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 RECORD = "/etc/kubenode/installed.json"
 
 #: With an argument, the boot id of the system that is to reboot now ("any" for whichever answers).
-SCRIPT = r"""
+SCRIPT = (
+    r"""
+exec 2>/dev/null
 encode() { head -c 65536 "$1" 2>/dev/null | base64 2>/dev/null | tr -d '\n'; }
 boot=$(cat /proc/sys/kernel/random/boot_id)
 echo kubenode-probe=1
@@ -26,7 +29,6 @@ echo "boot_id=$boot"
 echo "hostname=$(uname -n)"
 echo "kernel=$(uname -r)"
 echo "os=$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d \")"
-echo "user=$(id -u)"
 echo "record=$(encode /etc/kubenode/installed.json)"
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
@@ -37,6 +39,9 @@ fi
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
 echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
+"""
+    + origins.SCRIPT
+    + r"""
 if [ -n "${1-}" ]; then
   if [ "$1" = any ] || [ "$1" = "$boot" ]; then
     # Detached and a moment later, so that this answer still gets through.
@@ -48,6 +53,7 @@ if [ -n "${1-}" ]; then
 fi
 echo end=1
 """
+)
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
@@ -81,15 +87,15 @@ class System:
     hostname: str
     kernel: str
     os: str
-    user: int
+    origin: origins.Origin
     cloud_init: CloudInit
     record: dict[str, Any] | None
     reboot_sent: bool = False
 
     @property
     def is_rescue(self) -> bool:
-        """A rescue is a system that calls itself so."""
-        return self.hostname == "rescue"
+        """Whether it is the provider's rescue, by what it runs from."""
+        return self.origin.is_rescue
 
 
 def parse(text: str) -> System:
@@ -111,6 +117,7 @@ def parse(text: str) -> System:
         kernel=one_line(fields.get("kernel", ""), 100),
         os=one_line(fields.get("os", ""), 200),
         user=-1 if user is None else user,
+        origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields),
         record=_json(fields.get("record", "")),
         reboot_sent=fields.get("reboot") == "sent",

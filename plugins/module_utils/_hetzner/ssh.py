@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
     KILLED,
@@ -19,8 +20,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.proces
 
 SILENT, DENIED, SYSTEM = "silent", "denied", "system"
 
-RESCUE_HOSTNAME = "rescue"
-
 #: Host keys that are looked at; a system has one of each kind.
 MOST_KEYS = 16
 
@@ -28,12 +27,12 @@ MOST_KEYS = 16
 _PROBE = "exec sh -c " + shlex.quote(
     r"""exec 2>/dev/null
 echo kubenode-probe=1
-echo "uid=$(id -u)"
 echo "hostname=$(cat /proc/sys/kernel/hostname)"
 echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
 echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
 echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
 """
+    + origins.SCRIPT
 )
 
 # Detached, so that the answer gets out before the system goes down.
@@ -54,24 +53,26 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 class Answer:
     """What came back: ``kind`` is SILENT, DENIED or SYSTEM; the rest is known for a SYSTEM only."""
 
-    def __init__(self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, uid=None):
+    def __init__(self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, origin=None):
         self.kind = kind
         self.detail = detail
         self.hostname = hostname
         self.boot_id = boot_id
         self.os_name = os_name
         self.installed = installed
-        self.uid = uid
+        self.origin = origin or origins.Origin()
 
     @property
     def in_rescue(self):
         """Whether the rescue answered, as root."""
-        return self.kind == SYSTEM and self.hostname == RESCUE_HOSTNAME and self.uid == "0"
+        return self.kind == SYSTEM and self.origin.is_rescue
 
     def describe(self):
         """One clause for a message."""
         if self.kind == SYSTEM:
-            return "hostname '%s' (%s) answers" % (self.hostname or "?", self.os_name or "unknown system")
+            text = "hostname '%s' (%s) answers" % (self.hostname or "?", self.os_name or "unknown system")
+            called_so = self.hostname == "rescue" and not self.in_rescue
+            return text + (", which is no rescue: %s" % self.origin.why_no_rescue if called_so else "")
         if self.kind == DENIED:
             return "SSH answers but does not accept the key (%s)" % self.detail
         return "SSH does not answer (%s)" % self.detail
@@ -89,7 +90,7 @@ def parse_probe(output):
         boot_id=boot_id if _BOOT_ID.match(boot_id) else None,
         os_name=_printable(values.get("os", "")) or None,
         installed=_record(values.get("installed", "")),
-        uid=values.get("uid"),
+        origin=origins.Origin.parse(values),
     )
 
 

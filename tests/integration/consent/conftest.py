@@ -1,21 +1,160 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of consent share: a mount namespace of their own, so that mounts of a test end with it."""
+"""An operator, other people beside him, and machines that boot: what is written, reset, removed and called verified."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dev.toolchain.paths import CHECKOUT
+from dev.dedicated import DedicatedStage
+from dev.stage import CHECKOUT, Stage
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
+DONE = "echo IMAGE_URL_DONE\n"
+RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+#: One disk of a dedicated server.
+DISK = {"size": "4G", "kind": "sata"}
+
+
+class Scene:
+    """A lab, the operator's playbook runs in it, and what other people do at the same time."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.output = ""
+        self.commands = stage.folder / "commands"
+        self.commands.mkdir()
+
+    # --- the operator
+
+    def run(self, *arguments: str, timeout: float = 400) -> int:
+        """Run the playbook; what it printed is in ``output``, what came of it in ``report``."""
+        self.stage.report.unlink(missing_ok=True)
+        done = subprocess.run(
+            self.stage.playbook_command(*arguments),
+            env=self.stage.environment,
+            cwd=self.stage.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        self.output = done.stdout
+        return done.returncode
+
+    def machine(self, name: str) -> dict[str, Any]:
+        """What the last run's report says of a machine."""
+        machines = json.loads(self.stage.report.read_text())["machines"]
+        (found,) = [machine for machine in machines if machine["name"] == name]
+        return found
+
+    def command(self, name: str, script: str) -> dict[str, str]:
+        """Write an image command of the operator's own; returns the variables that name it."""
+        path = self.commands / f"image-url-command-{name}"
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
+        return {"kubenode_command_dir": str(self.commands), "kubenode_image_url_command": path.name}
+
+    def raw_disk(self, before: str = "", after: str = "") -> str:
+        """The script of an image command that does what the shipped one does, and something before and after it."""
+        whole = f"cat >/root/raw-disk <<'END-OF-RAW-DISK'\n{RAW_DISK.read_text()}\nEND-OF-RAW-DISK\n"
+        return f'{whole}chmod 0700 /root/raw-disk\n{before}\n/root/raw-disk "$@" || exit 1\n{after}\n'
+
+    # --- other people
+
+    def api(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """One request to the Cloud API with the project's own token, as a person sends it."""
+        request = urllib.request.Request(
+            self.stage.lab["endpoint"] + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.stage.token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as response:
+            text = response.read()
+        return json.loads(text) if text else {}
+
+    def server(self, name: str) -> dict[str, Any]:
+        """A server of the project."""
+        return self.api("GET", f"/servers?name={name}")["servers"][0]
+
+    def act(self, name: str, action: str, body: object = None) -> None:
+        """A person presses a button of a server, and waits until it is done."""
+        answer = self.api("POST", f"/servers/{self.server(name)['id']}/actions/{action}", body)
+        while (found := self.api("GET", f"/actions/{answer['action']['id']}")["action"])["status"] == "running":
+            time.sleep(0.1)
+        assert found["status"] == "success", found
+
+    def into_rescue(self, name: str) -> None:
+        """A person boots a server into its rescue, in order to repair it."""
+        before = self.boots(name)
+        keys = [key["id"] for key in self.api("GET", "/ssh_keys")["ssh_keys"]]
+        self.act(name, "enable_rescue", {"type": "linux64", "ssh_keys": keys})
+        self.act(name, "reset")
+        assert self.boots(name) != before
+        self.wait_for(name)
+
+    def boots(self, name: str) -> list[str]:
+        """What a machine booted so far, oldest first: the lab's word, not ours."""
+        for machine in self.stage.machines():
+            if machine["name"] == name:
+                return [boot["source"] for boot in machine["boots"]]
+        return []
+
+    def ssh(self, name: str, script: str, check: bool = True) -> str:
+        """What a script prints on whatever the machine runs; a person's own SSH."""
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+        words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=5"]
+        words += ["-i", str(self.stage.private_key), f"root@{self.stage.address(name)}", script]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        assert not check or done.returncode == 0, (script, done.stdout, done.stderr)
+        return done.stdout
+
+    def wait_for(self, name: str, seconds: float = 120) -> str:
+        """Wait until the machine answers; returns the boot id of what does."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.ssh(name, "cat /proc/sys/kernel/random/boot_id", check=False).strip()):
+            assert time.monotonic() < deadline, f"{name} does not answer"
+            time.sleep(0.5)
+        return found
+
+
+def _scenes(make: Callable[[Path, str], Stage], folder: Path, what: str) -> Iterator[Scene]:
+    with make(folder / "stage", f"consent-{os.getpid()}-{what}") as stage:
+        yield Scene(stage)
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Cloud machines that boot."""
+
+    def make(folder: Path, name: str) -> Stage:
+        return Stage(folder, name, lab_options=["--kind", "nspawn", "--datacenters"])
+
+    yield from _scenes(make, tmp_path_factory.mktemp("cloud"), "cloud")
+
+
+@pytest.fixture(scope="module")
+def dedicated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """Dedicated servers that boot; a module lists them as ``SERVERS``."""
+
+    def make(folder: Path, name: str) -> Stage:
+        return DedicatedStage(folder, name, request.module.SERVERS, lab_options=["--kind", "nspawn"])
+
+    yield from _scenes(make, tmp_path_factory.mktemp("dedicated"), "dedicated")
 
 
 @pytest.fixture

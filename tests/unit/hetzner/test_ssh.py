@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +21,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh im
     parse_probe,
 )
 
+IN_RAM = base64.b64encode(b"1 1 0:2 / / rw - rootfs rootfs rw\n").decode()
+ON_DISK = base64.b64encode(b"1 1 8:2 / / rw - ext4 /dev/sda2 rw\n").decode()
 BOOT_ID = "0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11"
 GOOD = f"""kubenode-probe=1
 uid=0
-hostname=rescue
+hostname=renamed
+root={IN_RAM}
+rescue_marks=oldroot,motd
 boot_id={BOOT_ID}
 os=Debian GNU/Linux 12 (bookworm)
 installed={{"machine": "n1", "image_url": "https://example.com/a=b", "size": 3}}
@@ -39,10 +45,12 @@ def test_a_rescue_is_recognised():
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("hostname=rescue", "hostname=rescue2"), ("hostname=rescue", "hostname=rescue\x07"), ("uid=0", "uid=1000")],
+    [(IN_RAM, ON_DISK), (IN_RAM, ""), ("marks=oldroot,motd", "marks="), ("uid=0", "uid=1000")],
 )
-def test_what_is_no_rescue(old, new):
-    assert not parse_probe(GOOD.replace(old, new)).in_rescue
+def test_what_is_no_rescue_whatever_it_is_called(old, new):
+    answer = parse_probe(GOOD.replace(old, new).replace("renamed", "rescue"))
+    assert not answer.in_rescue
+    assert f"which is no rescue: {answer.origin.why_no_rescue}" in answer.describe()
 
 
 def test_output_of_another_program_is_some_system():

@@ -8,6 +8,7 @@ import base64
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, RAM, Origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError, TimeLimit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
@@ -29,9 +30,10 @@ def key(body):
 OLD_BOOT, NEW_BOOT = "0" * 8 + "-0000-0000-0000-" + "0" * 12, "1" * 8 + "-0000-0000-0000-" + "0" * 12
 OLD_KEY, NEW_KEY, FALSE_KEY = key(b"old"), key(b"new"), key(b"false")
 NOBODY_THERE = Answer(SILENT, "Connection timed out")
-OLD_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=OLD_BOOT, uid="0")
-DISK_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=NEW_BOOT, uid="0")
-RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, uid="0")
+IN_RAM, ON_DISK = Origin(0, RAM, ["oldroot"]), Origin(0, DISK)
+OLD_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=OLD_BOOT, origin=ON_DISK)
+DISK_SYSTEM = Answer(SYSTEM, hostname="old", boot_id=NEW_BOOT, origin=ON_DISK)
+RESCUE = Answer(SYSTEM, hostname="rescue", boot_id=NEW_BOOT, origin=IN_RAM)
 
 
 class Machine:

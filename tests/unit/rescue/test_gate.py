@@ -21,8 +21,17 @@ from tests.unit.common import odd
 OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
 
 
+def mounted(line: str) -> str:
+    return base64.b64encode(f"{line}\n".encode()).decode()
+
+
+RAM, DISK = mounted("1 1 0:2 / / rw - rootfs rootfs rw"), mounted("29 1 8:2 / / rw shared:1 - ext4 /dev/sda2 rw")
+
+
 def probe(**fields: str) -> str:
-    known = {"boot_id": NEW, "hostname": "rescue", "kernel": "6.12", "os": "Debian", "user": "0", "record": ""}
+    """The answer of a rescue; with a hostname, of a system on a disk."""
+    known = {"boot_id": NEW, "hostname": "rescue", "kernel": "6.12", "os": "Debian", "uid": "0", "record": ""}
+    known.update({"root": DISK if "hostname" in fields else RAM, "rescue_marks": "oldroot"})
     known.update({"cloud_init": "absent", "cloud_init_result": "", "cloud_init_status": "", **fields})
     return "kubenode-probe=1\n" + "".join(f"{key}={value}\n" for key, value in known.items()) + "end=1\n"
 
@@ -183,9 +192,9 @@ def test_cloud_init_has_to_end_well(fields, unknown_for, verdict, status):
 
 def test_a_probe_is_read():
     record = {"machine": "node-1", "image_url": "https://x/y"}
-    found = system(hostname="node-1", record=packed(record), os="Debian GNU/Linux 13 (trixie)", user="0")
+    found = system(hostname="node-1", record=packed(record), os="Debian GNU/Linux 13 (trixie)", uid="0")
     assert found.record == record
-    assert (found.os, found.user, found.reboot_sent) == ("Debian GNU/Linux 13 (trixie)", 0, False)
+    assert (found.os, found.origin.uid, found.reboot_sent) == ("Debian GNU/Linux 13 (trixie)", 0, False)
     assert system(reboot="sent").reboot_sent
 
 
@@ -200,7 +209,7 @@ def test_a_hostile_answer_is_shown_harmless_or_refused(key, value):
             continue
         text = found.hostname + found.os + found.kernel + found.cloud_init.state
         assert not any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
-        assert found.user >= -1
+        assert found.origin.uid >= -1
 
 
 @pytest.mark.parametrize("user", odd.WORDS)

@@ -1,0 +1,49 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is this the rescue? What it runs from decides, whatever it is called."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+
+
+def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
+    """P5: installimage renames the rescue that it runs in, and may fail afterwards."""
+    renames = cloud.command("renames", "hostname renamed-1; exit 1\n")
+    cloud.stage.write_inventory(["renamed-1"], **renames)
+    assert cloud.run() != 0
+    assert cloud.ssh("renamed-1", "hostname") == "renamed-1\n"
+
+    cloud.stage.write_inventory(["renamed-1"])
+    assert cloud.run() == 0, cloud.output
+    assert cloud.boots("renamed-1") == ["rescue", "disk"]
+    assert cloud.ssh("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
+
+
+def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
+    """P6: only the name is a rescue's."""
+    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    body = {
+        "name": "named-1",
+        "server_type": "cx23",
+        "location": "fsn1",
+        "image": "debian-13",
+        "ssh_keys": keys,
+        "labels": {"kubenode.provision/machine": "named-1"},
+        "user_data": "#cloud-config\nhostname: rescue\nwrite_files: [{path: /etc/precious, content: data}]\n",
+    }
+    cloud.api("POST", "/servers", body)
+    while not cloud.boots("named-1"):
+        pass
+    cloud.wait_for("named-1")
+    assert cloud.ssh("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
+    boot = cloud.wait_for("named-1")
+
+    cloud.stage.write_inventory(
+        ["named-1"], **cloud.command("writes", "echo gone >/etc/precious\necho IMAGE_URL_DONE\n")
+    )
+    cloud.run()
+    assert cloud.wait_for("named-1") == boot, cloud.output
+    assert cloud.ssh("named-1", "cat /etc/precious") == "data"

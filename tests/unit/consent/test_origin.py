@@ -1,0 +1,137 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a system runs from, and whether that makes it the rescue."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import (
+    DISK,
+    NETWORK,
+    RAM,
+    UNKNOWN,
+    Origin,
+    place_of,
+    same_disk,
+)
+
+ROOTFS = "1 1 0:2 / / rw - rootfs rootfs rw,size=8g"
+HETZNER = (
+    "26 1 0:23 / / rw,relatime shared:1 - overlay overlay rw,lowerdir=/nfsroot,upperdir=/ramfs/root,workdir=/ramfs/work"
+)
+OVERLAYROOT = "26 1 0:23 / / rw - overlay overlayroot rw,lowerdir=/media/root-ro,upperdir=/media/root-rw/overlay"
+ROOT_RO = "30 26 8:1 / /media/root-ro ro - ext4 /dev/sda1 ro"
+TARGET = "31 26 8:1 / /mnt rw - ext4 /dev/sda1 rw"
+SPACE = "32 26 8:1 / /media/root\\040ro ro - ext4 /dev/sda1 ro"
+
+
+@pytest.mark.parametrize(
+    ("root", "blocks", "place"),
+    [
+        (ROOTFS, "", RAM),
+        (HETZNER, "", RAM),
+        (HETZNER, TARGET, RAM),
+        ("5 1 0:20 / / rw - tmpfs tmpfs rw", "", RAM),
+        ("5 1 0:20 / / rw - nfs4 192.0.2.1:/rescue ro", "", NETWORK),
+        ("5 1 8:2 / / rw shared:1 - ext4 /dev/sda2 rw", "", DISK),
+        # btrfs has a device number of its own
+        ("5 1 0:25 /@rootfs / rw - btrfs /dev/sda2 rw,subvol=/@rootfs", "", DISK),
+        ("5 1 253:0 / / rw - xfs /dev/mapper/vg0-root rw", "", DISK),
+        # a live CD: its image may lie anywhere
+        ("5 1 7:0 / / ro - squashfs /dev/loop0 ro", "", DISK),
+        (OVERLAYROOT, ROOT_RO, DISK),
+        (OVERLAYROOT.replace("root-ro", "root\\040ro"), SPACE, DISK),
+        (OVERLAYROOT.replace("lowerdir=/media/root-ro", "lowerdir=/a\\:b:/media/root-ro/x"), ROOT_RO, DISK),
+        (OVERLAYROOT.replace("lowerdir=", "lowerdir+="), ROOT_RO, DISK),
+        (OVERLAYROOT.replace("root-ro", "root-rot"), ROOT_RO, RAM),
+        # what is hidden below counts
+        ("5 1 8:2 / / rw - ext4 /dev/sda2 rw\n" + ROOTFS, "", DISK),
+        ("5 1 0:29 / / rw - zfs rpool/root rw", "", UNKNOWN),
+        ("5 1 0:30 / / rw - 9p host rw", "", UNKNOWN),
+        ("", "", UNKNOWN),
+        ("nonsense - rootfs", "", UNKNOWN),
+    ],
+)
+def test_where_the_root_file_system_lies(root, blocks, place):
+    assert place_of(root, blocks) == place
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (Origin(0, RAM, ["oldroot"]), ""),
+        (Origin(0, NETWORK, ["motd"]), ""),
+        (Origin(0, DISK, ["oldroot", "motd"]), "it runs from a disk"),
+        (Origin(0, RAM), "none of the marks"),
+        (Origin(1000, RAM, ["oldroot"]), "not root"),
+        (Origin(0, UNKNOWN, ["oldroot"]), "does not tell"),
+        (Origin(), "does not tell"),
+    ],
+)
+def test_what_is_the_rescue(found, why):
+    assert found.is_rescue == (not why)
+    assert why in found.why_no_rescue
+
+
+@given(
+    st.dictionaries(st.sampled_from(["uid", "root", "block_mounts", "rescue_marks", "uptime", "root_disks"]), st.text())
+)
+def test_hostile_answers_are_no_rescue(fields):
+    assert not Origin.parse(fields).is_rescue
+
+
+@given(st.text(), st.text())
+def test_a_root_on_a_disk_is_never_hidden_by_other_lines(before, after):
+    lines = [line for line in (before + "\n" + after).splitlines() if " / " in line]
+    assert place_of("\n".join([*lines, "5 1 8:2 / / rw - ext4 /dev/sda2 rw"]), "") == DISK
+
+
+def test_the_script_tells_of_this_very_system():
+    """Whatever runs the tests: it is no rescue of Hetzner's."""
+    done = subprocess.run(
+        ["sh"], input="exec 2>/dev/null\n" + origin.SCRIPT, text=True, capture_output=True, check=True
+    )
+    fields = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert sorted(fields) == sorted({*fields, "uid", "uptime", "root", "rescue_marks", "root_disks"})
+    assert origin.unpack(fields["root"]).splitlines()[-1].split()[4] == "/"
+    assert not Origin.parse(fields).is_rescue
+
+
+def test_disks_are_read_from_the_listing():
+    text = "on 8:2\nuuid 1234-ABCD\ndisk sda\nsize 16\nwwn naa.5002\nwwn 0x5002\nserial S 1 \ndisk sdb\nsize x\n"
+    fields = {"root_disks": base64.b64encode(text.encode()).decode()}
+    found = Origin.parse(fields)
+    assert found.uuids == ("1234-abcd",)
+    assert found.disks == (
+        {"name": "sda", "size": 8192, "wwns": ["naa.5002", "0x5002"], "serials": ["S 1"]},
+        {"name": "sdb", "size": 0, "wwns": [], "serials": []},
+    )
+
+
+def disk(size=100, wwns=(), serials=()):
+    return {"size": size, "wwns": list(wwns), "serials": list(serials)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (disk(wwns=["naa.5002538d40aa0001"]), disk(wwns=["0x5002538D40AA0001"]), (True, "wwn")),
+        (disk(wwns=["eui.0025"]), disk(wwns=["eui.0026"]), (False, "wwn")),
+        # a WWN decides, whatever the serial numbers say
+        (disk(wwns=["0x5"], serials=["a"]), disk(wwns=["0x6"], serials=["a"]), (False, "wwn")),
+        (disk(wwns=["0x0"], serials=["a"]), disk(wwns=["0x6"], serials=["A "]), (True, "serial")),
+        (disk(serials=["a"]), disk(serials=["b"]), (False, "serial")),
+        (disk(100), disk(200), (False, "size")),
+        (disk(), disk(), (None, "")),
+    ],
+)
+def test_which_disk_it_is(one, other, same):
+    assert same_disk(one, other) == same
+    assert same_disk(other, one) == same
