@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 RECORD = "/etc/kubenode/installed.json"
@@ -110,13 +109,11 @@ def parse(text: str) -> System:
         raise ProbeError("no complete answer: " + (one_line(text, 200) or "nothing"))
     if not _BOOT_ID.match(fields.get("boot_id", "")):
         raise ProbeError("it tells no boot id; only Linux with /proc can be proven")
-    user = whole_number(fields.get("user"))
     return System(
         boot_id=fields["boot_id"],
         hostname=one_line(fields.get("hostname", ""), 253),
         kernel=one_line(fields.get("kernel", ""), 100),
         os=one_line(fields.get("os", ""), 200),
-        user=-1 if user is None else user,
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields),
         record=_json(fields.get("record", "")),

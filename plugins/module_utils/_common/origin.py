@@ -13,6 +13,8 @@ import base64
 import binascii
 import re
 
+from .text import whole_number
+
 #: Where the root file system lies.
 RAM, NETWORK, DISK, UNKNOWN = "ram", "network", "disk", "unknown"
 
@@ -22,6 +24,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _LAYER = re.compile(r"(?:^|,)(lowerdir|upperdir|lowerdir\+|datadir\+)=((?:\\.|[^,\\])*)")
 _DEVICE = re.compile(r"[0-9]+:[0-9]+\Z")
 _MOST = 64
+_MOST_SECTORS = 1 << 50
 
 _ABOUT_DISK = r"""
 about_disk() { # FOLDER in /sys: what tells the disk from others
@@ -150,13 +153,13 @@ class Origin:
     @classmethod
     def parse(cls, fields):
         """From the lines of `SCRIPT` as a dictionary; nothing in it is trusted to be well-formed."""
-        uid, uptime = fields.get("uid", ""), fields.get("uptime", "")
+        uid, uptime = whole_number(fields.get("uid")), fields.get("uptime", "")
         disks, uuids = parse_disks(unpack(fields.get("root_disks", "")))
         return cls(
-            uid=int(uid) if uid.isdigit() and len(uid) < 11 else -1,
+            uid=-1 if uid is None else uid,
             root=place_of(unpack(fields.get("root", "")), unpack(fields.get("block_mounts", ""))),
             marks=[mark for mark in fields.get("rescue_marks", "").split(",") if mark in ("oldroot", "motd")],
-            uptime=float(uptime) if re.match(r"\d{1,12}(\.\d{1,6})?\Z", uptime) else None,
+            uptime=float(uptime) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", uptime) else None,
             disks=disks,
             uuids=uuids,
         )
@@ -229,8 +232,8 @@ def parse_disks(text):
         value = clean(value)
         if key == "disk" and value and len(disks) < _MOST:
             disks.append({"name": value, "size": 0, "wwns": [], "serials": []})
-        elif key == "size" and disks and value.isdigit() and len(value) < 16:
-            disks[-1]["size"] = int(value) * 512
+        elif key == "size" and disks:
+            disks[-1]["size"] = (whole_number(value, _MOST_SECTORS) or 0) * 512
         elif key in ("wwn", "serial") and disks and value and value not in disks[-1][key + "s"]:
             disks[-1][key + "s"].append(value)
         elif key == "uuid" and value and not disks:

@@ -214,7 +214,7 @@ def test_a_hostile_answer_is_shown_harmless_or_refused(key, value):
 
 @pytest.mark.parametrize("user", odd.WORDS)
 def test_a_user_id_that_is_no_number_is_none(user):
-    assert system(user=user).user == -1
+    assert system(uid=user).origin.uid == -1
 
 
 @given(
