@@ -15,7 +15,7 @@ description:
   - What is installed is recorded in C(/etc/kubenode/artifacts/NAME.json). An artifact whose recorded files still have
     their digests needs no network.
   - A download that was cut is resumed where it ended, within a run and by the next one, when the server can do that.
-  - Proxies are taken from the environment of the task (E(https_proxy), E(http_proxy), E(no_proxy)).
+  - Proxies are taken from O(proxies), else from the environment (E(https_proxy), E(http_proxy), E(no_proxy)).
 options:
   artifacts:
     description:
@@ -119,6 +119,23 @@ options:
     type: list
     elements: str
     default: []
+  proxies:
+    description:
+      - Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
+    type: dict
+    suboptions:
+      http:
+        description:
+          - Proxy for HTTP, as URL.
+        type: str
+      https:
+        description:
+          - Proxy for HTTPS, as URL.
+        type: str
+      exceptions:
+        description:
+          - Hosts, domains and networks that need no proxy, separated by commas.
+        type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -205,6 +222,7 @@ diff:
 import ssl
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import engine, fetch, record, spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
@@ -236,6 +254,7 @@ def main():
             "retries": {"type": "int", "default": 4},
             "headers": {"type": "dict", "default": {}, "no_log": True},
             "extra_ca": {"type": "list", "elements": "str", "default": []},
+            "proxies": proxies.option(),
         },
         supports_check_mode=True,
     )
@@ -249,7 +268,10 @@ def run(module):
         for entry in artifact["install"]:
             for field in [field for field, value in entry.items() if value is None]:
                 del entry[field]
-    module.no_log_values.update(fetch.secrets(artifact["url"] for artifact in params["artifacts"]))
+    proxies.use(params["proxies"])
+    shown = [artifact["url"] for artifact in params["artifacts"]]
+    shown += [params["proxies"][name] for name in ("http", "https") if (params["proxies"] or {}).get(name)]
+    module.no_log_values.update(fetch.secrets(shown))
     errors = spec.errors(params["artifacts"])
     errors += ["%s must be at least 1" % name for name in ("parallel", "timeout") if params[name] < 1]
     if errors:

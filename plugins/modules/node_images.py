@@ -63,6 +63,23 @@ options:
       - Seconds that one pull, download or import may take.
     type: int
     default: 600
+  proxies:
+    description:
+      - Proxies for this module, which no command line shows, unlike those in the C(environment) of a task.
+    type: dict
+    suboptions:
+      http:
+        description:
+          - Proxy for HTTP, as URL.
+        type: str
+      https:
+        description:
+          - Proxy for HTTPS, as URL.
+        type: str
+      exceptions:
+        description:
+          - Hosts, domains and networks that need no proxy, separated by commas.
+        type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -122,6 +139,7 @@ diff:
 """
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images, references, runtimes
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
 
@@ -147,6 +165,7 @@ def arguments():
         "runtime": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
         "headers": {"type": "dict", "default": {}, "no_log": True},
         "timeout": {"type": "int", "default": 600},
+        "proxies": proxies.option(),
     }
 
 
@@ -154,6 +173,7 @@ def main():
     """Find what is missing, bring it, say so."""
     module = QuietModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()
+    proxies.use(given["proxies"])
     kind = runtimes.Docker if given["runtime"] == "docker" else runtimes.Containerd
     work = images.Work(host, kind(host, given["timeout"]), given)
     try:
