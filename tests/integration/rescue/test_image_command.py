@@ -28,7 +28,8 @@ def test_a_command_runs_once_and_is_fully_logged(controller):
     assert [(change["from"], change["to"]) for change in run["transitions"]] == [
         ("BootingToRescue", "RunningImageCommand")
     ]
-    stdout = "https://images.example/a.raw /root/bootstrap.data cmd-a sda sdb\n********\nIMAGE_URL_DONE\n"  # bootstrap data is masked
+    # the bootstrap data that it printed is masked
+    stdout = "https://images.example/a.raw /root/bootstrap.data cmd-a sda sdb\n********\nIMAGE_URL_DONE\n"
     assert controller.log("cmd-a", "stdout") == stdout
     assert controller.log("cmd-a", "stderr") == "trace\n"
     assert run["stdout_tail"] == stdout.splitlines()
