@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from datetime import datetime, timezone
+
+#: The id of the installation, by which the new system is known again.
+INSTALLATION = "KUBENODE_INSTALLATION"
 
 
 def installed_record(machine: str, image_url: str, image_digest: str, command: str) -> dict:
     """Return what /etc/kubenode/installed.json holds; the URL as it may be shown."""
+    installation = os.environ.get(INSTALLATION, "")
+    known = {"installation": installation} if re.fullmatch("[0-9a-f]{32}", installation) else {}
     return {
+        **known,
         "machine": machine,
         "image_url": image_url,
         "image_digest": image_digest,

@@ -10,12 +10,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import interpreter_of
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, check_installation
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -42,6 +42,9 @@ class ActionModule(ActionBase):
             limit=given["timeout"],
             rule=given["success"],
             runner=runner_text(),
+            installation=check_installation(given["installation"]) or installed.new_installation(),
+            devices=inputs.root_devices,
+            consent=given["consent"],
         )
         about = {
             "job": job.digest,

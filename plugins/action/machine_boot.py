@@ -11,9 +11,14 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _record, _say
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _proof, _record, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    Flow,
+    check_installation,
+    parse_host_keys,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
@@ -34,6 +39,7 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(argument_spec=options.machine_boot_spec())[1]
         flow = Flow(given, task_vars or {})
         keys = parse_host_keys(given["host_keys"])
+        check_installation(given["installation"])
         if self._task.check_mode:
             return flow.result(
                 changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers"
@@ -49,6 +55,7 @@ class _Boot:
         self._remote = Remote(action)
         self._target = flow.known_hosts(given["expect"])
         self._previous: str | None = given["previous_boot_id"] or None
+        self._proof = _proof.Proof(_proof.NONE)
 
     def result(self) -> dict[str, Any]:
         """Reboot, gate, record."""
@@ -58,18 +65,42 @@ class _Boot:
             if given["reboot"]:
                 sent = self._reboot()
                 flow.timeline.to(LEFT[given["expect"]])
+            if self._asks_little():
+                return self._little(sent)
             system = self._prove()
         except _gate.GateClosed as exc:
             flow.timeline.to(_states.PROVISIONING_FAILED)
             about = self._facts(exc.system) if exc.system else {}
+            about.update(proof=_proof.UNPROVEN, verified=False)
             return flow.result(failed=True, changed=sent, msg=f"{flow.machine}: {exc}", **about)
-        if given["expect"] == "os":
-            flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         about = self._facts(system)
+        if given["expect"] == "os":
+            if given["reboot"] or not given["boot_state"]:
+                flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+            else:
+                flow.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+            about.update(proof=self._proof.kind, verified=self._proof.verified)
         written = self._write_record(system, about["system"])
         self._release_claim()
         msg = f"{system.hostname} answers ({system.os or system.kernel}), boot {system.boot_id}"
+        if given["expect"] == "os" and not self._proof.verified:
+            msg += f"; {'left as it is, as adopt says' if given['adopt'] else 'not verified'}"
         return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
+
+    def _asks_little(self) -> bool:
+        """Whether nobody is to be asked who answers: an open port is enough, or nothing at all."""
+        return self._given["expect"] == "os" and self._given["proof"] in (_proof.PORT, _proof.NONE)
+
+    def _little(self, sent: bool) -> dict[str, Any]:
+        """For systems without SSH, or without our key."""
+        flow, kind = self._flow, self._given["proof"]
+        about = {"proof": kind, "verified": False, "record_written": False}
+        if kind == _proof.PORT:
+            _gate.wait_for_port(self._remote, self._target, self._previous, self._given["timeout"])
+        flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        self._release_claim()
+        text = "a system answers" if kind == _proof.PORT else "it was told to reboot"
+        return flow.result(changed=sent, msg=f"{text}; not verified, as proof: {kind} says", **about)
 
     def _reboot(self) -> bool:
         """Send the reboot to the system of ``previous_boot_id``; another one has rebooted already and is left alone."""
@@ -116,9 +147,10 @@ class _Boot:
             given["timeout"],
             "the new system" if expect_os else "the rescue",
             # Some images make their host keys while cloud-init runs.
-            prove=not wait_cloud_init,
+            prove=False,
         )
-        if not wait_cloud_init:
+        if not expect_os:
+            self._target.prove(system.boot_id)
             return system
         began, boot_id = time.monotonic(), system.boot_id
 
@@ -128,7 +160,12 @@ class _Boot:
                 found = _gate.judge_system(system, self._previous, "os", given["hostname"], True)
                 if found.verdict is not _gate.Verdict.OPEN:
                     return found
-            return _gate.judge_cloud_init(system, time.monotonic() - began)
+            found = self._judge_proof(system)
+            if wait_cloud_init and not self._proof.final:
+                # The bootstrap data may be what brings the proof.
+                ended = _gate.judge_cloud_init(system, time.monotonic() - began)
+                return found if ended.verdict is _gate.Verdict.OPEN else ended
+            return found
 
         if ready(system).verdict is _gate.Verdict.OPEN:
             self._target.prove(system.boot_id)
@@ -136,6 +173,22 @@ class _Boot:
         return _gate.wait_for(
             self._remote, self._target, ready, given["cloud_init_timeout"], "cloud-init of the new system", longest=1.0
         )
+
+    def _judge_proof(self, system: System) -> _gate.Judgement:
+        """Whether this system is the installation that was made."""
+        given = self._given
+        self._proof = _proof.judge(
+            self._flow.machine,
+            system.origin,
+            system.record,
+            given["installation"] or "",
+            given["written"],
+            given["proof"],
+            given["adopt"],
+        )
+        if self._proof.why:
+            return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)
+        return _gate.Judgement(_gate.Verdict.OPEN)
 
     def _facts(self, system: System) -> dict[str, Any]:
         cloud_init = system.cloud_init
@@ -161,20 +214,33 @@ class _Boot:
 
     def _release_claim(self) -> None:
         """The new system is proven: its disks may no longer be begun anew."""
-        if self._given["expect"] != "os" or not self._given["claim_file"]:
+        given = self._given
+        if given["expect"] != "os":
             return
         try:
-            _claims.release(self._given["claim_file"])
-        except _claims.ClaimError as exc:
+            if given["claim_file"]:
+                _claims.release(given["claim_file"])
+            if given["intent_file"]:
+                intents.close(given["intent_file"], intents.DONE, proof=self._proof.kind)
+        except (_claims.ClaimError, intents.IntentError) as exc:
             _say.warning(f"{self._flow.machine}: {exc}")
 
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given
         about_image = system.record or given["image_url"] or given["command"]
-        if given["expect"] != "os" or not given["write_record"] or not about_image:
+        if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
         now = _states.to_rfc3339(time.time())
-        record = _record.complete(system.record, self._flow.machine, given["image_url"], given["command"], now)
+        installation = given["installation"] or _record.installed.installation_of(system.record)
+        record = _record.complete(
+            system.record,
+            self._flow.machine,
+            installation,
+            given["image_url"],
+            given["command"],
+            self._proof.kind,
+            now,
+        )
         if record is None:
             return False
         try:

@@ -14,13 +14,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs, _upload, _watch
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, check_installation
 from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
@@ -55,6 +55,8 @@ class ActionModule(ActionBase):
             limit=given["timeout"] + program.TIDY,
             rule=protocol.MARKER_AND_EXIT_CODE,
             runner=runner_text(),
+            installation=check_installation(given["installation"]) or installed.new_installation(),
+            devices=spec["devices"],
         )
         about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
         if self._task.diff or self._task.check_mode:

@@ -32,6 +32,7 @@ options:
       installimage_check: For M(kubenode.provision.installimage_check).
       robot_rescue: For M(kubenode.provision.robot_rescue).
       robot_server: For M(kubenode.provision.robot_server).
+      wanted: For the option C(wanted) of M(kubenode.provision.hcloud_rescue) and M(kubenode.provision.robot_rescue).
     required: true
 author:
   - kubenode.provision authors (@kubenode)
@@ -107,6 +108,12 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "autosetup": ("kubenode_autosetup",),
     },
     "robot_rescue": _ROBOT_SERVER,
+    "wanted": {
+        "image_url": ("kubenode_image_url", "kubenode_image"),
+        "command": ("kubenode_image_url_command",),
+        "server_type": ("kubenode_server_type", "hcloud_server_type"),
+        "location": ("kubenode_location", "hcloud_location"),
+    },
     "robot_server": {**_ROBOT_SERVER, "rename": ("kubenode_server_name", "inventory_hostname")},
 }
 
@@ -131,10 +138,37 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                 if value is not None:
                     spec[key] = value
                     break
-        specs.append(spec)
+        specs.append(_shown(spec) if purpose == "wanted" else spec)
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
     return specs
+
+
+def _shown(spec: dict[str, Any]) -> dict[str, Any]:
+    """As an installed record tells it: without secrets, the digest apart."""
+    url = spec.get("image_url")
+    if isinstance(url, Mapping):
+        # An image of installimage.
+        value = url.get("url") or url.get("path") or url.get("name") or url.get("file") or ""
+        spec.update(image_url=_redact(str(value)), image_digest=str(url.get("digest") or ""), command="installimage")
+        if not url.get("url"):
+            del spec["image_url"]
+    elif url is not None:
+        spec.update(image_url=_redact(str(url)), image_digest=_digest_in(str(url)))
+    return spec
+
+
+def _redact(url: str) -> str:
+    # Imported when it is called, see docs/design.md.
+    from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+
+    return image_url.redact(url)
+
+
+def _digest_in(url: str) -> str:
+    from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+
+    return image_url.digest_in(url)
 
 
 class FilterModule:

@@ -75,6 +75,28 @@ options:
     type: list
     elements: str
     default: []
+  wanted:
+    description:
+      - What each machine is to be made of, with its C(name),
+        and any of C(image_url), C(image_digest), C(command), C(server_type) and C(location).
+      - A system that is left alone is compared with it, see RV(machines[].drift).
+    type: list
+    elements: dict
+    default: []
+  drift:
+    description:
+      - What becomes of a machine that runs something else than O(wanted).
+    type: str
+    choices:
+      report: It is left alone, and the result says so.
+      fail: It fails.
+    default: report
+  intents_dir:
+    description:
+      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
+        before a rescue is armed, and tells later runs what they have to finish.
+      - Without it, nothing is written and nothing is remembered.
+    type: path
   rearm:
     description:
       - Whether to try again with machines that an earlier call armed and that did not arrive in their rescue. They
@@ -226,6 +248,35 @@ machines:
       sample:
         machine: worker-1
         image_url: https://images.example.com/node.raw.zst
+    installation:
+      description:
+        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if nobody
+          knows.
+      type: str
+      sample: 5f0c6f1d2f9f4f0f8d3d1f2c3b4a5968
+    fresh:
+      description: Whether this run made the server, and nothing but its first image was on its disk before.
+      type: bool
+      sample: true
+    proven:
+      description: Whether the record of the system that was left alone says that this installation was verified.
+      type: bool
+      sample: false
+    drift:
+      description: In what the system that was left alone differs from O(wanted).
+      type: list
+      elements: dict
+      contains:
+        what:
+          description: What differs.
+          type: str
+          sample: image_url
+        runs:
+          description: What the machine was made of.
+          type: str
+        wanted:
+          description: What is asked for.
+          type: str
     boot_state:
       description: Boot state of the machine, empty if it is not known.
       type: str
@@ -286,6 +337,9 @@ def argument_spec():
         ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
         prove={"type": "bool", "default": True},
         reinstall={"type": "list", "elements": "str", "default": []},
+        wanted={"type": "list", "elements": "dict", "default": []},
+        drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
+        intents_dir={"type": "path"},
         rearm={"type": "bool", "default": False},
         ssh_private_key={"type": "path", "no_log": False},
         ssh_user={"type": "str", "default": "root"},
@@ -313,6 +367,9 @@ def main():
             prove=params["prove"],
             reinstall=params["reinstall"],
             rearm=params["rearm"],
+            wanted=params["wanted"],
+            fail_for_drift=params["drift"] == "fail",
+            intents_dir=params["intents_dir"],
             timeout=params["timeout"],
             rescue_timeout=params["rescue_timeout"],
             check_mode=module.check_mode,

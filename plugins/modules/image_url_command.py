@@ -48,6 +48,22 @@ options:
       - The image command verifies it. The shipped ones do.
     type: bool
     default: false
+  installation:
+    description:
+      - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or
+        M(kubenode.provision.robot_rescue) returned it. The command finds it in the environment variable
+        E(KUBENODE_INSTALLATION) and in C(/root/.kubenode/installation); the new system shows it in its record.
+      - The default is a new one.
+    type: str
+  consent:
+    description:
+      - What allows the command to write.
+    type: str
+    choices:
+      fresh: The machine was made for this installation and nothing but its first image was on its disks. They are
+        emptied before the command starts, so that a command which writes nothing leaves nothing that boots.
+      checked: Somebody has looked at the disks, for example M(kubenode.provision.machine_disks).
+    default: checked
   machine_name:
     description:
       - Name of the machine, third argument of the image command.
@@ -203,6 +219,17 @@ boot_id:
   description: Boot id of the system that answered.
   type: str
   returned: when a system answered
+installation:
+  description: Id of the installation that the command in this rescue belongs to.
+  type: str
+  returned: when the command ended
+written:
+  description:
+    - The disks of the command with what tells them apart, what they C(holds) afterwards (UUIDs) and held C(before).
+      V(null) when that could not be read.
+  type: list
+  elements: dict
+  returned: when the command ended
 attached:
   description: Whether the command had been started before, and was attached to.
   type: bool
@@ -263,12 +290,12 @@ transitions:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, targets
 
 
 def main():
     """The machine's half; the action plugin of the same name calls it."""
-    jobs.serve(AnsibleModule(options.image_url_command_spec(), supports_check_mode=True))
+    jobs.serve(AnsibleModule(options.image_url_command_spec(), supports_check_mode=True), prepare=targets.prepare)
 
 
 if __name__ == "__main__":

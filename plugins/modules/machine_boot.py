@@ -11,8 +11,9 @@ short_description: Reboots a machine and proves which system answers
 version_added: 0.1.0
 description:
   - Sends a reboot over SSH, waits until another boot answers, and proves that it is the system that was expected.
-  - A system other than the rescue is proven by another boot id, a root file system on a disk, the hostname and
-    the SSH host keys when they are given, and a cloud-init that has ended without errors when the system has one.
+  - A system other than the rescue is proven by another boot id, the id of its installation or the disk that it runs
+    from (see O(proof)), the hostname and the SSH host keys when they are given, and a cloud-init that has ended without
+    errors when the system has one.
   - The machine needs no Python, only a POSIX shell.
   - The installed record C(/etc/kubenode/installed.json) is completed after the proof, when the root file system can
     be written.
@@ -77,11 +78,44 @@ options:
       - File with which M(kubenode.provision.machine_disks) claimed the disks. It is removed when the new system has
         been proven, so that no later run takes the disks for half-written ones.
     type: path
+  intent_file:
+    description:
+      - File with the intent that M(kubenode.provision.hcloud_rescue) or M(kubenode.provision.robot_rescue) wrote in its
+        O(kubenode.provision.hcloud_rescue#module:intents_dir). It is closed when the new system has been proven.
+    type: path
   write_record:
     description:
       - Whether to complete the installed record. It needs O(image_url), O(command) or a record that exists.
     type: bool
     default: true
+  installation:
+    description:
+      - Id of the installation, as M(kubenode.provision.image_url_command) returned it. The new system shows it in its
+        installed record. A record of another installation is never overwritten.
+    type: str
+  written:
+    description:
+      - The disks as the rescue saw them after the image command, as M(kubenode.provision.image_url_command) returned
+        them. A system without a record of this installation is judged by the disk that it runs from.
+    type: list
+    elements: dict
+  proof:
+    description:
+      - The weakest proof that is enough. A stronger one is taken where there is one.
+      - The default is V(disk) when O(installation) or O(written) is given, else V(ssh).
+    type: str
+    choices:
+      nonce: The installed record of the new system carries O(installation).
+      disk: Or its root file system is on a disk that was written.
+      ssh: Or any system but the rescue answers by SSH and lets us in. Nothing is called verified then.
+      port: A port of another boot is open, for systems without SSH or without our key. Nothing is called verified.
+      none: Nobody is asked. Nothing is called verified.
+  adopt:
+    description:
+      - Whether to take a system as it is, although it does not show which installation it is of. It is not called
+        verified.
+    type: bool
+    default: false
   machine_name:
     description:
       - Name of the machine.
@@ -132,6 +166,8 @@ EXAMPLES = r"""
 - name: Boot what the image command wrote
   kubenode.provision.machine_boot:
     previous_boot_id: "{{ written.boot_id }}"
+    installation: "{{ written.installation }}"
+    written: "{{ written.written }}"
     boot_state: "{{ written.boot_state }}"
     boot_state_since: "{{ written.boot_state_since }}"
     image_url: "{{ written.image_url }}"
@@ -188,12 +224,23 @@ system:
           its C(errors) and C(warnings), and its C(datasource).
       type: dict
     installed:
-      description: The installed record, with C(machine), C(image_url), C(command), C(installed_at) and C(verified_at).
+      description: The installed record, with C(machine), C(image_url), C(command), C(installed_at) and C(verified_at),
+          and C(installation), its id.
       type: dict
     host_key_fingerprints:
       description: SHA-256 fingerprints of the SSH host keys that were given or that it showed.
       type: list
       elements: str
+proof:
+  description:
+    - What the system showed; V(nonce), V(disk), V(ssh), V(port), V(none), V(adopted), or V(unproven) when that was not
+      enough.
+  type: str
+  returned: when O(expect=os)
+verified:
+  description: Whether the system was seen to be the installation that was made.
+  type: bool
+  returned: when O(expect=os)
 record_written:
   description: Whether the installed record was written or completed.
   type: bool

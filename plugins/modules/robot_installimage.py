@@ -159,6 +159,13 @@ options:
       - Host name of the new system.
       - The default is O(machine_name).
     type: str
+  installation:
+    description:
+      - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or
+        M(kubenode.provision.robot_rescue) returned it. The command finds it in the environment variable
+        E(KUBENODE_INSTALLATION) and in C(/root/.kubenode/installation); the new system shows it in its record.
+      - The default is a new one.
+    type: str
   machine_name:
     description:
       - Name of the machine.
@@ -343,6 +350,17 @@ boot_id:
   description: Boot id of the system that answered.
   type: str
   returned: when a system answered
+installation:
+  description: Id of the installation that the installation in this rescue belongs to.
+  type: str
+  returned: when the installation ended
+written:
+  description:
+    - The disks of the installation with what tells them apart, what they C(holds) afterwards (UUIDs) and held
+      C(before). V(null) when that could not be read.
+  type: list
+  elements: dict
+  returned: when the installation ended
 attached:
   description: Whether the installation had been started before, and was attached to.
   type: bool

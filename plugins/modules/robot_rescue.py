@@ -108,6 +108,28 @@ options:
     type: list
     elements: str
     default: []
+  wanted:
+    description:
+      - What each machine is to be made of, with its C(name),
+        and any of C(image_url), C(image_digest) and C(command).
+      - A system that is left alone is compared with it, see RV(machines[].drift).
+    type: list
+    elements: dict
+    default: []
+  drift:
+    description:
+      - What becomes of a machine that runs something else than O(wanted).
+    type: str
+    choices:
+      report: It is left alone, and the result says so.
+      fail: It fails.
+    default: report
+  intents_dir:
+    description:
+      - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
+        before a rescue is armed, and tells later runs what they have to finish.
+      - Without it, nothing is written and nothing is remembered.
+    type: path
   rearm:
     description:
       - Whether to go on with machines that an earlier call reset and that did not arrive in their rescue. They are
@@ -316,6 +338,31 @@ machines:
       description: Whether the machine failed in a way that trying again will not mend.
       type: bool
       sample: false
+    installation:
+      description:
+        - Id of the installation that the rescue was armed for, or that the machine was made for; empty if nobody
+          knows.
+      type: str
+      sample: 5f0c6f1d2f9f4f0f8d3d1f2c3b4a5968
+    proven:
+      description: Whether the record of the system that was left alone says that this installation was verified.
+      type: bool
+      sample: false
+    drift:
+      description: In what the system that was left alone differs from O(wanted).
+      type: list
+      elements: dict
+      contains:
+        what:
+          description: What differs.
+          type: str
+          sample: image_url
+        runs:
+          description: What the machine was made of.
+          type: str
+        wanted:
+          description: What is asked for.
+          type: str
     boot_state:
       description: Boot state of the machine, empty if it is not known.
       type: str
@@ -386,6 +433,9 @@ def argument_spec():
         known_hosts_dir={"type": "path"},
         host_key_checking={"type": "str", "choices": ["strict", "accept-new"], "default": "strict", "no_log": False},
         reinstall={"type": "list", "elements": "str", "default": []},
+        wanted={"type": "list", "elements": "dict", "default": []},
+        drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
+        intents_dir={"type": "path"},
         rearm={"type": "bool", "default": False},
         prove={"type": "bool", "default": True},
         give_back_after={"type": "int", "default": 0},
@@ -427,6 +477,9 @@ def main():
             state=params["state"],
             reinstall=params["reinstall"],
             rearm=params["rearm"],
+            wanted=params["wanted"],
+            fail_for_drift=params["drift"] == "fail",
+            intents_dir=params["intents_dir"],
             key=(params["ssh_public_key"], params["ssh_private_key"]),
             key_name=params["ssh_key_name"],
             pace=pace,

@@ -13,7 +13,7 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
     InvalidHostKey,
     KnownHosts,
@@ -36,6 +36,13 @@ def parse_host_keys(lines: list[str] | None) -> list[str]:
         except InvalidHostKey as exc:
             raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
     return keys
+
+
+def check_installation(text: str | None) -> str:
+    """The option ``installation``; fails for what is no id."""
+    if text and not installed.is_installation(text):
+        raise AnsibleActionFail(f"installation {one_line(text, 60)!r}: use the id of the step before, or leave it out")
+    return text or ""
 
 
 class Flow:

@@ -73,12 +73,19 @@ def judge_system(
             "the disk did not boot: the rescue answers again. Look at the image (partition table, boot loader for this "
             "machine's firmware) and at the boot order, and check that no rescue is armed",
         )
-    if hostname and system.hostname != hostname:
+    if hostname and not same_host(system.hostname, hostname):
         # cloud-init sets the name while it runs.
         waiting = wait_cloud_init and system.cloud_init.state in ("running", "unknown")
         verdict = Verdict.WAIT if waiting else Verdict.WRONG
         return Judgement(verdict, f"its hostname is {system.hostname!r}, expected {hostname!r}")
     return Judgement(Verdict.OPEN)
+
+
+def same_host(found: str, wanted: str) -> bool:
+    """Whether two host names are the same, where one of them may lack its domain."""
+    if "." in found and "." in wanted:
+        return found.lower() == wanted.lower()
+    return found.partition(".")[0].lower() == wanted.partition(".")[0].lower()
 
 
 def judge_cloud_init(system: System, unknown_for: float) -> Judgement:
@@ -149,6 +156,33 @@ def wait_for(
             raise GateClosed(_summary(what, timeout, seen), last)
         sleep(min(pause, max(0.0, timeout - waited)))
         pause = min(pause * 1.3, longest)
+
+
+def wait_for_port(
+    remote: Remote,
+    known_hosts: KnownHosts,
+    previous_boot_id: str | None,
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until the SSH port of another boot is open, whoever listens there; raises :class:`GateClosed`."""
+    began = clock()
+    while True:
+        remote.use(known_hosts, shared=False)
+        try:
+            if _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
+                return
+            why = "it did not reboot: the boot seen before still answers"
+        except Unreachable as exc:
+            if exc.kind in (REFUSED, OTHER_KEY):
+                return
+            why = _of_unreachable(exc)
+        except _probe.ProbeError:
+            return
+        if clock() - began >= timeout:
+            raise GateClosed(f"no port of the new system was open within {timeout:.0f} s; at last: {why}", None)
+        sleep(1.0)
 
 
 def pass_rescue(

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url as image_urls
-
-_KEYS = ("machine", "image_url", "command", "installed_at", "verified_at")
 
 #: Writes its first argument as the record; whole or not at all.
 SCRIPT = r"""
@@ -21,29 +20,42 @@ mv -f /etc/kubenode/.installed.json.new /etc/kubenode/installed.json && sync && 
 
 
 def complete(
-    found: dict[str, Any] | None, machine: str, image_url: str | None, command: str | None, now: str
+    found: dict[str, Any] | None,
+    machine: str,
+    installation: str,
+    image_url: str | None,
+    command: str | None,
+    proof: str,
+    now: str,
 ) -> dict[str, Any] | None:
-    """The record to write, or None when the one that was found says it all already."""
+    """The record to write, or None when nothing is to be added. A record of another installation is left alone."""
+    record = dict(found or {})
+    shown = installed.installation_of(record)
+    if shown and installation and shown != installation:
+        return None
+    if not shown and record.get("machine", machine) != machine:
+        # What an image brought along tells of the machine that it was made from.
+        record = {}
     known: dict[str, Any] = {"machine": machine}
+    if installation:
+        known["installation"] = installation
     if image_url:
         known["image_url"] = image_urls.redact(image_url)
     if command:
         known["command"] = command
-    record = dict(found or {})
-    if any(record.get(key, value) != value for key, value in known.items()):
-        # It tells of another installation, such as the one the image was made from.
-        record = {}
     if record.get("verified_at") and all(key in record for key in known):
         return None
-    record.update(known)
+    # Until it is verified, whoever ran the command knows best what was run.
+    record.update({key: value for key, value in known.items() if key not in record or not record.get("verified_at")})
     record.setdefault("installed_at", now)
-    record["verified_at"] = now
+    record.setdefault("verified_at", now)
+    record.setdefault("proof", proof)
     return record
 
 
 def public(record: dict[str, Any] | None) -> dict[str, str]:
     """The keys of the contract, as strings; a record comes from a disk that anybody may have written."""
-    return {key: str((record or {})[key])[:2000] for key in _KEYS if (record or {}).get(key) is not None}
+    return {key: str((record or {})[key])[:2000] for key in installed.KEYS if (record or {}).get(key) is not None}
 
 
 def to_json(record: dict[str, Any]) -> str:

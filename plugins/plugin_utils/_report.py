@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
@@ -82,11 +83,24 @@ class Report:
                 "reason": None,
                 "api_calls": 0,
                 "transitions": [],
+                "verified": None,
+                "drift": [],
             },
         )
         machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
         machine["changed"] = machine["changed"] or bool(result.get("changed"))
         machine["api_calls"] += _count(result.get("api_calls"))
+        if isinstance(result.get("verified"), bool):
+            machine["verified"] = result["verified"]
+        elif result.get("installed"):
+            # It was left alone: only its record can say that it was verified once.
+            machine["verified"] = bool(result.get("proven"))
+        if isinstance(result.get("drift"), list):
+            machine["drift"] = [
+                {key: plain(one.get(key)) for key in ("what", "runs", "wanted")}
+                for one in result["drift"][:20]
+                if isinstance(one, Mapping)
+            ]
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ") if failed else None
@@ -187,13 +201,31 @@ def _machines(report: Report) -> list[str]:
     machines = report.machines
     per_machine = _ratio(report.api_calls, len(machines))
     failed = [machine for machine in machines if machine["failed"]]
-    running = [machine for machine in machines if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING]
+    running = [
+        machine
+        for machine in machines
+        if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
+    ]
+    verified = [machine for machine in running if machine["verified"]]
+    unverified = [machine for machine in running if machine["verified"] is False]
+    drifted = [machine for machine in machines if machine["drift"]]
     changed = sum(machine["changed"] for machine in machines)
     lines = [
         f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
-        f"Machines: {len(machines)}, {len(running)} running a verified system, {changed} changed, {len(failed)} failed",
+        f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} changed, "
+        f"{len(failed)} failed",
     ]
-    if not changed and not failed and not any(phase["changed"] or phase["failed"] for phase in report.phases()):
+    if unverified:
+        lines.append(f"Not verified: {', '.join(plain(machine['name'], 63) for machine in unverified[:20])}")
+    for machine in drifted:
+        lines.append(f"  {plain(machine['name'], 63)} {plain(installed.drift_in_words(machine['drift']), 1000)}")
+    if (
+        not changed
+        and not failed
+        and not unverified
+        and not drifted
+        and not any(phase["changed"] or phase["failed"] for phase in report.phases())
+    ):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     return lines + [f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed]
 

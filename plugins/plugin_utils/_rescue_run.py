@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Any
 
@@ -12,9 +13,10 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _watch
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
@@ -52,6 +54,7 @@ class RescueRun:
         self._remote = Remote(action)
         self._known_hosts = flow.known_hosts("rescue")
         self._host_keys = parse_host_keys(given["host_keys"])
+        self._installation = ""
 
     # --- what a subclass adds
 
@@ -110,13 +113,23 @@ class RescueRun:
             return flow.result(failed=True, changed=isinstance(exc, _watch.WatchFailed), msg=msg, **about)
         if status.output_error:  # ours, nothing of it is the file's
             _say.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
+        about["written"] = self._written()
         about.update(
+            installation=self._installation,
             attached=attached,
             rc=status.exit_code,
             seconds=status.seconds,
             message=self._shown(status.message),
             **self._collect(),
         )
+        empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
+        if status.succeeded(self._job.rule) and empty:
+            flow.timeline.to(_states.PROVISIONING_FAILED)
+            msg = (
+                f"{flow.machine}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
+            )
+            msg += f"or to another disk. Log: {about['log_file']}"
+            return flow.result(failed=True, changed=True, msg=msg, **about)
         if status.succeeded(self._job.rule):
             msg = f"the {self.noun} succeeded after {status.seconds:.1f} s" + (
                 " (in an earlier run)" if finished else ""
@@ -151,10 +164,25 @@ class RescueRun:
             reason = answer.get("msg") or "the module gave no answer"
             text = self._masker.text(f"{reason} {answer.get('module_stderr', '')}")
             raise StartFailed(one_line(text, 2000))
+        self._installation = str(answer.get("installation") or "")
         if not answer["attached"]:
             # What will be written makes keys of its own.
             self._flow.known_hosts("os").forget()
         return bool(answer["attached"]), bool(answer["finished"])
+
+    def _written(self) -> list[dict[str, Any]] | None:
+        """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""
+        before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
+        script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
+        try:
+            then, marked, now = self._remote.run(script, *self._job.devices)[1].partition("\nand now\n")
+        except Unreachable:
+            return None
+        disks, earlier = origin.parse_written(now) if marked else None, origin.parse_written(then)
+        for disk in disks or []:
+            old = [one for one in earlier or [] if one["name"] == disk["name"]]
+            disk["before"] = sorted({*old[0]["holds"], *old[0]["kinds"]}) if old else None
+        return disks
 
     def _log(self, data: bytes) -> None:
         for line in self._logs.append(data):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import catalog as shelves
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
@@ -19,10 +20,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
     ADOPTED_LABEL,
+    INSTALLATION_LABEL,
     LABEL,
     Servers,
     addresses,
     brief,
+    installation_of,
     is_adopted,
     is_ours,
 )
@@ -203,6 +206,8 @@ class MachineFleet:
 
     def _create(self, run, machine, _server, deadline):
         body = create_body(machine, self._resolved[run.name])
+        # A second controller finds by it what the server was made for.
+        body["labels"][INSTALLATION_LABEL] = installed.new_installation()
         after = dict(body, image=machine.get("image") or "ubuntu-24.04", status="off")
         if "user_data" in after:
             after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
@@ -274,6 +279,7 @@ class MachineFleet:
             "adopted": False,
             "fresh": None,
             "create_action": None,
+            "installation": "",
         }
         if server is None:
             return known
@@ -286,6 +292,7 @@ class MachineFleet:
             server_type=(server.get("server_type") or {}).get("name"),
             location=(server.get("location") or {}).get("name"),
             image=(server.get("image") or {}).get("name") or (server.get("image") or {}).get("id"),
+            installation=installation_of(server),
         )
         if server["status"] in ("running", "stopping", "rebuilding"):
             known["fresh"] = False

@@ -8,6 +8,8 @@ import ipaddress
 import time
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
@@ -15,9 +17,16 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadli
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.journey import Journey, NotArrived
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import Servers, addresses, is_ours
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+    INSTALLATION_LABEL,
+    Servers,
+    addresses,
+    installation_of,
+    is_ours,
+)
 
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
@@ -66,6 +75,9 @@ class RescueFleet:
         rescue_timeout=360,
         check_mode=False,
         private_key=None,
+        wanted=(),
+        fail_for_drift=False,
+        intents_dir=None,
     ):
         self._api = api
         self._tools = Tools(api, shell, timeout, rescue_timeout)
@@ -78,6 +90,9 @@ class RescueFleet:
         self._rearm = rearm
         self._check = check_mode
         self._private_key = private_key
+        self._wanted = {one.get("name"): one for one in wanted}
+        self._fail_for_drift = fail_for_drift
+        self._intents = Book(intents_dir, self._wanted)
         self._found = {}
 
     def run(self):
@@ -102,6 +117,8 @@ class RescueFleet:
         run = MachineRun.going_on(machine)
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
+        run.result.update(installation="", proven=False, drift=[])
+        run.result["fresh"] = bool(machine.get("fresh")) and self._again(machine)
         if machine.get("failed") and not self._again(machine):
             run.result.update({key: machine[key] for key in _KEPT_OF_FAILED if key in machine})
             run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
@@ -140,6 +157,7 @@ class RescueFleet:
         run.result.update(
             id=server["id"], ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6), status=server["status"]
         )
+        run.result["installation"] = given.get("installation") or installation_of(server)
         journey = Journey(self._tools, run, server, self._sight(server, given), given)
         step = journey.decide(sights.towards_rescue if self._state == "rescue" else sights.towards_os)
         try:
@@ -185,8 +203,15 @@ class RescueFleet:
             return
         run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
         run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())
+        kind, place = journey.server.get("server_type") or {}, journey.server.get("location") or {}
+        run.result["installation"] = run.result["installation"] or self._intents.unfinished(run.name)
+        facts = {"server_type": kind.get("name"), "location": place.get("name")}
+        compare(run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift)
 
     def _arm_and_start(self, journey, run):
+        # Nothing but what the server was made of has been on its disk.
+        run.result["fresh"] = journey.sight.never_started is True or run.result["fresh"]
+        self._new_installation(journey, run)
         journey.arm(disarm_first=journey.sight.armed)
         self._start(journey, run)
 
@@ -194,13 +219,27 @@ class RescueFleet:
         journey.start()
         self._arrive(journey, run)
 
+    def _new_installation(self, journey, run):
+        """What is armed for begins another installation, but for a new server and a second try."""
+        result = run.result
+        if not result["installation"] or not (result["fresh"] or journey.sight.rearm):
+            result["installation"] = installed.new_installation()
+            labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: result["installation"]})
+            journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
+        named = consents.REINSTALL if journey.sight.reinstall else ""
+        self._intents.open(
+            run, consents.joined(consents.FRESH if result["fresh"] else named, named), server=journey.server["id"]
+        )
+
     def _arm_and_reboot(self, journey, run):
+        self._new_installation(journey, run)
         self._remember(journey, run)
         journey.arm(disarm_first=journey.sight.armed)
         journey.reboot()
         self._arrive(journey, run)
 
     def _arm_and_reset(self, journey, run):
+        self._new_installation(journey, run)
         self._remember(journey, run)
         journey.arm(disarm_first=journey.sight.armed)
         self._reset(journey, run)
@@ -238,6 +277,18 @@ class RescueFleet:
             journey.prove()
             run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         run.result["msg"] = "left the rescue"
+
+
+def compare(run, record, facts, wanted, fail):
+    """Say of a system that is left alone whether it was verified, and what it has that nobody asked for."""
+    result = run.result
+    result["proven"] = installed.is_proven(record, run.name, result["installation"])
+    result["drift"] = installed.drift(dict(record or {}, **facts), wanted)
+    words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
+    if words:
+        result["msg"] += "; it %s" % words
+        if fail:
+            raise Refused("it %s, or leave kubenode_drift out" % words)
 
 
 def first_address(network):

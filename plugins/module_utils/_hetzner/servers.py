@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
@@ -11,6 +12,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._states import 
 LABEL = "kubenode.provision/machine"
 #: Marks, beside the first, the servers that were adopted: others made them.
 ADOPTED_LABEL = "kubenode.provision/adopted"
+
+#: The id of the installation that the server was made or armed for, see `_common/installed.py`.
+INSTALLATION_LABEL = "kubenode.provision/installation"
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])
@@ -27,6 +31,12 @@ def is_ours(server):
 def is_adopted(server):
     """Whether others made the server; an odd value of the label is no proof that we did."""
     return ADOPTED_LABEL in (server.get("labels") or {})
+
+
+def installation_of(server):
+    """The installation that the server was made or armed for; empty when its labels do not tell."""
+    found = (server.get("labels") or {}).get(INSTALLATION_LABEL)
+    return found if installed.is_installation(found) else ""
 
 
 def addresses(server):

@@ -12,6 +12,7 @@ import os
 import time
 import zlib
 
+from .._common import installed
 from . import protocol
 
 
@@ -22,13 +23,17 @@ class JobError(Exception):
 class Job:
     """What travels from the controller to the machine, as one opaque string (it holds secrets)."""
 
-    def __init__(self, command, bootstrap, arguments, token, limit, rule, runner):
+    def __init__(
+        self, command, bootstrap, arguments, token, limit, rule, runner, installation="", devices=(), consent=""
+    ):
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
+        #: The installation's id, the disks it writes, and what allows that.
+        self.installation, self.devices, self.consent = installation, list(devices), consent
 
     @property
     def digest(self):
-        """The identity of the job; the token, the limit and the rule are not part of it."""
+        """The identity of the job; the token, the limit, the rule and the installation are not part of it."""
         return protocol.job_digest(self.command, self.bootstrap, self.arguments)
 
     def pack(self):
@@ -47,11 +52,11 @@ class Job:
         return cls(**fields)
 
 
-def start_or_attach(job, run, base=protocol.BASE):
+def start_or_attach(job, run, base=protocol.BASE, prepare=None):
     """Returns ``(status, attached)``; an image command never runs twice at the same time.
 
     ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
-    ``AnsibleModule.run_command`` does.
+    ``AnsibleModule.run_command`` does. ``prepare(run, job)`` is called right before a start, and may raise JobError.
     """
     with alone(base):
         runner = _Runner(run, base)
@@ -65,8 +70,25 @@ def start_or_attach(job, run, base=protocol.BASE):
                 "bootstrap data or devices). Wait for it, or end it with: sh %s stop"
                 % (status.job[:12], status.seconds, runner.path)
             )
+        if prepare is not None:
+            prepare(run, job)
         _install(job, base)
         return runner.start(job), False
+
+
+def keep(base, name, text):
+    """Keep a text in the rescue, for whoever comes after us."""
+    _write(os.path.join(base, name), text.encode("utf-8", "replace"), 0o600)
+
+
+def installation_in(base=protocol.BASE):
+    """The id of the installation that the last command of this rescue belongs to; empty when nothing tells."""
+    try:
+        with open(os.path.join(base, protocol.INSTALLATION), encoding="ascii") as file:
+            found = file.read(64).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return found if installed.is_installation(found) else ""
 
 
 @contextlib.contextmanager
@@ -90,18 +112,22 @@ def forget(base=protocol.BASE):
         os.unlink(os.path.join(base, protocol.STATE_DIR, "state"))
 
 
-def serve(module):
-    """The whole of a module that starts what its action plugin packed, or attaches to it; never returns."""
+def serve(module, prepare=None):
+    """The whole of a module that starts what its action plugin packed, or attaches to it; never returns.
+
+    ``prepare(run, job)`` is called right before a start, and may raise JobError.
+    """
     if not module.params["payload"]:
         module.fail_json(msg="this module works through its action plugin; call it as a task, not as a bare module")
     if module.check_mode:
         module.exit_json(changed=True)
     try:
         job = Job.unpack(module.params["payload"])
-        status, attached = start_or_attach(job, module.run_command)
+        status, attached = start_or_attach(job, module.run_command, prepare=prepare)
     except (JobError, protocol.ProtocolError, OSError) as exc:
         module.fail_json(msg=str(exc))
-    module.exit_json(changed=not attached, attached=attached, finished=attached and status.state != protocol.RUNNING)
+    finished = attached and status.state != protocol.RUNNING
+    module.exit_json(changed=not attached, attached=attached, finished=finished, installation=installation_in())
 
 
 class _Runner:
@@ -140,6 +166,7 @@ def _install(job, base):
     lines = "".join(argument + "\n" for argument in job.arguments)
     _write(os.path.join(state_dir, "arguments"), lines.encode("utf-8", "surrogateescape"), 0o600)
     _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
+    _write(os.path.join(base, protocol.INSTALLATION), job.installation.encode("ascii"), 0o600)
 
 
 def _write(path, content, mode):

@@ -18,10 +18,18 @@ def _flow_options(boot_state):
     }
 
 
+def _installation_options():
+    return {
+        "installation": {"type": "str"},
+        "consent": {"type": "str", "choices": ["fresh", "checked"], "default": "checked"},
+    }
+
+
 def image_url_command_spec():
     """Options of image_url_command."""
     return dict(
         _flow_options("BootingToRescue"),
+        **_installation_options(),
         image_url={"type": "str", "required": True},
         command={"type": "str", "required": True},
         command_dir={"type": "path", "default": "/shared"},
@@ -54,6 +62,7 @@ def robot_installimage_spec():
     filesystem = {"type": "str", "required": True}
     return dict(
         _flow_options("BootingToRescue"),
+        installation={"type": "str"},
         image={
             "type": "dict",
             "required": True,
@@ -138,6 +147,11 @@ def machine_boot_spec():
         command={"type": "str"},
         write_record={"type": "bool", "default": True},
         claim_file={"type": "path"},
+        intent_file={"type": "path"},
+        installation={"type": "str"},
+        written={"type": "list", "elements": "dict"},
+        proof={"type": "str", "choices": ["nonce", "disk", "ssh", "port", "none"]},
+        adopt={"type": "bool", "default": False},
     )
 
 

@@ -20,6 +20,9 @@ BOOTSTRAP = "bootstrap.data"
 OUTPUT = "output.json"
 STATE_DIR = ".kubenode"
 RUNNER = STATE_DIR + "/runner.sh"
+#: Which installation the command that was started last belongs to, and what was on its disks before.
+INSTALLATION = STATE_DIR + "/installation"
+BEFORE = STATE_DIR + "/disks-before"
 
 #: Bytes of OUTPUT that the runner sends.
 LARGEST_OUTPUT = 65536

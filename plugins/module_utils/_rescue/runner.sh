@@ -272,6 +272,8 @@ run() { # JOB LIMIT BEFORE
     OCI_REGISTRY_AUTH_TOKEN=$(cat token)
     export OCI_REGISTRY_AUTH_TOKEN
     rm -f token
+    # the file beside the runner's state is for commands that lose their environment
+    KUBENODE_INSTALLATION=$(cat installation 2>/dev/null)
 
     record stdout out &
     recorder_out=$!
@@ -282,7 +284,7 @@ run() { # JOB LIMIT BEFORE
         [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"
         cd "$base" || exit 126
         umask 022
-        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" setsid "$base/image-url-command" \
+        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" KUBENODE_INSTALLATION="$KUBENODE_INSTALLATION" setsid "$base/image-url-command" \
             "$image_url" "$base/bootstrap.data" "$machine" "$devices"
     ) </dev/null >stdout.pipe 2>stderr.pipe &
     command=$!

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dev.dedicated import DedicatedStage
 from dev.stage import CHECKOUT, Stage
+from lab.client import call
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
 DONE = "echo IMAGE_URL_DONE\n"
@@ -37,6 +39,37 @@ class Scene:
         self.commands.mkdir()
 
     # --- the operator
+
+    def inventory(self, hosts: dict[str, dict[str, Any]], **variables: Any) -> None:
+        """An ordinary inventory of cloud machines, with variables of single hosts; nothing takes minutes."""
+        limits = {"kubenode_boot_timeout": 60, "kubenode_rescue_timeout": 60}
+        path = self.stage.write_inventory(list(hosts), **{**limits, **variables})
+        content = yaml.safe_load(path.read_text())
+        content["machines"]["hosts"] = hosts
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def servers(self, hosts: dict[str, dict[str, Any]], **variables: Any) -> None:
+        """An ordinary inventory of dedicated servers."""
+        group = {
+            "hosts": hosts,
+            "vars": {
+                "kubenode_image_url": self.stage.image_url(),
+                "kubenode_image_url_command": "image-url-command-raw-disk",
+                "kubenode_look_timeout": 4,
+                "kubenode_boot_timeout": 60,
+                **variables,
+            },
+        }
+        assert isinstance(self.stage, DedicatedStage)
+        self.stage.write_groups({"machines": group})
+
+    def control(self, method: str, path: str, body: object = None) -> Any:
+        """The lab's own routes."""
+        return call(self.stage.lab["endpoint"], self.stage.token, method, path, body)
+
+    def record(self, name: str) -> dict[str, str]:
+        """The installed record of the system that runs on a machine."""
+        return json.loads(self.ssh(name, "cat /etc/kubenode/installed.json"))
 
     def run(self, *arguments: str, timeout: float = 400) -> int:
         """Run the playbook; what it printed is in ``output``, what came of it in ``report``."""
@@ -109,8 +142,9 @@ class Scene:
 
     def boots(self, name: str) -> list[str]:
         """What a machine booted so far, oldest first: the lab's word, not ours."""
+        inventory = isinstance(self.stage, DedicatedStage) and self.stage.address(name)
         for machine in self.stage.machines():
-            if machine["name"] == name:
+            if machine["name"] == name or machine["address"] == inventory:
                 return [boot["source"] for boot in machine["boots"]]
         return []
 

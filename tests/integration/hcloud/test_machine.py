@@ -22,6 +22,8 @@ def test_machines_are_created_powered_off_and_marked_and_then_left_alone(project
     assert project.lab.token not in run.printed
     servers = project.servers()
     assert {name: server["status"] for name, server in servers.items()} == {"n1": "off", "n2": "off"}
+    installation = servers["n1"]["labels"].pop("kubenode.provision/installation")
+    assert len(installation) == 32
     assert servers["n1"]["labels"] == {"pool": "a", LABEL: "n1"}
     assert servers["n2"]["image"]["architecture"] == "arm"
     first = run.machines["n1"]
@@ -134,7 +136,9 @@ def test_labels_are_added_and_others_kept(project):
     project.run("hcloud_machine", machines=[project.machine("n1", labels={"a": "1"})])
     run = project.run("hcloud_machine", "--diff", machines=[project.machine("n1", labels={"b": "2"})])
     assert run.result["changed"]
-    assert project.servers()["n1"]["labels"] == {"a": "1", "b": "2", LABEL: "n1"}
+    labels = project.servers()["n1"]["labels"]
+    assert labels.pop("kubenode.provision/installation")
+    assert labels == {"a": "1", "b": "2", LABEL: "n1"}
 
 
 @pytest.mark.parametrize(

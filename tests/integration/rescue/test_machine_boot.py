@@ -12,6 +12,13 @@ import pytest
 pytestmark = pytest.mark.nspawn
 
 DONE = "echo IMAGE_URL_DONE\n"
+#: Makes the system that is there show the id of the installation, as an image command of a user's own can do.
+SHOWS_ID = r"""
+mkdir /tmp/new && mount /dev/sda2 /tmp/new && mkdir /tmp/new/etc/kubenode || exit 1
+record='{"machine": "%s", "installation": "%s"}'
+printf "$record" "$3" "$KUBENODE_INSTALLATION" >/tmp/new/etc/kubenode/installed.json && umount /tmp/new || exit 1
+[ "$(cat /root/.kubenode/installation)" = "$KUBENODE_INSTALLATION" ] || exit 1
+"""
 
 
 def rescued(controller, name: str, script: str = DONE, **more: object) -> dict:
@@ -23,8 +30,10 @@ def rescued(controller, name: str, script: str = DONE, **more: object) -> dict:
 
 
 def test_the_new_system_is_proven_and_recorded(controller):
-    before = rescued(controller, "boot-a")
+    before = rescued(controller, "boot-a", SHOWS_ID + DONE)
     options = {
+        "installation": before["installation"],
+        "written": before["written"],
         "previous_boot_id": before["boot_id"],
         "boot_state": before["boot_state"],
         "boot_state_since": before["boot_state_since"],
@@ -49,7 +58,11 @@ def test_the_new_system_is_proven_and_recorded(controller):
     record = json.loads(controller.ssh("boot-a", "cat /etc/kubenode/installed.json"))
     assert record == system["installed"]
     assert record["image_url"] == "https://images.example/a.raw"
-    assert sorted(record) == ["command", "image_url", "installed_at", "machine", "verified_at"]
+    assert record["installation"] == before["installation"]
+    assert sorted(record) == [
+        "command", "image_url", "installation", "installed_at", "machine", "proof", "verified_at",
+    ]  # fmt: skip
+    assert (run["proof"], run["verified"]) == ("nonce", True)
     shown = controller.ssh("boot-a", "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done")
     assert set(system["host_key_fingerprints"]) <= {line.split()[1] for line in shown.splitlines()}
     assert system["host_key_fingerprints"]
@@ -59,11 +72,32 @@ def test_the_new_system_is_proven_and_recorded(controller):
     assert again["changed"] is False
     assert again["boot_id"] == system["boot_id"]
 
-    # The same system may boot again under the keys that were pinned.
+    # The same system may boot again under the keys that were pinned; it is no installation.
     rebooted = controller.run("boot-a", "machine_boot")
     assert not rebooted.failed, rebooted.printed
+    assert (rebooted["proof"], rebooted["verified"]) == ("ssh", False)
     assert rebooted["system"]["previous_boot_id"] == system["boot_id"]
     assert rebooted["boot_id"] != system["boot_id"]
+
+
+def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller):
+    before = rescued(controller, "boot-f")
+    assert before["written"][0]["before"] == sorted(before["written"][0]["holds"] + before["written"][0]["kinds"])
+    about = {"installation": before["installation"], "written": before["written"]}
+    run = controller.run("boot-f", "machine_boot", previous_boot_id=before["boot_id"], **about)
+    assert run.failed
+    assert (run["proof"], run["verified"]) == ("unproven", False)
+    assert "nothing shows that the image command changed sda" in run["msg"]
+    run = controller.run("boot-f", "machine_boot", reboot=False, proof="ssh", **about)
+    assert not run.failed, run.printed
+    assert (run["proof"], run["verified"], run["record_written"]) == ("ssh", False, False)
+    for little in ("port", "none"):
+        run = controller.run("boot-f", "machine_boot", reboot=False, proof=little, **about)
+        assert not run.failed, run.printed
+        assert (run["proof"], run["verified"]) == (little, False)
+    other = controller.run("boot-f", "machine_boot", reboot=False, installation="f" * 32, proof="disk")
+    assert other.failed
+    assert controller.ssh("boot-f", "ls /etc/kubenode 2>/dev/null || true") == ""
 
 
 def test_a_disk_that_does_not_boot_is_told_apart(controller):

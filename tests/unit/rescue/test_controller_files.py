@@ -273,23 +273,38 @@ def test_printable_text_obeys_nothing(text):
 # --- records
 
 
+MINE, OTHER = "a" * 32, "b" * 32
+
+
 def test_a_record_is_completed_once():
-    first = _record.complete(None, "node-1", "https://u:p@x/y?z#f", "image-url-command-x", "now")
+    first = _record.complete(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
     assert first == {
         "machine": "node-1",
+        "installation": MINE,
         "image_url": "https://x/y",
         "command": "image-url-command-x",
         "installed_at": "now",
         "verified_at": "now",
+        "proof": "disk",
     }
-    assert _record.complete(first, "node-1", "https://x/y", "image-url-command-x", "later") is None
+    assert _record.complete(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
     written = {**first, "installed_at": "before", "digest": "sha256:00"}
     del written["verified_at"]
-    done = _record.complete(written, "node-1", None, None, "now")
+    done = _record.complete(written, "node-1", MINE, None, None, "nonce", "now")
     assert (done["installed_at"], done["verified_at"], done["digest"]) == ("before", "now", "sha256:00")
-    other = _record.complete(first, "node-2", "https://x/other", None, "later")
-    assert (other["machine"], other["installed_at"]) == ("node-2", "later")
     assert _record.public({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
+
+
+def test_a_record_keeps_what_it_says():
+    first = {"machine": "node-1", "installation": MINE, "image_url": "https://x/y", "command": "x"}
+    assert _record.complete(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
+    same = _record.complete(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
+    verified = {"installed_at": "now", "verified_at": "now", "proof": "nonce"}
+    assert same == {**first, "image_url": "https://x/z", "command": "z", **verified}
+    assert _record.complete(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
+    # the image was made from another machine, and its disk is what was proven
+    brought = _record.complete({"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now")
+    assert (brought["machine"], "image_url" in brought) == ("node-1", False)
 
 
 # --- private keys

@@ -8,11 +8,15 @@ import time
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import compare
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import HandedBack, LeftAlone
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
@@ -34,6 +38,9 @@ _UNKNOWN: dict[str, Any] = {
     "host_keys": [],
     "permanent": False,
     "armed": False,
+    "installation": "",
+    "proven": False,
+    "drift": [],
 }
 _ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
 
@@ -55,7 +62,21 @@ class RobotRun(MachineRun):
 class RobotRescueFleet:
     """One call of robot_rescue."""
 
-    def __init__(self, tools, machines, state, reinstall, rearm, key, key_name, pace, check_mode):
+    def __init__(
+        self,
+        tools,
+        machines,
+        state,
+        reinstall,
+        rearm,
+        key,
+        key_name,
+        pace,
+        check_mode,
+        wanted=(),
+        fail_for_drift=False,
+        intents_dir=None,
+    ):
         self._tools = tools
         self._api = tools.api
         self._given = machines
@@ -67,6 +88,9 @@ class RobotRescueFleet:
         self._key_name = key_name
         self._pace = pace
         self._check = check_mode
+        self._wanted = {one.get("name"): one for one in wanted}
+        self._fail_for_drift = fail_for_drift
+        self._intents = Book(intents_dir, self._wanted)
         self._servers = {}
 
     def run(self):
@@ -245,6 +269,10 @@ class RobotRescueFleet:
             return
         run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
         run.result.update(installed=True, in_rescue=False, msg="left alone: %s" % journey.arrival.words)
+        answer = journey.arrival.answer
+        record = answer.installed if answer is not None else None
+        run.result["installation"] = self._intents.unfinished(run.name)
+        compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift)
 
     def _arm_and_reboot(self, journey, run):
         self._travel(journey.begin, run)
@@ -257,6 +285,9 @@ class RobotRescueFleet:
 
     def _travel(self, go, run):
         run.result["diff"] = _diff(run)
+        run.result["installation"] = self._machines[run.name].get("installation") or installed.new_installation()
+        consent = consents.joined(consents.REINSTALL if run.name in self._reinstall else consents.EMPTY)
+        self._intents.open(run, consent, server=run.result["server_number"])
         go()
         run.result["msg"] = "is in the rescue" if self._tools.prove else "is booting into the rescue (not proved)"
 

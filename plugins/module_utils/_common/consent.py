@@ -1,0 +1,96 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the words ``reinstall`` and ``wipe`` of a user cover: each counts once, for one installation (pure).
+
+A bare name says "whatever is there now". It is used up by the installation that it allowed, whose record says so; left
+in an inventory it means nothing more. A name with the id of an installation says which one goes, and nothing else.
+"""
+
+from __future__ import annotations
+
+from . import installed
+
+#: What allows a command to write, as the record keeps it.
+FRESH, EMPTY, REINSTALL, WIPE = "fresh", "empty", "reinstall", "wipe"
+KINDS = (FRESH, EMPTY, REINSTALL, WIPE)
+
+
+class Words:
+    """One of the two variables: a list of names, or a dictionary of names and the ids of what may go."""
+
+    def __init__(self, variable, given):
+        self.variable = variable
+        self.findings = []
+        self._ids = {}
+        if isinstance(given, dict):
+            for name, value in given.items():
+                self._take(str(name), value)
+        elif isinstance(given, (list, tuple)):
+            for name in given:
+                if isinstance(name, str) and name.strip():
+                    self._ids[name] = ""
+                else:
+                    self.findings.append("%s: %r is no name" % (variable, name))
+        elif given is not None:
+            self.findings.append(
+                "%s: %r is neither a list of names nor a dictionary of names and installations; write [%s]"
+                % (variable, given, given if isinstance(given, str) else "name")
+            )
+
+    def _take(self, name, value):
+        text = str(value or "").strip().lower()
+        if len(text) < installed.SHORT or text.strip("0123456789abcdef"):
+            self.findings.append(
+                "%s: %s: %r is no id of an installation; give at least its first %d hexadecimal digits"
+                % (self.variable, name, value, installed.SHORT)
+            )
+        self._ids[name] = text
+
+    def __iter__(self):
+        return iter(self._ids)
+
+    def names(self, name):
+        """Whether the name stands there at all."""
+        return name in self._ids
+
+    def covers(self, name, record):
+        """Whether it allows what runs, or lies on the disk, with this record to go; ``None`` for no record."""
+        if name not in self._ids:
+            return False
+        wanted = self._ids[name]
+        if wanted:
+            return installed.installation_of(record).startswith(wanted)
+        return not self.used(record)
+
+    def used(self, record):
+        """Whether an installation was allowed by this very word."""
+        return self.variable in str((record or {}).get("consent") or "").split("+")
+
+    def why_not(self, name, record):
+        """For people: why a name that stands there covers nothing."""
+        running = installed.short(installed.installation_of(record)) or "one without an id"
+        if self._ids.get(name):
+            return "kubenode_%s names installation %s of %s, but %s is there" % (
+                self.variable,
+                installed.short(self._ids[name]),
+                name,
+                running,
+            )
+        return (
+            "kubenode_%s names %s, but this was used%s for installation %s, which is there; to write it again: -e "
+            '\'{"kubenode_%s": {"%s": "%s"}}\''
+            % (
+                self.variable,
+                name,
+                " at %s" % record["installed_at"] if (record or {}).get("installed_at") else "",
+                running,
+                self.variable,
+                name,
+                running,
+            )
+        )
+
+
+def joined(*kinds):
+    """As a record keeps them."""
+    return "+".join(sorted({kind for kind in kinds if kind in KINDS}, key=KINDS.index))

@@ -1,0 +1,97 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The installed record of a system, and what it proves (pure).
+
+Every installation has an id of 128 random bits, which the controller makes when it arms the rescue. What is written
+carries it in its record, so that a system shows which installation it is of.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+RECORD = "/etc/kubenode/installed.json"
+#: The keys of a record, all of them strings.
+KEYS = (
+    "machine",
+    "installation",
+    "image_url",
+    "image_digest",
+    "command",
+    "consent",
+    "installed_at",
+    "verified_at",
+    "proof",
+)
+#: Hexadecimal digits by which people name an installation.
+SHORT = 8
+
+_ID = re.compile(r"[0-9a-f]{32}\Z")
+
+
+def new_installation():
+    """The id of a new installation."""
+    return secrets.token_hex(16)
+
+
+def is_installation(text):
+    """Whether it is the id of an installation."""
+    return isinstance(text, str) and bool(_ID.match(text))
+
+
+def installation_of(record):
+    """The id in a record; empty when there is none."""
+    found = (record or {}).get("installation")
+    return found if is_installation(found) else ""
+
+
+def short(installation):
+    """As people read and name it."""
+    return installation[:SHORT]
+
+
+def is_proven(record, machine, installation=""):
+    """Whether a record says that this installation of this machine was verified.
+
+    Without ``installation`` (nobody knows which one to expect), the record's own word counts.
+    """
+    found = installation_of(record)
+    return bool(
+        found
+        and (record or {}).get("machine") == machine
+        and (record or {}).get("verified_at")
+        and found == (installation or found)
+    )
+
+
+def describe(record):
+    """One clause on what a record says."""
+    text = "installation %s" % (short(installation_of(record)) or "without an id")
+    text += " of machine '%s'" % (record or {}).get("machine", "?")
+    if (record or {}).get("image_url"):
+        text += ", %s" % record["image_url"]
+    if (record or {}).get("installed_at"):
+        text += ", installed at %s" % record["installed_at"]
+    return text
+
+
+def drift(record, wanted):
+    """What runs differs from what is asked for: ``[{what, runs, wanted}]``; what nobody knows does not differ."""
+    return [
+        {"what": what, "runs": str(runs), "wanted": str(asked)}
+        for what, runs, asked in ((what, (record or {}).get(what), (wanted or {}).get(what)) for what in _WANTED)
+        if runs and asked and str(runs) != str(asked)
+    ]
+
+
+_WANTED = ("image_url", "image_digest", "command", "server_type", "location")
+
+
+def drift_in_words(differences, since=""):
+    """One line for people; empty when nothing differs."""
+    if not differences:
+        return ""
+    runs = ", ".join("%s %s" % (one["what"], one["runs"]) for one in differences)
+    asked = ", ".join("%s %s" % (one["what"], one["wanted"]) for one in differences)
+    return "runs %s%s, asked for %s; reinstall writes it" % (runs, " since %s" % since if since else "", asked)

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Intents: what a run is about to do to a machine, written down when it arms the rescue, closed when that has an end.
+
+An open intent is what lets an interrupted run go on without asking again. It lies on the controller, and in the rescue
+for another controller. It is closed when the new system is proven, when a system is seen, and when a run gives up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import time
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+
+OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
+#: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
+LASTS = 24 * 3600.0
+#: In the rescue.
+IN_RESCUE = "/root/.kubenode/intent.json"
+_MOST_BYTES = 1 << 16
+
+
+class IntentError(Exception):
+    """The intent cannot be read or written; the text names the file and the way out."""
+
+
+def file_of(folder, machine):
+    """Where the intent of a machine lies."""
+    return os.path.join(folder, "%s.json" % machine)
+
+
+def make(machine, installation, consent, now=None, **more):
+    """A new intent. ``more``: server, image_url, command, armed (what tells this arming from others) …"""
+    return dict(
+        {key: value for key, value in more.items() if value},
+        machine=machine,
+        installation=installation,
+        consent=consent,
+        state=OPEN,
+        armed_at=_states.to_rfc3339(time.time() if now is None else now),
+        controller=platform.node(),
+    )
+
+
+def read(path):
+    """The intent in a file; None when there is none, or a damaged one."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse(file.read(_MOST_BYTES))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return None
+    except OSError as error:
+        raise IntentError("intent %r cannot be read (%s); make it readable" % (path, error.strerror)) from error
+
+
+def parse(text):
+    """An intent from text that anybody may have written; None when it is none."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or not installed.is_installation(content.get("installation")):
+        return None
+    return content
+
+
+def is_open(intent, machine, installation="", now=None):
+    """Whether it stands for this machine (and this installation, when one is expected) and has no end yet."""
+    if not intent or intent.get("machine") != machine or intent.get("state") != OPEN:
+        return False
+    if installation and intent["installation"] != installation:
+        return False
+    try:
+        age = (time.time() if now is None else now) - _states.from_rfc3339(intent.get("armed_at") or "")
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return -60 <= age <= LASTS
+
+
+def write(path, intent):
+    """Whole or not at all, readable for us alone."""
+    new = "%s.%d.new" % (path, os.getpid())
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps(intent, indent=1, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        raise IntentError(
+            "intent %r cannot be written (%s); make its folder writable" % (path, error.strerror)
+        ) from error
+
+
+def close(path, state, now=None, **more):
+    """Write down how it ended; returns whether an open one was there."""
+    intent = read(path)
+    if intent is None or intent.get("state") != OPEN:
+        return False
+    ended = _states.to_rfc3339(time.time() if now is None else now)
+    write(path, dict(intent, state=state, ended_at=ended, **more))
+    return True

@@ -1,0 +1,46 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The intents of a fleet on the controller: opened before a rescue is armed."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+
+_ABOUT = ("image_url", "image_digest", "command")
+
+
+class Book:
+    """A folder of intents; without one, nothing is written and nothing is known."""
+
+    def __init__(self, folder, wanted):
+        self._folder = folder
+        self._wanted = wanted
+
+    def open(self, run, consent, **more):
+        """Write down what is about to be done to a machine; a second try of the same installation goes on."""
+        if not self._folder:
+            return
+        about = {key: value for key, value in (self._wanted.get(run.name) or {}).items() if key in _ABOUT}
+        installation = run.result["installation"]
+        try:
+            if intents.is_open(self.of(run.name), run.name, installation):
+                return
+            intent = intents.make(run.name, installation, consent, **dict(about, **more))
+            intents.write(intents.file_of(self._folder, run.name), intent)
+        except intents.IntentError as error:
+            raise MachineError("nothing was armed: %s" % error) from error
+
+    def of(self, name):
+        """The intent of a machine; None when there is none."""
+        try:
+            return intents.read(intents.file_of(self._folder, name)) if self._folder else None
+        except intents.IntentError as error:
+            raise MachineError(str(error)) from error
+
+    def unfinished(self, name):
+        """The installation that this controller began and never saw proven; empty when there is none."""
+        intent = self.of(name)
+        if not intent or intent.get("machine") != name or intent.get("state") == intents.DONE:
+            return ""
+        return intent["installation"]

@@ -1,0 +1,134 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is the system that answers the one that was installed? What is seen of it, and nothing else, says so (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, Origin, same_disk
+
+#: What a system showed, the strongest first: the id of its installation; that it runs from the disk that was written;
+#: that a system answered; that a port is open; nothing.
+NONCE, DISK_PROOF, SSH, PORT, NONE = "nonce", "disk", "ssh", "port", "none"
+UNPROVEN, ADOPTED = "unproven", "adopted"
+#: Those of which "verified" is said.
+VERIFIED = (NONCE, DISK_PROOF)
+
+_WAYS_OUT = (
+    'Two ways out: kubenode_adopt: true leaves the machine as it is, -e \'{"kubenode_reinstall": ["%s"]}\' writes it'
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``kind``: what was shown; ``why``: why that is not enough, empty when it is; ``final``: waiting will not help."""
+
+    kind: str
+    why: str = ""
+    final: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether the system may be called verified."""
+        return self.kind in VERIFIED and not self.why
+
+
+def judge(
+    machine: str,
+    origin: Origin,
+    record: Mapping[str, Any] | None,
+    installation: str,
+    written: Sequence[Mapping[str, Any]] | None,
+    wanted: str | None = None,
+    adopt: bool = False,
+) -> Proof:
+    """What a system shows of its installation.
+
+    ``installation``: the id that is expected, empty when nobody knows; ``written``: the disks as the rescue saw them
+    after the image command; ``wanted``: the weakest proof that is enough, by default the id or the disk, where one of
+    them can be known.
+    """
+    if adopt:
+        return Proof(ADOPTED)
+    if wanted is None and not installation and written is None:
+        return Proof(SSH)
+    same, why = runs_from(origin, written)
+    shown = installed.installation_of(record)
+    if shown and shown == installation and same is not False:
+        return Proof(NONCE)
+    if same is False:
+        return Proof(UNPROVEN, f"{why}. Look at the boot order of the machine's firmware", final=True)
+    if shown and (installation or not installed.is_proven(record, machine)):
+        return Proof(UNPROVEN, _other(machine, record, installation), final=True)
+    if shown:
+        return Proof(NONCE)
+    if wanted == NONCE:
+        return Proof(UNPROVEN, f"{_no_record(record)}, and proof: nonce asks for one")
+    if same:
+        return Proof(DISK_PROOF)
+    if wanted in (SSH, PORT, NONE):
+        return Proof(SSH)
+    if not installation:
+        text = f"it runs a system that this collection did not install ({_no_record(record)}). " + _WAYS_OUT % machine
+        return Proof(UNPROVEN, text)
+    return Proof(
+        UNPROVEN,
+        f"nothing shows that this system is installation {installed.short(installation)}: {_no_record(record)}, and "
+        f"{why}. {_WAYS_OUT % machine}. kubenode_proof: ssh takes any system that answers; an image command of your "
+        f"own can write the id ($KUBENODE_INSTALLATION) as 'installation' into {installed.RECORD}",
+    )
+
+
+def runs_from(origin: Origin, written: Sequence[Mapping[str, Any]] | None) -> tuple[bool | None, str]:
+    """Whether a system runs from the disks that were written; None for what cannot be told, with the reason."""
+    if written is None:
+        return None, "what its disks held before and after the image command is not known"
+    if origin.root != DISK or not origin.disks:
+        return None, "it does not tell on which disk its root file system is"
+    for disk in origin.disks:
+        found = [_is(disk, target) for target in written]
+        if True not in found:
+            names = ", ".join(str(target.get("name")) for target in written)
+            text = f"it runs from another disk ({_words(disk)}) than the one that was written ({names} in the rescue)"
+            return (None if None in found else False), text
+    unchanged = [str(target.get("name")) for target in written if not _changed(target)]
+    if unchanged:
+        return None, f"nothing shows that the image command changed {', '.join(unchanged)}"
+    return True, ""
+
+
+def _is(disk: Mapping[str, Any], target: Mapping[str, Any]) -> bool | None:
+    same, _what = same_disk(disk, target)
+    return True if same is None and target.get("only") else same
+
+
+def _changed(target: Mapping[str, Any]) -> bool:
+    """Whether the command left something on the disk that was not there before it."""
+    before = target.get("before")
+    now = {*(target.get("holds") or []), *(target.get("kinds") or [])}
+    return before is not None and bool(now - set(before)) and (not before or bool(set(target["holds"]) - set(before)))
+
+
+def _other(machine: str, record: Mapping[str, Any] | None, installation: str) -> str:
+    if not installation:
+        return f"it runs {installed.describe(record)}, which was never verified. " + _WAYS_OUT % machine
+    return (
+        f"another system answers: {installed.describe(record)}; expected installation {installed.short(installation)}. "
+        "The firmware booted another disk, or the image command wrote nothing. Its record was left as it is. "
+        + _WAYS_OUT
+        % machine
+    )
+
+
+def _no_record(record: Mapping[str, Any] | None) -> str:
+    return f"its {installed.RECORD} names no installation" if record else f"it has no {installed.RECORD}"
+
+
+def _words(disk: Mapping[str, Any]) -> str:
+    known = [*disk.get("serials", [])[:1], *disk.get("wwns", [])[:1]]
+    return ", ".join([str(disk.get("name")), *known])

@@ -1,0 +1,98 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is called verified on cloud machines, and what a second run makes of a first one that failed."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def failed(cloud):
+    """A run in which every machine fails, each in its own way, and a second one after which nobody mended anything."""
+    stage, text = cloud.stage, "#cloud-config\n"
+    stage.write_inventory(["none"])
+    (settings,) = [one["vars"] for one in yaml.safe_load(stage.inventory.read_text()).values()]
+    with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
+        data = yaml.safe_load(file)
+    broken = stage.folder / "broken.yml"
+    broken.write_text(text + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
+    wrong = stage.folder / "wrong_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
+    hosts = {
+        # the command restarts the machine
+        "reboots-1": {**cloud.command("reboots", "sleep 1; reboot -f; sleep 60\n"), "kubenode_command_timeout": 10},
+        # the command writes nothing
+        "nothing-1": {**cloud.command("nothing", "echo IMAGE_URL_DONE\n"), "kubenode_host_keys": []},
+        "missed-1": {"kubenode_host_keys": []},
+        "seed-1": {"kubenode_bootstrap_data_file": str(broken)},
+        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()]},
+    }
+    cloud.inventory(hosts)
+    cloud.control("POST", "/faults", {"point": "boot", "machine": "missed-1", "effect": "ignore_rescue", "times": 2})
+    assert cloud.run() != 0
+    first = {name: cloud.machine(name) for name in hosts}
+    assert cloud.run() != 0, cloud.output
+    return cloud, first, {name: cloud.machine(name) for name in hosts}, hosts
+
+
+@pytest.mark.parametrize("name", ["reboots-1", "nothing-1", "missed-1", "seed-1", "key-1"])
+def test_a_second_run_makes_no_success_of_a_failure(failed, name):
+    """P1 and P3: what failed in the first run fails in the second one, with a reason."""
+    cloud, first, second, _hosts = failed
+    assert first[name]["failed"], cloud.output
+    assert second[name]["failed"], cloud.output
+
+
+def test_a_placeholder_gets_no_record(failed):
+    """P3: and nothing of it is called this installation."""
+    cloud, _first, second, _hosts = failed
+    assert cloud.ssh("missed-1", "cat /etc/kubenode/installed.json", check=False) == ""
+    assert "kubenode_reinstall" in second["missed-1"]["reason"]
+
+
+def test_a_second_run_finishes_the_proof_that_the_first_one_missed(failed):
+    """P1: the machine was right, the operator's idea of its key was not."""
+    cloud, _first, _second, hosts = failed
+    boots = cloud.boots("key-1")
+    cloud.inventory({"key-1": {}})
+    assert cloud.run() == 0, cloud.output
+    assert cloud.boots("key-1") == boots
+    record = cloud.record("key-1")
+    assert record["verified_at"]
+    assert record["installation"] == cloud.server("key-1")["labels"]["kubenode.provision/installation"]
+    cloud.inventory(hosts)
+
+
+def test_what_differs_from_the_wish_is_told(cloud):
+    """P7: another image, another command, another kind of server."""
+    cloud.inventory({"drift-1": {}})
+    assert cloud.run() == 0, cloud.output
+    record = cloud.record("drift-1")
+    assert record["proof"] == "nonce"
+    other = {"kubenode_image_url": cloud.stage.image_url("xz"), "kubenode_server_type": "cx33"}
+    cloud.inventory({"drift-1": {}}, **other)
+    assert cloud.run() == 0, cloud.output
+    told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
+    assert told == {"image_url", "image_digest", "server_type"}
+    assert f"runs image_url {record['image_url']}" in cloud.output
+    assert "found in the state that was asked for" not in cloud.output
+    assert cloud.run("-e", "kubenode_drift=fail") != 0
+    assert "drift-1" in cloud.output
+    assert cloud.record("drift-1") == record
+
+
+def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
+    """It brings no id: the disk that it wrote is the one that the new system runs from."""
+    own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))
+    cloud.inventory({"own-1": own})
+    assert cloud.run() == 0, cloud.output
+    record = cloud.record("own-1")
+    assert (record["proof"], len(record["installation"])) == ("disk", 32)
+    assert cloud.run() == 0, cloud.output
+    assert "Nothing changed" in cloud.output

@@ -1,0 +1,56 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is called verified on dedicated servers, where there may be systems that nobody asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+FIRST, SECOND = {"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G"}
+SERVERS = [
+    {"number": 201, "disks": [FIRST, SECOND], "memory_mib": 1024},
+    {"number": 202, "disks": [FIRST], "memory_mib": 1024},
+]
+HINTS = {"first": {"kind": "nvme", "smallest": True}, "second": {"kind": "sata", "smallest": True}}
+
+
+def host(number, disk):
+    return {"kubenode_server_number": number, "kubenode_root_device_hints": HINTS[disk]}
+
+
+def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
+    """P2 and C5: the image goes to one disk, the firmware boots the other."""
+    dedicated.servers({"two-1": host(201, "first")})
+    assert dedicated.run() == 0, dedicated.output
+    before = dedicated.record("two-1")
+
+    dedicated.servers({"two-1": host(201, "second")})
+    assert dedicated.run("-e", '{"kubenode_reinstall": ["two-1"]}') != 0, dedicated.output
+    assert "another system answers" in dedicated.output or "another disk" in dedicated.output
+    assert dedicated.record("two-1") == before
+    assert dedicated.run() != 0, dedicated.output
+    assert dedicated.record("two-1") == before
+
+
+def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
+    """P4: it takes our key, and that is all."""
+    dedicated.servers({"tenant-1": host(202, "first")}, kubenode_rename=False)
+    assert dedicated.run() == 0, dedicated.output
+    dedicated.ssh("tenant-1", "rm -r /etc/kubenode")
+    boots = dedicated.boots("tenant-1")
+
+    elsewhere = str(dedicated.stage.folder / "elsewhere")
+    dedicated.servers({"tenant-1": host(202, "first")}, kubenode_dir=elsewhere)
+    assert dedicated.run() != 0, dedicated.output
+    assert "kubenode_adopt" in dedicated.output
+    assert "kubenode_reinstall" in dedicated.output
+    assert dedicated.ssh("tenant-1", "ls /etc/kubenode", check=False) == ""
+    (machine,) = [one for one in dedicated.control("GET", "/machines")["machines"] if one.get("number") == 202]
+    assert machine["name"] != "tenant-1"
+
+    assert dedicated.run("-e", '{"kubenode_adopt": true}') == 0, dedicated.output
+    assert "verified system" in dedicated.output
+    assert ", 0 running a verified system" in dedicated.output
+    assert dedicated.boots("tenant-1") == boots

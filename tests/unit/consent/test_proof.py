@@ -1,0 +1,166 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a system must show before it is called verified."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import (
+    DISK,
+    RAM,
+    Origin,
+    parse_written,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _proof
+
+MINE, OTHER = "a" * 32, "b" * 32
+TARGET = {"name": "sda", "size": 10, "wwns": [], "serials": ["S1"]}
+SECOND = {"name": "sdb", "size": 10, "wwns": [], "serials": ["S2"]}
+WRITTEN = [{**TARGET, "holds": ["uuid-1"], "kinds": ["gpt"], "only": False, "before": []}]
+RECORD = {"machine": "n1", "installation": MINE}
+OLD = {"machine": "n1", "installation": OTHER, "verified_at": "then"}
+
+
+def on(disk, uuids=()):
+    return Origin(0, DISK, disks=[disk] if disk else [], uuids=uuids)
+
+
+def judge(record=None, installation=MINE, written=None, origin=None, **options):
+    return _proof.judge("n1", origin or on(TARGET), record, installation, written, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "why"),
+    [
+        ({"record": RECORD}, "nonce", ""),
+        ({"record": RECORD, "written": WRITTEN}, "nonce", ""),
+        # the same id, but not the disk that was written: a copy
+        ({"record": RECORD, "written": WRITTEN, "origin": on(SECOND)}, "unproven", "another disk (sdb, S2)"),
+        ({"record": OLD, "written": WRITTEN}, "unproven", "another system answers: installation bbbbbbbb"),
+        ({"record": OLD, "written": WRITTEN, "origin": on(SECOND)}, "unproven", "another disk"),
+        ({"written": WRITTEN}, "disk", ""),
+        ({"record": {"machine": "n1"}, "written": WRITTEN}, "disk", ""),
+        ({"written": WRITTEN, "origin": on(SECOND)}, "unproven", "another disk"),
+        ({"written": WRITTEN, "origin": on(None)}, "unproven", "on which disk"),
+        ({"written": WRITTEN, "wanted": "nonce"}, "unproven", "asks for one"),
+        ({"written": WRITTEN, "wanted": "ssh"}, "disk", ""),
+        ({}, "unproven", "nothing shows that this system is installation aaaaaaaa"),
+        ({"wanted": "disk"}, "unproven", "KUBENODE_INSTALLATION"),
+        ({"wanted": "ssh"}, "ssh", ""),
+        ({"wanted": "ssh", "record": OLD}, "unproven", "another system"),
+        ({"record": OLD, "adopt": True}, "adopted", ""),
+        # nobody knows what to expect
+        ({"installation": ""}, "ssh", ""),
+        ({"installation": "", "wanted": "disk"}, "unproven", "did not install"),
+        ({"installation": "", "wanted": "disk", "record": OLD}, "nonce", ""),
+        ({"installation": "", "wanted": "disk", "record": RECORD}, "unproven", "never verified"),
+        ({"installation": "", "wanted": "disk", "record": {**OLD, "machine": "n2"}}, "unproven", "never verified"),
+    ],
+)
+def test_what_is_proven(given, kind, why):
+    found = judge(**given)
+    assert found.kind == kind
+    assert (why in found.why) if why else not found.why
+    assert found.verified == (kind in ("nonce", "disk"))
+
+
+@pytest.mark.parametrize(
+    ("target", "same"),
+    [
+        ({}, True),
+        # what was there before is there still: nothing was written
+        ({"before": ["gpt", "uuid-1"]}, None),
+        ({"before": ["gpt", "uuid-0"]}, True),
+        ({"before": None}, None),
+        ({"holds": [], "kinds": [], "before": []}, None),
+        # neither number can be compared
+        ({"serials": []}, None),
+        ({"serials": [], "only": True}, True),
+        ({"serials": [], "size": 20}, False),
+        ({"serials": ["S2"], "only": True}, False),
+    ],
+)
+def test_the_disk_that_it_runs_from(target, same):
+    found, why = _proof.runs_from(on(TARGET), [{**WRITTEN[0], **target}])
+    assert found is same
+    assert bool(why) == (same is not True)
+
+
+def test_every_disk_of_an_array_was_written():
+    array = Origin(0, DISK, disks=[TARGET, SECOND])
+    both = [WRITTEN[0], {**WRITTEN[0], **SECOND}]
+    assert _proof.runs_from(array, both)[0] is True
+    assert _proof.runs_from(array, WRITTEN)[0] is False
+    assert _proof.runs_from(Origin(0, RAM), both)[0] is None
+
+
+IDS = st.sampled_from(["", MINE, OTHER])
+RECORDS = st.sampled_from([None, RECORD, OLD, {"machine": "n1"}, {**RECORD, "machine": "n2"}])
+WANTED = st.sampled_from([None, "nonce", "disk", "ssh", "port", "none"])
+
+
+@given(RECORDS, IDS, st.sampled_from([None, WRITTEN, []]), st.sampled_from([on(TARGET), on(SECOND), on(None)]), WANTED)
+def test_verified_is_said_of_nothing_else(record, installation, written, origin, wanted):
+    found = _proof.judge("n1", origin, record, installation, written, wanted)
+    shown = installed.installation_of(record)
+    if found.verified:
+        expected = shown == installation if installation else installed.is_proven(record, "n1")
+        from_disk = bool(written) and origin.disks == (TARGET,)
+        assert (shown and expected) or (from_disk and not shown)
+        assert not (written and origin.disks == (SECOND,))
+    assert bool(found.why) == (found.kind == "unproven")
+
+
+def test_what_the_rescue_saw_of_its_disks():
+    text = "disks 1\ndisk sda\nsize 20\nserial S1\nkind gpt\nholds AB\nkind ext4\nholds cd\nend of disks\n"
+    (disk,) = parse_written(text)
+    assert disk == {
+        "name": "sda", "size": 10240, "wwns": [], "serials": ["S1"], "holds": ["ab", "cd"], "kinds": ["gpt", "ext4"],
+        "only": True,
+    }  # fmt: skip
+    assert parse_written(text.replace("end of disks\n", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "same"),
+    [
+        ("n1", "n1", True),
+        ("n1.example.com", "n1", True),
+        ("n1", "N1.example.com", True),
+        ("n1.example.com", "n1.example.org", False),
+        ("n10", "n1", False),
+        ("localhost", "n1", False),
+    ],
+)
+def test_a_host_name_may_be_short_or_qualified(found, wanted, same):
+    assert _gate.same_host(found, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("record", "expected", "proven"),
+    [
+        (OLD, OTHER, True),
+        (OLD, "", True),
+        (OLD, MINE, False),
+        (RECORD, MINE, False),
+        ({**OLD, "machine": "n2"}, OTHER, False),
+        ({"machine": "n1", "verified_at": "then"}, "", False),
+        ({**OLD, "installation": "x"}, "x", False),
+        (None, "", False),
+    ],
+)
+def test_only_the_record_of_this_installation_counts(record, expected, proven):
+    assert installed.is_proven(record, "n1", expected) is proven
+
+
+def test_drift_is_what_both_sides_know_and_differs():
+    record = {"image_url": "a", "command": "c"}
+    found = installed.drift(record, {"name": "n1", "image_url": "b", "command": "c", "image_digest": "sha256:0"})
+    assert found == [{"what": "image_url", "runs": "a", "wanted": "b"}]
+    words = installed.drift_in_words(found, "T")
+    assert words == "runs image_url a since T, asked for image_url b; reinstall writes it"
+    assert installed.drift_in_words([]) == ""
