@@ -139,6 +139,7 @@ save() { # STATE EXIT SECONDS MARKER LEFT
         echo "left=$5"
     } 1<>"$dir/state.new"
     mv -f "$dir/state.new" "$dir/state"
+    mv -f "$dir/state.spare" "$dir/state.new" 2>/dev/null
 }
 
 parse() { # the state file into variables; a state of an earlier boot is none
@@ -264,10 +265,11 @@ run() { # JOB LIMIT BEFORE
     read -r boot </proc/sys/kernel/random/boot_id
     cgroup_open
     cd "$dir" || exit 1
-    rm -f stdout* stderr* interleaved state.new armed.* expired.* "$base/output.json"
+    rm -f stdout* stderr* interleaved state.new state.spare armed.* expired.* "$base/output.json"
     : >stdout && : >stderr && : >interleaved && : >"armed.$id" && : >stdout.whole && : >stderr.whole || exit 1
     mkfifo stdout.pipe stderr.pipe stdout.end stderr.end || exit 1
-    blank stdout.last "$kept" && blank stderr.last "$kept" || exit 1
+    # the command may leave no room at once
+    blank stdout.last "$kept" && blank stderr.last "$kept" && blank state.new 4096 && blank state.spare 4096 || exit 1
     { IFS= read -r image_url && IFS= read -r machine && IFS= read -r devices; } <arguments || exit 1
     OCI_REGISTRY_AUTH_TOKEN=$(cat token)
     export OCI_REGISTRY_AUTH_TOKEN
@@ -294,7 +296,6 @@ run() { # JOB LIMIT BEFORE
     guard=$!
     trap 'trap "" TERM INT HUP; kill "$guard" 2>/dev/null; terminate "$grace"; settle killed ""; exit 0' TERM INT HUP
     save running '' 0 0 0
-    blank state.new 4096
 
     wait "$command"
     status=$?

@@ -48,7 +48,7 @@ def alive(pid: str | int) -> bool:
 
 
 def runner_pid(rescue: Rescue) -> int:
-    lines = dict(line.split("=", 1) for line in (rescue.dir / "state").read_text().splitlines())
+    lines = dict(line.split("=", 1) for line in (rescue.dir / "state").read_text().split())
     return int(lines["runner"])
 
 
