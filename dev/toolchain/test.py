@@ -31,6 +31,8 @@ PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "test")
+#: seconds in which an interrupted pytest closes its labs
+GRACE = 120
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _wait(command: list[str], environment: dict[str, str], left: float | None) -
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)  # pytest closes its labs
         try:
-            process.wait(120)
+            process.wait(GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

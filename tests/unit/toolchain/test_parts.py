@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
 
 import pytest
@@ -32,7 +33,10 @@ def house(tmp_path, monkeypatch):
 
     monkeypatch.setattr(parts, "_wait", wait)
     monkeypatch.setattr(parts, "variables", lambda name: {})
-    return part
+    # in the background of a shell Ctrl-C is ignored, and so it would be by our children
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield part
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_failure_does_not_end_the_run(house, capsys):
