@@ -30,7 +30,7 @@ ALLOWED = {
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),
     "plugins/doc_fragments": (),
     UTILS: (UTILS,),
-    COMMON: (COMMON, STATES),
+    COMMON: (COMMON,),
     STATES: (COMMON,),
     UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON, STATES),
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON, STATES),

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import datetime, timezone
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 
 UNSET = ""
 INITIALIZING = "Initializing"
@@ -29,26 +29,8 @@ ORDER = (
     PROVISIONING_FAILED,
 )
 
-_RFC3339 = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
-)
-
-
-def to_rfc3339(epoch):
-    """Epoch seconds to an RFC 3339 UTC string with milliseconds."""
-    moment = datetime.fromtimestamp(epoch, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
-
-
-def from_rfc3339(text):
-    """RFC 3339 string (``Z`` or offset) to epoch seconds; raises ValueError on anything else."""
-    # What fromisoformat takes differs from one Python to the next, and is more than RFC 3339.
-    match = _RFC3339.match(text) if isinstance(text, str) else None
-    if not match:
-        raise ValueError("%.100r is no time with a time zone, such as 2026-01-31T12:00:00Z" % (text,))
-    day, clock, fraction, zone = match.groups()
-    zone = "+00:00" if zone in ("Z", "z") else zone
-    return datetime.fromisoformat("%sT%s.%s%s" % (day, clock, (fraction or "").ljust(6, "0")[:6], zone)).timestamp()
+#: Transitions are told with times of this form.
+to_rfc3339, from_rfc3339 = times.to_rfc3339, times.from_rfc3339
 
 
 class Timeline:

@@ -14,8 +14,7 @@ import os
 import platform
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, times
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
@@ -42,7 +41,7 @@ def make(machine, installation, consent, now=None, **more):
         installation=installation,
         consent=consent,
         state=OPEN,
-        armed_at=_states.to_rfc3339(time.time() if now is None else now),
+        armed_at=times.to_rfc3339(time.time() if now is None else now),
         controller=platform.node(),
     )
 
@@ -78,7 +77,7 @@ def is_open(intent, machine, installation="", now=None):
     if installation and intent["installation"] != installation:
         return False
     try:
-        age = (time.time() if now is None else now) - _states.from_rfc3339(intent.get("armed_at") or "")
+        age = (time.time() if now is None else now) - times.from_rfc3339(intent.get("armed_at") or "")
     except (ValueError, TypeError, AttributeError):
         return False
     return -60 <= age <= LASTS
@@ -108,6 +107,6 @@ def close(path, state, now=None, **more):
     intent = read(path)
     if intent is None or intent.get("state") != OPEN:
         return False
-    ended = _states.to_rfc3339(time.time() if now is None else now)
+    ended = times.to_rfc3339(time.time() if now is None else now)
     write(path, dict(intent, state=state, ended_at=ended, **more))
     return True
