@@ -11,12 +11,16 @@ from datetime import datetime, timezone
 
 #: The id of the installation, by which the new system is known again.
 INSTALLATION = "KUBENODE_INSTALLATION"
+#: What allowed this installation to write; such a word is used up by it.
+CONSENT = "KUBENODE_CONSENT"
 
 
 def installed_record(machine: str, image_url: str, image_digest: str, command: str) -> dict:
     """Return what /etc/kubenode/installed.json holds; the URL as it may be shown."""
     installation = os.environ.get(INSTALLATION, "")
     known = {"installation": installation} if re.fullmatch("[0-9a-f]{32}", installation) else {}
+    if re.fullmatch("[a-z+]{1,60}", os.environ.get(CONSENT, "")):
+        known["consent"] = os.environ[CONSENT]
     return {
         **known,
         "machine": machine,

@@ -27,8 +27,7 @@ LENGTHS = {
     "dev": 400,
     "lab": 400,
     "tests": 600,
-    "plugins": 400,
-    "plugins/modules": 600,
+    "plugins": 600,
     "playbooks/files": 700,
     "provision": 400,
 }

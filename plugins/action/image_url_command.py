@@ -15,7 +15,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import interpreter_of
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, check_installation
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    Flow,
+    check_consent,
+    check_installation,
+    intent_for,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -33,7 +38,9 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         given = self.validate_argument_spec(argument_spec=options.image_url_command_spec())[1]
         flow = Flow(given, task_vars)
+        check_consent(given)
         inputs = self._inputs(given, flow.machine)
+        installation = check_installation(given["installation"]) or installed.new_installation()
         job = jobs.Job(
             command=inputs.command.content,
             bootstrap=inputs.bootstrap,
@@ -42,9 +49,17 @@ class ActionModule(ActionBase):
             limit=given["timeout"],
             rule=given["success"],
             runner=runner_text(),
-            installation=check_installation(given["installation"]) or installed.new_installation(),
+            installation=installation,
             devices=inputs.root_devices,
             consent=given["consent"],
+            reinstall=given["reinstall"],
+            intent=intent_for(
+                given,
+                flow.machine,
+                installation,
+                image_url=image_url.redact(inputs.image_url),
+                command=given["command"],
+            ),
         )
         about = {
             "job": job.digest,

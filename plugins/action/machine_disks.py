@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, serve, table
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query
@@ -45,10 +46,21 @@ class ActionModule(ActionBase):
             except hints.HintError as exc:
                 way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
                 findings.append(f"{exc}{way_out}")
-        findings += guard.check_entries(given["wipe"])
+        words = {
+            "wipe": consents.Words("wipe", given["wipe"]),
+            "reinstall": consents.Words("reinstall", _as_words(given["reinstall"], flow.machine)),
+        }
+        findings += [*words["wipe"].findings, *words["reinstall"].findings, *guard.check_entries(words["wipe"])]
         if findings:
             raise AnsibleActionFail(f"{flow.machine}: " + "; ".join(findings))
-        return _Disks(self, task_vars, given, flow).result()
+        return _Disks(self, task_vars, given, flow, words).result()
+
+
+def _as_words(reinstall: Any, machine: str) -> Any:
+    """``true`` names this machine, whatever runs on it."""
+    if isinstance(reinstall, bool) or str(reinstall).lower() in ("true", "false", "yes", "no"):
+        return [machine] if str(reinstall).lower() in ("true", "yes") else []
+    return reinstall
 
 
 class _Failed(Exception):
@@ -62,8 +74,16 @@ class _Failed(Exception):
 class _Disks:
     """The disks of one machine."""
 
-    def __init__(self, action: ActionModule, task_vars: dict[str, Any], given: dict[str, Any], flow: Flow) -> None:
+    def __init__(
+        self,
+        action: ActionModule,
+        task_vars: dict[str, Any],
+        given: dict[str, Any],
+        flow: Flow,
+        words: dict[str, consents.Words],
+    ) -> None:
         self._action, self._task_vars, self._given, self._flow = action, task_vars, given, flow
+        self._words = words
         self._remote = Remote(action)
         self._claim = given["claim_file"] or _claims.default_file(flow.machine)
         self._disks: list[dict[str, Any]] = []
@@ -140,21 +160,25 @@ class _Disks:
         if claimed and (job["running"] or job["succeeded"]):
             state = "is writing" if job["running"] else "has written"
             msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
-            return {"msg": msg, "wiped": [], "in_progress": True, **self._facts()}
+            return {"msg": msg, "wiped": [], "in_progress": True, "consent": consents.EMPTY, **self._facts()}
         verdict = guard.judge(
             self._disks,
             [disk["name"] for disk in chosen],
             machine,
-            given["wipe"],
-            given["reinstall"],
+            list(self._words["wipe"]),
+            self._words["reinstall"].names(machine),
             claimed,
             given["health"] == "check",
+            self._used,
         )
         if verdict.errors:
             raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
         by_name = {disk["name"]: disk for disk in self._disks}
         todo = [by_name[name] for name in verdict.wipe]
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo)}
+        kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
+        kinds += [consents.WIPE] if list(self._words["wipe"]) else []
+        about["consent"] = consents.joined(*kinds) or consents.EMPTY
         about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
@@ -168,6 +192,10 @@ class _Disks:
             self._wipe(todo, claimed, about)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
+
+    def _used(self, variable: str, name: str, record: dict[str, Any]) -> str:
+        words = self._words[variable]
+        return "" if words.covers(name, record) else words.why_not(name, record)
 
     def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
         keys = ("name", "serial", "wwn", "size", "model", "content_id")

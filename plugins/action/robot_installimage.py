@@ -20,7 +20,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs, _upload, _watch
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, check_installation
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    Flow,
+    check_consent,
+    check_installation,
+    intent_for,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
@@ -45,8 +50,10 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         given = self.validate_argument_spec(argument_spec=options.robot_installimage_spec())[1]
         flow = Flow(given, task_vars)
+        check_consent(given)
         inputs = self._inputs(given, flow.machine)
         spec = inputs.spec
+        installation = check_installation(given["installation"]) or installed.new_installation()
         job = jobs.Job(
             command=program_bytes(),
             bootstrap=specs.pack(spec),
@@ -55,8 +62,13 @@ class ActionModule(ActionBase):
             limit=given["timeout"] + program.TIDY,
             rule=protocol.MARKER_AND_EXIT_CODE,
             runner=runner_text(),
-            installation=check_installation(given["installation"]) or installed.new_installation(),
+            installation=installation,
             devices=spec["devices"],
+            consent=given["consent"],
+            reinstall=given["reinstall"],
+            intent=intent_for(
+                given, flow.machine, installation, image_url=spec["image"]["shown"], command="installimage"
+            ),
         )
         about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
         if self._task.diff or self._task.check_mode:

@@ -71,9 +71,11 @@ options:
     default: true
   reinstall:
     description:
-      - Names of machines whose present system may be given up. The module itself overwrites nothing.
-    type: list
-    elements: str
+      - Names of machines whose present system may be given up, or a dictionary of names and the installations (at
+        least the first eight digits of their ids) that may. The module itself overwrites nothing.
+      - A bare name counts once. It does nothing for a system whose record says that it was installed by such a word.
+      - Names of other machines do nothing.
+    type: raw
     default: []
   wanted:
     description:
@@ -95,7 +97,8 @@ options:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
         before a rescue is armed, and tells later runs what they have to finish.
-      - Without it, nothing is written and nothing is remembered.
+      - With it, a rescue that was not started for an open intent is refused, since somebody may be at work there;
+        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
     type: path
   rearm:
     description:
@@ -258,6 +261,13 @@ machines:
       description: Whether this run made the server, and nothing but its first image was on its disk before.
       type: bool
       sample: true
+    consent:
+      description: What allows the disks of the machine to be written, for the step after this one.
+      type: str
+      sample: fresh
+    used:
+      description: Why a name in O(reinstall) does nothing any more; empty when it does, or is not there.
+      type: str
     proven:
       description: Whether the record of the system that was left alone says that this installation was verified.
       type: bool
@@ -336,7 +346,7 @@ def argument_spec():
         state={"type": "str", "choices": ["rescue", "os"], "default": "rescue"},
         ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
         prove={"type": "bool", "default": True},
-        reinstall={"type": "list", "elements": "str", "default": []},
+        reinstall={"type": "raw", "default": []},
         wanted={"type": "list", "elements": "dict", "default": []},
         drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
         intents_dir={"type": "path"},

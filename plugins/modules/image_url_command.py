@@ -57,13 +57,26 @@ options:
     type: str
   consent:
     description:
-      - What allows the command to write.
+      - What allows to write the disks, as the step before returned it; several words are joined by C(+). It goes into
+        the record of the new system.
+      - V(empty) - the disks must hold nothing.
+      - V(fresh) - the machine was made for this installation, and nothing but its first image was on its disks. They
+        are emptied first, so that a command which writes nothing leaves nothing that boots.
+      - V(reinstall) - the system that was there may go. The disks are emptied first.
+      - V(named) - O(reinstall) names the machine; what lies on its disks says whether that word was used up before.
+      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks and emptied them.
     type: str
-    choices:
-      fresh: The machine was made for this installation and nothing but its first image was on its disks. They are
-        emptied before the command starts, so that a command which writes nothing leaves nothing that boots.
-      checked: Somebody has looked at the disks, for example M(kubenode.provision.machine_disks).
-    default: checked
+    default: empty
+  reinstall:
+    description:
+      - Names of machines that may be written again, or a dictionary of names and installations, for O(consent=named).
+    type: raw
+    default: []
+  intent_file:
+    description:
+      - File with the intent that the module which armed the rescue wrote. It is put into the rescue, so that another
+        controller can go on.
+    type: path
   machine_name:
     description:
       - Name of the machine, third argument of the image command.

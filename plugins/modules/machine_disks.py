@@ -86,8 +86,9 @@ options:
       - Disks that may be emptied, whatever they hold. Each entry names exactly one disk by its WWN, its serial number
         or its name below C(/dev/disk/by-id).
       - A disk that is named and not chosen by O(root_device_hints) is emptied too.
-    type: list
-    elements: str
+      - An entry counts once. It does nothing for an installation of this collection that it allowed; a dictionary of
+        entries and installations (at least the first eight digits of their ids) says which one goes.
+    type: raw
     default: []
   state:
     description:
@@ -114,7 +115,9 @@ options:
     description:
       - Whether the machine is to be installed anew. The installed record of this machine on a disk
         (C(/etc/kubenode/installed.json)) then counts like an entry of O(wipe) for this disk.
-    type: bool
+      - V(true), or a list of names or a dictionary of names and installations as for
+        M(kubenode.provision.robot_rescue).
+    type: raw
     default: false
   claim_file:
     description:
@@ -380,6 +383,10 @@ diff:
   type: list
   elements: dict
   returned: when a disk was or would be emptied
+consent:
+  description: What allows the disks to be written; V(empty), V(wipe), V(reinstall), joined by C(+).
+  type: str
+  returned: when O(state=ready) and the disks are ready
 permanent:
   description: Whether it is an error that trying again will not mend, such as a disk that is not there or is failing.
   type: bool

@@ -105,8 +105,10 @@ options:
   reinstall:
     description:
       - Names of machines whose present system may be given up. The module itself overwrites nothing.
-    type: list
-    elements: str
+      - A dictionary of names and installations (at least the first eight digits of their ids) says which installation
+        goes. A bare name counts once; it does nothing for a system whose record says that such a word installed it.
+      - Names of other machines do nothing.
+    type: raw
     default: []
   wanted:
     description:
@@ -128,8 +130,15 @@ options:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
         before a rescue is armed, and tells later runs what they have to finish.
-      - Without it, nothing is written and nothing is remembered.
+      - With it, a rescue that was not started for an open intent is refused, since somebody may be at work there;
+        O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
     type: path
+  look_only:
+    description:
+      - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that somebody
+        else has started.
+    type: bool
+    default: false
   rearm:
     description:
       - Whether to go on with machines that an earlier call reset and that did not arrive in their rescue. They are
@@ -344,6 +353,13 @@ machines:
           knows.
       type: str
       sample: 5f0c6f1d2f9f4f0f8d3d1f2c3b4a5968
+    consent:
+      description: What allows the disks of the machine to be written, for the step after this one.
+      type: str
+      sample: fresh
+    used:
+      description: Why a name in O(reinstall) does nothing any more; empty when it does, or is not there.
+      type: str
     proven:
       description: Whether the record of the system that was left alone says that this installation was verified.
       type: bool
@@ -432,10 +448,11 @@ def argument_spec():
         ssh_args={"type": "str", "default": ""},
         known_hosts_dir={"type": "path"},
         host_key_checking={"type": "str", "choices": ["strict", "accept-new"], "default": "strict", "no_log": False},
-        reinstall={"type": "list", "elements": "str", "default": []},
+        reinstall={"type": "raw", "default": []},
         wanted={"type": "list", "elements": "dict", "default": []},
         drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
         intents_dir={"type": "path"},
+        look_only={"type": "bool", "default": False},
         rearm={"type": "bool", "default": False},
         prove={"type": "bool", "default": True},
         give_back_after={"type": "int", "default": 0},
@@ -480,6 +497,7 @@ def main():
             wanted=params["wanted"],
             fail_for_drift=params["drift"] == "fail",
             intents_dir=params["intents_dir"],
+            look_only=params["look_only"],
             key=(params["ssh_public_key"], params["ssh_private_key"]),
             key_name=params["ssh_key_name"],
             pace=pace,

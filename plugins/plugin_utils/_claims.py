@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -52,6 +53,7 @@ def claim(path: str, machine: str, disks: Iterable[Mapping[str, Any]], now: Call
         release(path)
         return False
     content = {
+        **_others(path),
         "machine": machine,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
         "at": _states.to_rfc3339(now()),
@@ -75,6 +77,15 @@ def claim(path: str, machine: str, disks: Iterable[Mapping[str, Any]], now: Call
     return True
 
 
+def _others(path: str) -> dict[str, Any]:
+    """What an open intent in the same file says besides."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and found.get("state") == intents.OPEN else {}
+
+
 def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> frozenset[Identity]:
     """The disks that an unfinished run of the last day claimed for this machine; a damaged claim is none."""
     try:
@@ -88,6 +99,9 @@ def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> fr
         return frozenset()
     try:
         age = now() - _states.from_rfc3339(content["at"])
+        if content.get("state", intents.OPEN) != intents.OPEN:
+            # A system was seen since, or proven.
+            return frozenset()
         if content["machine"] != machine or not -60 <= age <= LASTS:
             return frozenset()
         return identities(content["disks"])
@@ -104,7 +118,13 @@ def covers(path: str, machine: str, disks: Iterable[Mapping[str, Any]]) -> bool:
 def release(path: str) -> bool:
     """The machine is finished: forget the claim. Returns whether there was one."""
     try:
+        rest = {key: value for key, value in _others(path).items() if key not in ("disks", "at")}
+        if "installation" in rest:
+            intents.write(path, rest)
+            return True
         os.unlink(path)
+    except intents.IntentError as exc:
+        raise ClaimError(str(exc)) from exc
     except FileNotFoundError:
         return False
     except OSError as exc:

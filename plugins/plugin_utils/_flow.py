@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,9 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
     InvalidHostKey,
     KnownHosts,
@@ -43,6 +46,28 @@ def check_installation(text: str | None) -> str:
     if text and not installed.is_installation(text):
         raise AnsibleActionFail(f"installation {one_line(text, 60)!r}: use the id of the step before, or leave it out")
     return text or ""
+
+
+def check_consent(given: Mapping[str, Any]) -> None:
+    """The options ``consent`` and ``reinstall``; fails for words that mean nothing."""
+    findings = consents.Words("reinstall", given["reinstall"]).findings
+    try:
+        targets.kinds_of(given["consent"])
+    except ValueError as exc:
+        findings.append(str(exc))
+    if findings:
+        raise AnsibleActionFail("; ".join(findings))
+
+
+def intent_for(given: Mapping[str, Any], machine: str, installation: str, **about: str) -> str:
+    """The intent that goes into the rescue, as JSON: the controller's own while it is open, else one of this task."""
+    try:
+        kept = intents.read(given["intent_file"]) if given["intent_file"] else None
+    except intents.IntentError as exc:
+        raise AnsibleActionFail(str(exc)) from exc
+    if not intents.is_open(kept, machine, installation):
+        kept = intents.make(machine, installation, given["consent"], **about)
+    return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 
 class Flow:

@@ -85,6 +85,7 @@ class Report:
                 "transitions": [],
                 "verified": None,
                 "drift": [],
+                "used": "",
             },
         )
         machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
@@ -101,6 +102,8 @@ class Report:
                 for one in result["drift"][:20]
                 if isinstance(one, Mapping)
             ]
+        if isinstance(result.get("used"), str):
+            machine["used"] = plain(result["used"])
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ") if failed else None
@@ -219,13 +222,10 @@ def _machines(report: Report) -> list[str]:
         lines.append(f"Not verified: {', '.join(plain(machine['name'], 63) for machine in unverified[:20])}")
     for machine in drifted:
         lines.append(f"  {plain(machine['name'], 63)} {plain(installed.drift_in_words(machine['drift']), 1000)}")
-    if (
-        not changed
-        and not failed
-        and not unverified
-        and not drifted
-        and not any(phase["changed"] or phase["failed"] for phase in report.phases())
-    ):
+    used = [machine for machine in machines if machine["used"] and not machine["failed"]]
+    lines += [f"  {plain(machine['name'], 63)}: {plain(machine['used'])}" for machine in used]
+    touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
+    if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     return lines + [f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed]
 

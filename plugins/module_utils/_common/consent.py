@@ -66,6 +66,13 @@ class Words:
         """Whether an installation was allowed by this very word."""
         return self.variable in str((record or {}).get("consent") or "").split("+")
 
+    def used_by(self, name, intent):
+        """Why an intent that has an end used the word up, as far as this controller knows; empty when it did not."""
+        if name not in self._ids or not intent or intent.get("machine") != name or intent.get("state") == "open":
+            return ""
+        known = dict(intent, installed_at=intent.get("armed_at"))
+        return "" if self.covers(name, known) else self.why_not(name, known)
+
     def why_not(self, name, record):
         """For people: why a name that stands there covers nothing."""
         running = installed.short(installed.installation_of(record)) or "one without an id"

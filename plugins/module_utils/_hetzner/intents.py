@@ -17,6 +17,11 @@ class Book:
         self._folder = folder
         self._wanted = wanted
 
+    @property
+    def kept(self):
+        """Whether anything is remembered at all."""
+        return bool(self._folder)
+
     def open(self, run, consent, **more):
         """Write down what is about to be done to a machine; a second try of the same installation goes on."""
         if not self._folder:
@@ -30,6 +35,21 @@ class Book:
             intents.write(intents.file_of(self._folder, run.name), intent)
         except intents.IntentError as error:
             raise MachineError("nothing was armed: %s" % error) from error
+
+    def armed(self, name, **how):
+        """What tells the arming that just happened from others."""
+        intent = self.of(name)
+        if intent is None or intent.get("state") != intents.OPEN:
+            return
+        try:
+            intents.write(intents.file_of(self._folder, name), dict(intent, armed=how))
+        except intents.IntentError as error:
+            raise MachineError("armed, but %s" % error) from error
+
+    def seen(self, name, proven):
+        """A system answered: nothing on its disks may be written for this intent any more."""
+        if self._folder:
+            intents.close(intents.file_of(self._folder, name), intents.DONE if proven else intents.SEEN)
 
     def of(self, name):
         """The intent of a machine; None when there is none."""

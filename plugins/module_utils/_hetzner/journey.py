@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
@@ -13,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     Refused,
     TimeLimit,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import never_started
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import BOOTING, never_started
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
@@ -52,6 +54,7 @@ class Journey:
             sights.SETTLE: self.settle,
             sights.ASK_HISTORY: self.ask_history,
             sights.PROBE: self.look,
+            sights.ASK_RESCUE: self.ask_rescue,
         }
         while True:
             step = table(self.sight)
@@ -82,8 +85,19 @@ class Journey:
         """Read whether the server ever booted."""
         self.sight.never_started = never_started(self.tools.servers.history(self.server, self.deadline))
 
+    def ask_rescue(self):
+        """Find out whether the rescue that answers was started for an open intent."""
+        if not self.tools.intents.kept:
+            # Nothing is written here; who writes has only disks that hold nothing.
+            self.sight.intended = consents.EMPTY
+            return
+        intent = self.tools.intents.of(self.run.name)
+        history = self.tools.servers.history(self.server, self.deadline)
+        shown = self.answer.intent if self.answer is not None else None
+        self.sight.intended = started_for(self.run.name, self.run.result["installation"], intent, shown, history)
+
     def look(self):
-        """Find out by SSH who answers."""
+        """Find out by SSH who answers; what runs may have used up the word that would let it go."""
         hurry = self.sight.reinstall or self.sight.rearm
         seconds = min(self.tools.rescue_timeout, SHORT_LOOK) if hurry else self.tools.rescue_timeout
         deadline = Deadline(seconds, "an answer by SSH")
@@ -93,6 +107,7 @@ class Journey:
                 break
             deadline.sleep(LOOK_EVERY, "")
         self.sight.answer = _who(answer)
+        self.sight.reinstall = self.sight.reinstall and self.tools.may_go(self.run, answer)
         self._note(answer)
 
     def arm(self, disarm_first):
@@ -106,6 +121,8 @@ class Journey:
             self.run.timeline.to(_states.ENABLING_RESCUE)
             try:
                 board.wait(action, self.deadline)
+                self.run.result["armed_here"] = True
+                self.tools.intents.armed(self.run.name, action=action["id"])
                 return
             except ActionFailed:
                 if not tries_left:
@@ -151,8 +168,9 @@ class Journey:
     def refuse(self, step):
         """Raise why the machine is left as it is."""
         seen = self.answer.describe() if self.answer is not None else ""
+        used = self.run.result.get("used")
         raise Refused(
-            _REFUSALS[step]
+            (_REFUSALS[step] + (". Besides, %s" % used.replace("%", "%%") if used else ""))
             % {"name": self.run.name, "status": self.sight.status, "seen": seen, "limit": self.tools.rescue_timeout}
         )
 
@@ -202,12 +220,39 @@ def _who(answer):
     return sights.INSTALLED if answer.installed else sights.OTHER
 
 
+def started_for(name, installation, kept, carried, history):
+    """The consent of the open intent for which a server's rescue was started; empty when a person started it (pure).
+
+    ``kept``: the intent on this controller; ``carried``: the one in the rescue; ``history``: the server's actions,
+    newest first; ``installation``: what the server was made or armed for.
+    """
+    if intents.is_open(carried, name, installation) and installation:
+        return carried.get("consent") or consents.EMPTY
+    done = [action for action in history if action.get("status") != "error"]
+    arming = next((action for action in done if action.get("command") == "enable_rescue"), None)
+    if intents.is_open(kept, name, installation) and arming is not None:
+        armed = kept.get("armed") or {}
+        if armed.get("action") == arming.get("id"):
+            return kept.get("consent") or consents.EMPTY
+    # Its only boot was that into the rescue which the creating run had armed.
+    commands = sorted(action.get("command") or "" for action in done)
+    boots = [command for command in commands if command in BOOTING or command.endswith("_rescue")]
+    if installation and "create_server" in commands and boots == ["enable_rescue", "start_server"]:
+        return consents.FRESH
+    return ""
+
+
 _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
 
 _REFUSALS = {
     sights.REFUSE_FOREIGN: (
         "server '%(name)s' was not made by this collection; adopt it first (hcloud_machine with adopt set to true), or "
         "name it in reinstall"
+    ),
+    sights.REFUSE_RESCUE: (
+        "server '%(name)s' is in a rescue that was not started for an open installation of ours: somebody may be "
+        "repairing it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: "
+        '-e \'{"kubenode_reinstall": ["%(name)s"]}\''
     ),
     sights.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
     sights.REFUSE_STARTED: (

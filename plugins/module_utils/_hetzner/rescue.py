@@ -31,6 +31,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
 
+#: In a rescue of somebody else's, by the word of the user alone.
+NAMED = "named"
+
 #: What a result of an earlier step hands on when this module has nothing new to say about it.
 _HANDED_ON = ("server_type", "location", "image", "created", "adopted")
 _KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
@@ -49,13 +52,23 @@ _PLANS = {
 class Tools:
     """What the journeys of all machines share."""
 
-    def __init__(self, api, shell, timeout, rescue_timeout):
+    def __init__(self, api, shell, timeout, rescue_timeout, intents, words):
         self.servers = Servers(api)
         self.board = ActionBoard(api)
         self.shell = shell
         self.timeout = timeout
         self.rescue_timeout = rescue_timeout
         self.key_ids = []
+        self.intents = intents
+        self._words = words
+
+    def may_go(self, run, answer):
+        """Whether the word that names a machine still covers what runs on it; says why not."""
+        record = answer.installed
+        if answer.in_rescue or self._words.covers(run.name, record):
+            return True
+        run.result["used"] = self._words.why_not(run.name, record)
+        return False
 
 
 class RescueFleet:
@@ -80,19 +93,19 @@ class RescueFleet:
         intents_dir=None,
     ):
         self._api = api
-        self._tools = Tools(api, shell, timeout, rescue_timeout)
+        self._wanted = {one.get("name"): one for one in wanted}
+        self._intents = Book(intents_dir, self._wanted)
+        self._words = consents.Words("reinstall", reinstall)
+        self._tools = Tools(api, shell, timeout, rescue_timeout, self._intents, self._words)
         self._given = machines
         self._machines = {machine.get("name"): machine for machine in machines}
         self._state = state
         self._ssh_keys = ssh_keys
         self._prove = prove
-        self._reinstall = frozenset(reinstall)
         self._rearm = rearm
         self._check = check_mode
         self._private_key = private_key
-        self._wanted = {one.get("name"): one for one in wanted}
         self._fail_for_drift = fail_for_drift
-        self._intents = Book(intents_dir, self._wanted)
         self._found = {}
 
     def run(self):
@@ -106,18 +119,16 @@ class RescueFleet:
         return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
 
     def _check_input(self):
-        findings = name_findings(self._given)
-        unknown = sorted(self._reinstall - set(self._machines))
-        if unknown:
-            findings.append("reinstall: %s not in machines; name machines of this call only" % ", ".join(unknown))
-        refuse_findings(findings)
+        # Names of machines that are not of this call do no harm: of a larger fleet, or not created.
+        refuse_findings(self._words.findings + name_findings(self._given))
 
     def _run_of(self, machine):
         """The run of one machine, going on where the step before it ended."""
         run = MachineRun.going_on(machine)
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
-        run.result.update(installation="", proven=False, drift=[])
+        run.result.update(installation="", proven=False, drift=[], consent="", used="")
+        run.result["armed_here"] = bool(machine.get("armed_here")) and self._again(machine)
         run.result["fresh"] = bool(machine.get("fresh")) and self._again(machine)
         if machine.get("failed") and not self._again(machine):
             run.result.update({key: machine[key] for key in _KEPT_OF_FAILED if key in machine})
@@ -126,7 +137,9 @@ class RescueFleet:
 
     def _again(self, machine):
         """Whether this run armed the machine before and it did not arrive."""
-        return self._rearm and machine.get("boot_state") == _states.BOOTING_TO_RESCUE
+        return (
+            self._rearm and machine.get("boot_state") == _states.BOOTING_TO_RESCUE and machine.get("armed_here", True)
+        )
 
     def _look(self, active):
         """Read the servers and keys, and judge the budget; nothing is changed."""
@@ -158,7 +171,10 @@ class RescueFleet:
             id=server["id"], ipv4=ipv4, ipv6=ipv6, ipv6_address=first_address(ipv6), status=server["status"]
         )
         run.result["installation"] = given.get("installation") or installation_of(server)
-        journey = Journey(self._tools, run, server, self._sight(server, given), given)
+        kept = self._intents.of(run.name)
+        if kept and kept["installation"] == run.result["installation"]:
+            run.result["used"] = self._words.used_by(run.name, kept)
+        journey = Journey(self._tools, run, server, self._sight(server, given, run), given)
         step = journey.decide(sights.towards_rescue if self._state == "rescue" else sights.towards_os)
         try:
             self._carry_out(step, journey, run)
@@ -170,14 +186,14 @@ class RescueFleet:
             raise Refused("there is no server '%s'; create it with hcloud_machine" % run.name)
         run.result.update(changed=True, msg="would %s" % _PLANS[sights.ARM_AND_START])
 
-    def _sight(self, server, given):
+    def _sight(self, server, given, run):
         since = given.get("boot_state_since")
         fresh = bool(given.get("fresh")) and given.get("id") == server["id"]
         young = bool(since) and time.time() - _states.from_rfc3339(since) < FRESH_FOR
         return sights.Sight(
             status=server["status"],
             ours=is_ours(server) or bool(given.get("adopt")),
-            reinstall=server["name"] in self._reinstall,
+            reinstall=self._words.names(server["name"]) and not run.result["used"],
             rearm=self._again(given),
             armed=bool(server.get("rescue_enabled")),
             never_started=True if fresh and young else None,
@@ -189,6 +205,7 @@ class RescueFleet:
         if step == sights.ATTACH:
             run.timeline.found(_states.BOOTING_TO_RESCUE)
             run.result["msg"] = "is in the rescue"
+            self._attach(journey, run)
         elif step == sights.LEAVE:
             self._leave(journey, run)
         elif self._check:
@@ -196,6 +213,18 @@ class RescueFleet:
         else:
             run.result.update(changed=True, diff=_diff(run.name, step))
             getattr(self, "_" + step)(journey, run)
+
+    def _attach(self, journey, run):
+        """On what ground something may be written in the rescue that was found."""
+        if journey.sight.rearm:
+            run.result["consent"] = journey.given.get("consent") or ""
+        elif journey.sight.intended:
+            run.result["consent"] = journey.sight.intended
+        else:
+            # What lies on its disks will say whether the word still covers it.
+            run.result["consent"] = NAMED
+            if not self._check:
+                self._begin(journey, run, consents.REINSTALL)
 
     def _leave(self, journey, run):
         if journey.sight.status == "off":
@@ -206,7 +235,11 @@ class RescueFleet:
         kind, place = journey.server.get("server_type") or {}, journey.server.get("location") or {}
         run.result["installation"] = run.result["installation"] or self._intents.unfinished(run.name)
         facts = {"server_type": kind.get("name"), "location": place.get("name")}
+        if run.result["used"]:
+            run.result["msg"] += "; %s" % run.result["used"]
         compare(run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift)
+        if not self._check:
+            self._intents.seen(run.name, run.result["proven"])
 
     def _arm_and_start(self, journey, run):
         # Nothing but what the server was made of has been on its disk.
@@ -221,15 +254,24 @@ class RescueFleet:
 
     def _new_installation(self, journey, run):
         """What is armed for begins another installation, but for a new server and a second try."""
-        result = run.result
-        if not result["installation"] or not (result["fresh"] or journey.sight.rearm):
-            result["installation"] = installed.new_installation()
-            labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: result["installation"]})
-            journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
-        named = consents.REINSTALL if journey.sight.reinstall else ""
-        self._intents.open(
-            run, consents.joined(consents.FRESH if result["fresh"] else named, named), server=journey.server["id"]
-        )
+        result, sight = run.result, journey.sight
+        if sight.rearm and result["installation"]:
+            result["consent"] = journey.given.get("consent") or ""
+            return
+        named = consents.REINSTALL if self._words.names(run.name) else ""
+        if result["fresh"] and result["installation"]:
+            result["consent"] = consents.joined(consents.FRESH, named)
+            self._intents.open(run, result["consent"], server=journey.server["id"])
+            return
+        result["consent"] = consents.joined(named)
+        self._begin(journey, run, result["consent"])
+
+    def _begin(self, journey, run, consent):
+        """Another installation of a machine that had one before."""
+        run.result["installation"] = installed.new_installation()
+        labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: run.result["installation"]})
+        journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
+        self._intents.open(run, consent, server=journey.server["id"])
 
     def _arm_and_reboot(self, journey, run):
         self._new_installation(journey, run)

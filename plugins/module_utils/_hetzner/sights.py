@@ -12,6 +12,7 @@ from __future__ import annotations
 SETTLE = "settle"
 ASK_HISTORY = "ask_history"
 PROBE = "probe"
+ASK_RESCUE = "ask_rescue"
 # Arm, then boot.
 ARM_AND_START = "arm_and_start"
 ARM_AND_REBOOT = "arm_and_reboot"
@@ -31,6 +32,7 @@ REFUSE_STATUS = "refuse_status"
 REFUSE_STARTED = "refuse_started"
 REFUSE_SILENT = "refuse_silent"
 REFUSE_DENIED = "refuse_denied"
+REFUSE_RESCUE = "refuse_rescue"
 
 PASSING = frozenset(["initializing", "starting", "stopping", "migrating", "rebuilding", "unknown"])
 
@@ -42,10 +44,21 @@ class Sight:
     """What is known of a machine.
 
     ``reinstall`` is the user's consent to overwrite it; ``rearm`` means that this run armed it and it did not arrive.
-    ``never_started`` and ``answer`` are None until somebody looked.
+    ``never_started`` and ``answer`` are None until somebody looked, ``intended`` until somebody asked whether the
+    rescue that answers was started for an open intent.
     """
 
-    def __init__(self, status, ours=True, reinstall=False, rearm=False, armed=False, never_started=None, answer=None):
+    def __init__(
+        self,
+        status,
+        ours=True,
+        reinstall=False,
+        rearm=False,
+        armed=False,
+        never_started=None,
+        answer=None,
+        intended=None,
+    ):
         self.status = status
         self.ours = ours
         self.reinstall = reinstall
@@ -53,6 +66,7 @@ class Sight:
         self.armed = armed
         self.never_started = never_started
         self.answer = answer
+        self.intended = intended
 
 
 def towards_rescue(sight):
@@ -82,7 +96,7 @@ def _running(sight):
     if sight.answer is None:
         return PROBE
     if sight.answer == RESCUE:
-        return ATTACH
+        return _in_rescue(sight)
     if sight.rearm and sight.answer != INSTALLED:
         return RESET if sight.armed else ARM_AND_RESET
     if sight.answer in (INSTALLED, OTHER):
@@ -90,6 +104,13 @@ def _running(sight):
     if sight.reinstall:
         return ARM_AND_RESET
     return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED
+
+
+def _in_rescue(sight):
+    """A person may be at work in a rescue that was not started for an intent of ours."""
+    if sight.rearm or sight.reinstall or sight.intended:
+        return ATTACH
+    return ASK_RESCUE if sight.intended is None else REFUSE_RESCUE
 
 
 def towards_os(sight):

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
@@ -31,6 +32,7 @@ echo "hostname=$(cat /proc/sys/kernel/hostname)"
 echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
 echo "os=$(. /etc/os-release; echo "$PRETTY_NAME")"
 echo "installed=$(tr -d '\n' </etc/kubenode/installed.json | head -c 8192)"
+echo "intent=$(tr -d '\n' </root/.kubenode/intent.json | head -c 8192)"
 """
     + origins.SCRIPT
 )
@@ -53,7 +55,9 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 class Answer:
     """What came back: ``kind`` is SILENT, DENIED or SYSTEM; the rest is known for a SYSTEM only."""
 
-    def __init__(self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, origin=None):
+    def __init__(
+        self, kind, detail="", hostname=None, boot_id=None, os_name=None, installed=None, origin=None, intent=None
+    ):
         self.kind = kind
         self.detail = detail
         self.hostname = hostname
@@ -61,6 +65,8 @@ class Answer:
         self.os_name = os_name
         self.installed = installed
         self.origin = origin or origins.Origin()
+        #: What another run wrote into the rescue that answers.
+        self.intent = intent
 
     @property
     def in_rescue(self):
@@ -91,6 +97,7 @@ def parse_probe(output):
         os_name=_printable(values.get("os", "")) or None,
         installed=_record(values.get("installed", "")),
         origin=origins.Origin.parse(values),
+        intent=intents.parse(values.get("intent", "")),
     )
 
 

@@ -24,12 +24,30 @@ class Job:
     """What travels from the controller to the machine, as one opaque string (it holds secrets)."""
 
     def __init__(
-        self, command, bootstrap, arguments, token, limit, rule, runner, installation="", devices=(), consent=""
+        self,
+        command,
+        bootstrap,
+        arguments,
+        token,
+        limit,
+        rule,
+        runner,
+        installation="",
+        devices=(),
+        consent="",
+        reinstall=None,
+        intent="",
     ):
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
-        #: The installation's id, the disks it writes, and what allows that.
+        #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
         self.installation, self.devices, self.consent = installation, list(devices), consent
+        self.reinstall, self.intent = reinstall, intent
+
+    @property
+    def machine(self):
+        """The machine's name, an argument of every job."""
+        return self.arguments[1]
 
     @property
     def digest(self):
@@ -167,6 +185,8 @@ def _install(job, base):
     _write(os.path.join(state_dir, "arguments"), lines.encode("utf-8", "surrogateescape"), 0o600)
     _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
     _write(os.path.join(base, protocol.INSTALLATION), job.installation.encode("ascii"), 0o600)
+    _write(os.path.join(base, protocol.CONSENT), job.consent.encode("ascii", "replace"), 0o600)
+    _write(os.path.join(base, protocol.INTENT), job.intent.encode("utf-8", "replace"), 0o600)
 
 
 def _write(path, content, mode):

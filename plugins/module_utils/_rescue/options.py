@@ -21,7 +21,9 @@ def _flow_options(boot_state):
 def _installation_options():
     return {
         "installation": {"type": "str"},
-        "consent": {"type": "str", "choices": ["fresh", "checked"], "default": "checked"},
+        "consent": {"type": "str", "default": "empty"},
+        "reinstall": {"type": "raw", "default": []},
+        "intent_file": {"type": "path"},
     }
 
 
@@ -62,7 +64,7 @@ def robot_installimage_spec():
     filesystem = {"type": "str", "required": True}
     return dict(
         _flow_options("BootingToRescue"),
-        installation={"type": "str"},
+        **_installation_options(),
         image={
             "type": "dict",
             "required": True,
@@ -265,11 +267,11 @@ def machine_disks_spec():
                 "kind": {"type": "str", "choices": ["nvme", "sata", "scsi", "virtio"]},
             },
         },
-        wipe={"type": "list", "elements": "str", "default": []},
+        wipe={"type": "raw", "default": []},
         state={"type": "str", "choices": ["facts", "ready"], "default": "facts"},
         device_strings={"type": "str", "choices": ["short", "wwn", "by-id"], "default": "short"},
         health={"type": "str", "choices": ["check", "ignore"], "default": "check"},
-        reinstall={"type": "bool", "default": False},
+        reinstall={"type": "raw", "default": False},
         claim_file={"type": "path"},
         rescue_timeout={"type": "int", "default": 360},
         previous_boot_id={"type": "str"},

@@ -23,6 +23,9 @@ RUNNER = STATE_DIR + "/runner.sh"
 #: Which installation the command that was started last belongs to, and what was on its disks before.
 INSTALLATION = STATE_DIR + "/installation"
 BEFORE = STATE_DIR + "/disks-before"
+#: What allowed the command to write, and the whole intent, for another controller.
+CONSENT = STATE_DIR + "/consent"
+INTENT = STATE_DIR + "/intent.json"
 
 #: Bytes of OUTPUT that the runner sends.
 LARGEST_OUTPUT = 65536

@@ -276,6 +276,7 @@ run() { # JOB LIMIT BEFORE
     rm -f token
     # the file beside the runner's state is for commands that lose their environment
     KUBENODE_INSTALLATION=$(cat installation 2>/dev/null)
+    KUBENODE_CONSENT=$(cat consent 2>/dev/null)
 
     record stdout out &
     recorder_out=$!
@@ -286,7 +287,8 @@ run() { # JOB LIMIT BEFORE
         [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"
         cd "$base" || exit 126
         umask 022
-        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" KUBENODE_INSTALLATION="$KUBENODE_INSTALLATION" setsid "$base/image-url-command" \
+        export KUBENODE_INSTALLATION KUBENODE_CONSENT
+        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" setsid "$base/image-url-command" \
             "$image_url" "$base/bootstrap.data" "$machine" "$devices"
     ) </dev/null >stdout.pipe 2>stderr.pipe &
     command=$!

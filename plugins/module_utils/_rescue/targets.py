@@ -1,28 +1,79 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The disks that a command is about to write: emptied where they may be, and what was on them before."""
+"""The disks that a command is about to write: whether it may, emptied where it may, and what was on them before."""
 
 from __future__ import annotations
 
-from .._common import origin
-from . import job, protocol
-from .disks import facts, gather, names, tools, wiping
+import os
 
-#: What allows a command to write: the machine was made for this installation and never held another system; somebody
-#: else has looked at the disks and emptied them.
-FRESH, CHECKED = "fresh", "checked"
-CONSENTS = (FRESH, CHECKED)
+from .._common import consent as consents
+from .._common import intents, origin
+from . import job, protocol
+from .disks import facts, gather, names, serve, table, tools, wiping
+
+#: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
+#: used up by that; somebody else has looked at the disks and emptied them.
+NAMED, CHECKED = "named", "checked"
 #: Prints what is on the disks that its arguments name.
 LOOK = origin.SCRIPT_OF_DISKS + 'seen_disks "$@"\n'
 
 
+def kinds_of(text):
+    """The kinds in a consent; raises ValueError for a word that is none."""
+    kinds = (text or consents.EMPTY).split("+")
+    unknown = sorted(set(kinds) - set(consents.KINDS) - {NAMED, CHECKED})
+    if unknown:
+        raise ValueError("consent %r: use one of %s" % (unknown[0], ", ".join(consents.KINDS + (NAMED, CHECKED))))
+    return kinds
+
+
 def prepare(run, wanted, base=protocol.BASE):
-    """Make the disks of a job ready for it; raises JobError."""
-    if wanted.consent == FRESH:
+    """Make the disks of a job ready for it, when it may write them; raises JobError."""
+    kinds = kinds_of(wanted.consent)
+    if CHECKED not in kinds:
+        begun = _begun(wanted, base)
+        if consents.FRESH not in kinds and consents.REINSTALL not in kinds and not begun:
+            _guard(run, wanted, NAMED in kinds)
         _empty(run, wanted.devices)
+    wanted.consent = consents.joined(*kinds + ([consents.REINSTALL] if NAMED in kinds else []))
     code, out, dummy = run(["sh", "-c", LOOK, "sh"] + wanted.devices)
     if code == 0:
         job.keep(base, protocol.BEFORE, out)
+
+
+def _begun(wanted, base):
+    """Whether an earlier start in this rescue, for the same machine and installation, was allowed to write."""
+    try:
+        with open(os.path.join(base, protocol.INTENT), encoding="utf-8") as file:
+            intent = intents.parse(file.read(65536))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return intents.is_open(intent, wanted.machine, wanted.installation) and os.path.exists(
+        os.path.join(base, protocol.BEFORE)
+    )
+
+
+def _guard(run, wanted, named):
+    """Raises unless the disks hold nothing, or what the user's word covers."""
+    words = consents.Words("reinstall", wanted.reinstall)
+    try:
+        disks = serve.look(_in_english(run), health=False)["disks"]
+        chosen = [_name(device, disks) for device in wanted.devices]
+    except (serve.ServeError, names.Unresolved) as exc:
+        raise job.JobError("nothing was started: %s" % exc) from exc
+    for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
+        records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
+        covered = [record for record in records if not words.covers(wanted.machine, record)]
+        if named and not covered:
+            continue
+        why = words.why_not(wanted.machine, covered[0]) if named else _WAY_OUT % wanted.machine
+        raise job.JobError(
+            "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
+            % (disk["name"], "\n  ".join(table.held(disk)), why)
+        )
+
+
+_WAY_OUT = 'To write it, name the machine: -e \'{"kubenode_reinstall": ["%s"]}\''
 
 
 def _empty(run, devices):

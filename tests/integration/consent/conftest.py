@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from dev.dedicated import DedicatedStage
@@ -130,6 +131,27 @@ class Scene:
         while (found := self.api("GET", f"/actions/{answer['action']['id']}")["action"])["status"] == "running":
             time.sleep(0.1)
         assert found["status"] == "success", found
+
+    def robot(self, method: str, path: str, form: dict[str, str] | None = None) -> dict[str, Any]:
+        """One request to Robot, as a person sends it."""
+        lab = self.stage.lab["robot"]
+        password = Path(lab["password_file"]).read_text(encoding="ascii")
+        answer = requests.request(method, lab["endpoint"] + path, data=form, auth=(lab["user"], password), timeout=60)
+        answer.raise_for_status()
+        return answer.json() if answer.content else {}
+
+    def dedicated_into_rescue(self, name: str, number: int) -> None:
+        """A person boots a dedicated server into its rescue."""
+        before = self.wait_for(name)
+        (key,) = [one["key"] for one in self.robot("GET", "/key")][:1]
+        self.robot("POST", f"/boot/{number}/rescue", {"os": "linux", "authorized_key[]": key["fingerprint"]})
+        self.dedicated_reset(name, number, before)
+
+    def dedicated_reset(self, name: str, number: int, before: str = "") -> None:
+        """A person presses the reset button of a dedicated server."""
+        self.robot("POST", f"/reset/{number}", {"type": "hw"})
+        while self.wait_for(name) == before:
+            time.sleep(1)
 
     def into_rescue(self, name: str) -> None:
         """A person boots a server into its rescue, in order to repair it."""

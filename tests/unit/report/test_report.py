@@ -119,6 +119,25 @@ def test_a_run_without_changes_says_so():
     assert "Nothing changed" in "\n".join(_report.table(report))
 
 
+def test_what_is_not_as_it_was_asked_for_is_told():
+    report = _report.Report()
+    state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
+    differs = {"what": "command", "runs": "a", "wanted": "b"}
+    machines = [
+        {"name": "n1", **state, "drift": [differs]},
+        {"name": "n2", **state, "used": "the word for n2 was used"},
+        {"name": "n3", **state, "proven": False},
+        {"name": "n4", **state, "failed": True, "msg": "no"},
+    ]
+    report.add("localhost", fleet(*machines))
+    text = "\n".join(_report.table(report))
+    assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
+    assert "Not verified: n3" in text
+    assert "n1 runs command a, asked for command b; reinstall writes it" in text
+    assert "n2: the word for n2 was used" in text
+    assert "Nothing changed" not in text
+
+
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))
 def test_percentile_is_a_seen_value_with_the_share_at_or_below_it(values, share):
     found = _report.percentile(values, share)

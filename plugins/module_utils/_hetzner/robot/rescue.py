@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
@@ -41,6 +41,8 @@ _UNKNOWN: dict[str, Any] = {
     "installation": "",
     "proven": False,
     "drift": [],
+    "used": "",
+    "consent": "",
 }
 _ARMING = (table.ARM_AND_REBOOT, table.ARM_AND_RESET, table.GO_ON)
 
@@ -76,13 +78,14 @@ class RobotRescueFleet:
         wanted=(),
         fail_for_drift=False,
         intents_dir=None,
+        look_only=False,
     ):
         self._tools = tools
         self._api = tools.api
         self._given = machines
         self._machines = {machine.get("name"): machine for machine in machines}
         self._state = state
-        self._reinstall = frozenset(reinstall)
+        self._words = consents.Words("reinstall", reinstall)
         self._rearm = rearm
         self._key = key
         self._key_name = key_name
@@ -91,6 +94,7 @@ class RobotRescueFleet:
         self._wanted = {one.get("name"): one for one in wanted}
         self._fail_for_drift = fail_for_drift
         self._intents = Book(intents_dir, self._wanted)
+        self._look_only = look_only
         self._servers = {}
 
     def run(self):
@@ -107,11 +111,9 @@ class RobotRescueFleet:
         return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
 
     def _check_input(self):
-        findings = name_findings(self._given)
+        # Names of machines that are not of this call do no harm: of a larger fleet, or left out by --limit.
+        findings = self._words.findings + name_findings(self._given)
         findings += directory.input_findings(self._given)
-        unknown = sorted(self._reinstall - set(self._machines))
-        if unknown:
-            findings.append("reinstall: %s not in machines; name machines of this call only" % ", ".join(unknown))
         public_key = None
         try:
             public_key = keys.choose_key(*self._key) if self._state == "rescue" else None
@@ -186,15 +188,38 @@ class RobotRescueFleet:
         """Find out who answers, and decide; nothing is changed."""
         given = self._machines[run.name]
         proven = self._tools.shell.proved_system(run.name)
-        sight = table.Sight(reinstall=run.name in self._reinstall, rearm=self._again(given), proven=proven)
+        run.result["used"] = self._words.used_by(run.name, self._intents.of(run.name))
+        named = self._words.names(run.name) and not run.result["used"]
+        sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
         if towards(sight) == table.PROBE:
             run.journey.look()
+            answer = run.journey.arrival.answer
+            if sight.answer in (table.INSTALLED, table.OTHER) and sight.reinstall:
+                sight.reinstall = self._words.covers(run.name, answer.installed)
+                if not sight.reinstall:
+                    run.result["used"] = self._words.why_not(run.name, answer.installed)
+        if towards(sight) == table.ASK_RESCUE and (self._look_only or not self._intents.kept):
+            # Whoever started it, nothing will be written there without a look at its disks.
+            sight.intended = True
+        if towards(sight) == table.ASK_RESCUE:
+            shown = self._tools.shell.keys_of_last_probe(run.name)
+            kept = self._intents.of(run.name)
+            sight.intended = started_for(run.name, kept, run.journey.arrival.answer, shown)
+            if kept and sight.intended:
+                run.result["installation"] = kept["installation"]
         if self._state == "os":
             answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
             sight.armed = run.result["armed"] = answer.get("active") is True
         run.step = towards(sight)
+        if run.step == table.REFUSE_RESCUE:
+            raise Refused(
+                "it is in a rescue that was not started for an open installation of ours: somebody may be repairing "
+                "it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: "
+                '-e \'{"kubenode_reinstall": ["%s"]}\'%s'
+                % (run.name, run.result["used"] and ". Besides, " + run.result["used"])
+            )
         if run.step == table.REFUSE_SILENT:
             raise Refused(
                 "an earlier run proved its new system, and now it does not let us in (%s): it may be a node whose "
@@ -260,6 +285,10 @@ class RobotRescueFleet:
 
     def _attach(self, journey, run):
         journey.attach()
+        if not (journey.sight.intended or journey.sight.rearm) and not self._check:
+            # By the word of the user; what lies on its disks will say whether the word still covers it.
+            run.result["installation"] = installed.new_installation()
+            self._intents.open(run, consents.REINSTALL, server=run.result["server_number"])
         run.timeline.found(_states.BOOTING_TO_RESCUE)
         run.result["msg"] = "is in the rescue"
 
@@ -272,7 +301,11 @@ class RobotRescueFleet:
         answer = journey.arrival.answer
         record = answer.installed if answer is not None else None
         run.result["installation"] = self._intents.unfinished(run.name)
+        if run.result["used"]:
+            run.result["msg"] += "; %s" % run.result["used"]
         compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift)
+        if self._state == "rescue" and not self._check:
+            self._intents.seen(run.name, run.result["proven"])
 
     def _arm_and_reboot(self, journey, run):
         self._travel(journey.begin, run)
@@ -286,9 +319,11 @@ class RobotRescueFleet:
     def _travel(self, go, run):
         run.result["diff"] = _diff(run)
         run.result["installation"] = self._machines[run.name].get("installation") or installed.new_installation()
-        consent = consents.joined(consents.REINSTALL if run.name in self._reinstall else consents.EMPTY)
+        consent = consents.joined(consents.REINSTALL if self._words.names(run.name) else consents.EMPTY)
         self._intents.open(run, consent, server=run.result["server_number"])
         go()
+        if run.result["host_keys"]:
+            self._intents.armed(run.name, host_keys=run.result["host_keys"])
         run.result["msg"] = "is in the rescue" if self._tools.prove else "is booting into the rescue (not proved)"
 
     def _disarm(self, journey, run):
@@ -311,6 +346,29 @@ class RobotRescueFleet:
     def _disarm_armed(self, journey, run):
         journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
         run.result["armed"] = False
+
+
+#: Seconds for which an armed rescue waits for its boot.
+_ARMED = 3600.0
+
+
+def started_for(name, kept, answer, shown, now=None):
+    """Whether a rescue was started for an open intent (pure).
+
+    ``kept``: the intent on this controller; ``answer``: what the rescue said; ``shown``: the host keys that it shows.
+    """
+    if intents.is_open(answer.intent, name):
+        return not kept or answer.intent["installation"] == kept["installation"]
+    if not intents.is_open(kept, name):
+        return False
+    known = (kept.get("armed") or {}).get("host_keys") or []
+    if known:
+        return bool(set(known).intersection(shown))
+    # The run was cut off before the rescue came: it is ours when it booted while it was armed.
+    if answer.origin.uptime is None:
+        return False
+    booted = (time.time() if now is None else now) - answer.origin.uptime
+    return -60 <= booted - _states.from_rfc3339(kept["armed_at"]) <= _ARMED
 
 
 def _diff(run):

@@ -9,6 +9,7 @@ touched by that. A system that lets us in is left alone unless the user named th
 from __future__ import annotations
 
 PROBE = "probe"
+ASK_RESCUE = "ask_rescue"
 #: Its rescue answers; it is checked and left there.
 ATTACH = "attach"
 ARM_AND_REBOOT = "arm_and_reboot"
@@ -18,6 +19,8 @@ GO_ON = "go_on"
 LEAVE = "leave"
 #: It ran a system that an earlier run proved, and says nothing now: perhaps a node whose network is down.
 REFUSE_SILENT = "refuse_silent"
+#: It is in a rescue that was not started for an intent of ours.
+REFUSE_RESCUE = "refuse_rescue"
 # state: os
 DISARM = "disarm"
 LEAVE_RESCUE = "leave_rescue"
@@ -31,15 +34,17 @@ class Sight:
 
     ``reinstall``: the user's consent to give up its system. ``rearm``: an earlier call armed it and it did not arrive.
     ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
-    ``proven``: whether an earlier run saw its new system with its own eyes.
+    ``proven``: whether an earlier run saw its new system with its own eyes. ``intended``: whether the rescue that
+    answers was started for an open intent, None until somebody asked.
     """
 
-    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False, proven=False):
+    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False, proven=False, intended=None):
         self.answer = answer
         self.reinstall = reinstall
         self.rearm = rearm
         self.armed = armed
         self.proven = proven
+        self.intended = intended
 
 
 def towards_rescue(sight):
@@ -47,7 +52,9 @@ def towards_rescue(sight):
     if sight.answer is None:
         return PROBE
     if sight.answer == RESCUE:
-        return ATTACH
+        if sight.rearm or sight.reinstall or sight.intended:
+            return ATTACH
+        return ASK_RESCUE if sight.intended is None else REFUSE_RESCUE
     if sight.answer == INSTALLED and not sight.reinstall:
         return LEAVE
     if sight.rearm:

@@ -13,7 +13,17 @@ from . import parse
 
 #: Devices of type "disk" that are none: memory, network, the rescue's own.
 _NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)[0-9]")
-_RECORD = ("machine", "image_url", "image_digest", "command", "installed_at", "verified_at")
+_RECORD = (
+    "machine",
+    "installation",
+    "image_url",
+    "image_digest",
+    "command",
+    "consent",
+    "installed_at",
+    "verified_at",
+    "proof",
+)
 _GPT_ROLES = {
     "c12a7328-f81f-11d2-ba4b-00a0c93ec93b": "EFI system partition",
     "21686148-6449-6e6f-744e-656564454649": "BIOS boot partition",

@@ -55,14 +55,24 @@ def check_entries(wipe):
     ]
 
 
-def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True):
+def _never(_variable, _name, _record):
+    return ""
+
+
+def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True, used=_never):
     """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
 
-    ``claimed``: whether exactly the chosen disks are claimed by an unfinished run; ``health``: refuse failing ones.
+    ``claimed``: whether exactly the chosen disks are claimed by an unfinished run; ``health``: refuse failing ones;
+    ``used(variable, name, record)``: why an entry of ``wipe`` or ``reinstall`` does not cover an installation that lies
+    on the disk, such as the one that it allowed; empty when it does.
     """
     verdict = Verdict()
     by_name = {disk["name"]: disk for disk in disks}
-    named = _named(disks, wipe, verdict)
+    entries = _named(disks, wipe, verdict)
+    named = list(entries)
+    for name, text in entries.items():
+        for why in () if claimed else _used_up(by_name[name], "wipe", text, used):
+            verdict.refuse("disk %s (%s): %s" % (name, names.identity(by_name[name]), why))
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
@@ -73,7 +83,10 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
             )
         if not disk["holds"] or name in named:
             continue
-        if (reinstall and is_ours(disk, machine)) or (claimed and not is_of_another(disk, machine)):
+        ours = reinstall and is_ours(disk, machine)
+        for why in _used_up(disk, "reinstall", machine, used) if ours and not claimed else ():
+            verdict.refuse("disk %s (%s): %s" % (name, names.identity(disk), why))
+        if ours or (claimed and not is_of_another(disk, machine)):
             named.append(name)
             continue
         verdict.refuse(_without_consent(disk, disks, machine, reinstall))
@@ -85,8 +98,14 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
     return verdict
 
 
+def _used_up(disk, variable, name, used):
+    reasons = [used(variable, name, entry["installed"]) for entry in disk["holds"] if entry.get("installed")]
+    return [reason for reason in reasons if reason]
+
+
 def _named(disks, wipe, verdict):
-    found: list = []
+    """The disks that ``wipe`` names, by the kernel's names, with the entries that name them."""
+    found: dict = {}
     for text in check_entries(wipe):
         verdict.refuse(text)
     for text in wipe if not verdict.errors else ():
@@ -95,8 +114,7 @@ def _named(disks, wipe, verdict):
         except names.Unresolved as exc:
             verdict.refuse("wipe: %s" % exc)
             continue
-        if name not in found:
-            found.append(name)
+        found.setdefault(name, str(text).strip())
     return found
 
 

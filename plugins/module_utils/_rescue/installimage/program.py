@@ -172,8 +172,9 @@ class Program:
             "command": "installimage",
             "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        if os.environ.get("KUBENODE_INSTALLATION"):
-            record["installation"] = os.environ["KUBENODE_INSTALLATION"]
+        for key in ("installation", "consent"):
+            if os.environ.get("KUBENODE_" + key.upper()):
+                record[key] = os.environ["KUBENODE_" + key.upper()]
         self._prepared = True
         hook = post_install.script(spec, nonce, "iid-kubenode-%s" % uuid.uuid4(), record)
         write(HOOK, hook, 0o700)

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is written on cloud machines, and what is left alone although a word for it lies around."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+
+def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
+    """C1: the disk is a person's work, also for a word that was used up before. C2: and so is the power button."""
+    words = {"kubenode_reinstall": ["repaired-1"]}
+    cloud.inventory({"repaired-1": {}}, **words)
+    assert cloud.run() == 0, cloud.output
+    cloud.ssh("repaired-1", "touch /etc/precious && sync")
+    cloud.into_rescue("repaired-1")
+    boots = cloud.boots("repaired-1")
+
+    cloud.inventory({"repaired-1": {}})
+    assert cloud.run() != 0, cloud.output
+    assert "not started for an open installation of ours" in cloud.output
+    assert cloud.boots("repaired-1") == boots
+    cloud.inventory({"repaired-1": {}}, **words)
+    assert cloud.run() != 0, cloud.output
+    assert "was used" in cloud.output
+    assert cloud.boots("repaired-1") == boots
+
+    # its owner boots it back while a run is on its way
+    cloud.inventory({"repaired-1": {}})
+    run = subprocess.Popen(
+        cloud.stage.playbook_command(),
+        env=cloud.stage.environment,
+        cwd=cloud.stage.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(4)
+    cloud.act("repaired-1", "reset")
+    run.wait(timeout=400)
+    cloud.wait_for("repaired-1")
+    assert cloud.boots("repaired-1") == [*boots, "disk"]
+    assert cloud.ssh("repaired-1", "ls /etc/precious") == "/etc/precious\n"
+    assert cloud.run() == 0, cloud.output
+
+
+def test_a_word_counts_once(cloud):
+    """C11: a name that is left in the inventory means nothing the second time; an id says which installation goes."""
+    words = {"kubenode_reinstall": ["once-1", "elsewhere-9"]}
+    cloud.inventory({"once-1": {}}, **words)
+    assert cloud.run() == 0, cloud.output
+    first = cloud.record("once-1")["installation"]
+    assert cloud.run() == 0, cloud.output
+    assert "kubenode_reinstall names once-1, but this was used at" in cloud.output
+    assert cloud.record("once-1")["installation"] == first
+
+    named = '{"kubenode_reinstall": {"once-1": "%s"}}' % first[:8]
+    assert cloud.run("-e", named) == 0, cloud.output
+    second = cloud.record("once-1")
+    assert second["installation"] != first
+    assert second["consent"] == "reinstall"
+    assert cloud.run("-e", named) == 0, cloud.output
+    assert cloud.record("once-1") == second
+    assert cloud.run("-e", '{"kubenode_reinstall": "once-1"}') != 0
+    assert "neither a list of names nor a dictionary" in cloud.output
+
+
+def test_another_controller_goes_on_with_an_open_intent(cloud):
+    """What the first run put into the rescue says that the installation is open."""
+    cloud.inventory({"handed-1": cloud.command("breaks", "dd if=/dev/urandom of=/dev/sda bs=1M count=4; exit 1\n")})
+    assert cloud.run() != 0
+    cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.stage.folder / "colleague"))
+    assert cloud.run() == 0, cloud.output
+    assert cloud.boots("handed-1") == ["rescue", "disk"]
+    assert cloud.record("handed-1")["consent"] == "fresh"

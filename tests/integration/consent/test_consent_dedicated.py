@@ -1,0 +1,62 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is written on dedicated servers, and what is left alone although a word for it lies around."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+
+DISK = {"kind": "nvme", "size": "3G", "serial": "CONSENT00000001"}
+SERVERS = [{"number": number, "disks": [DISK], "memory_mib": 1024} for number in (301, 302)]
+
+
+def host(number, **variables):
+    return {"kubenode_server_number": number, "kubenode_root_device_hints": {"smallest": True}, **variables}
+
+
+def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
+    """C4: kubenode_wipe stands in the inventory, and a colleague runs the playbook while the node is repaired."""
+    node = host(301, kubenode_wipe=[DISK["serial"]])
+    dedicated.servers({"wiped-1": node})
+    assert dedicated.run() == 0, dedicated.output
+    assert dedicated.record("wiped-1")["consent"] == "wipe"
+    dedicated.ssh("wiped-1", "touch /etc/precious && sync")
+    dedicated.dedicated_into_rescue("wiped-1", 301)
+    boots = dedicated.boots("wiped-1")
+    boot = dedicated.wait_for("wiped-1")
+
+    for folder in ("kubenode", "colleague"):
+        dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.stage.folder / folder))
+        assert dedicated.run() != 0, dedicated.output
+        assert "not started for an open installation of ours" in dedicated.output
+    # also when the machine is named: the word for the disk was used up by what lies on it
+    assert dedicated.run("-e", '{"kubenode_reinstall": ["wiped-1"]}') != 0, dedicated.output
+    assert "was used" in dedicated.output
+    assert dedicated.boots("wiped-1") == boots
+    dedicated.dedicated_reset("wiped-1", 301, boot)
+    assert dedicated.ssh("wiped-1", "ls /etc/precious") == "/etc/precious\n"
+
+
+def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
+    """C3: the operator mends what cloud-init left; later SSH is silent for a while."""
+    dedicated.servers({"seen-1": host(302)})
+    (settings,) = [yaml.safe_load(dedicated.stage.inventory.read_text())["all"]["vars"]]
+    with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
+        data = yaml.safe_load(file)
+    broken = dedicated.stage.folder / "broken.yml"
+    broken.write_text("#cloud-config\n" + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
+    node = host(302, kubenode_bootstrap_data_file=str(broken))
+    dedicated.servers({"seen-1": node})
+    assert dedicated.run() != 0
+    dedicated.ssh("seen-1", "touch /etc/precious && sync")
+    assert dedicated.run() != 0
+    boot = dedicated.wait_for("seen-1")
+    dedicated.ssh("seen-1", "systemctl stop ssh.socket ssh.service || true", check=False)
+    assert dedicated.run("-e", "kubenode_hw_reset_timeout=60") != 0, dedicated.output
+    dedicated.dedicated_reset("seen-1", 302, boot)
+    if dedicated.ssh("seen-1", "test -d /root/.oldroot && echo rescue", check=False):
+        dedicated.dedicated_reset("seen-1", 302, dedicated.wait_for("seen-1"))
+    assert dedicated.ssh("seen-1", "ls /etc/precious") == "/etc/precious\n"

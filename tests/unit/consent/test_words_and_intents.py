@@ -1,0 +1,186 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a word covers and when it is used up; which rescue belongs to an open intent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import RAM, Origin
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import journey
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import rescue as robot
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SYSTEM, Answer
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+
+MINE, OTHER = "a" * 32, "b" * 32
+NOW = 1_800_000_000.0
+FRESH = {"machine": "n1", "installation": MINE, "consent": "fresh"}
+BY_WORD = {"machine": "n1", "installation": OTHER, "consent": "fresh+reinstall", "installed_at": "T"}
+
+
+@pytest.mark.parametrize(
+    ("given_words", "record", "covered"),
+    [
+        (["n1"], None, True),
+        (["n1"], FRESH, True),
+        (["n1"], BY_WORD, False),
+        (["n2"], FRESH, False),
+        ({"n1": OTHER[:8]}, BY_WORD, True),
+        ({"n1": OTHER}, BY_WORD, True),
+        ({"n1": OTHER[:8]}, FRESH, False),
+        ({"n1": OTHER[:8]}, None, False),
+        (None, None, False),
+    ],
+)
+def test_what_a_word_covers(given_words, record, covered):
+    words = consent.Words("reinstall", given_words)
+    assert words.findings == []
+    assert words.covers("n1", record) is covered
+
+
+@pytest.mark.parametrize(
+    ("given_words", "finding"),
+    [
+        ("n1", "neither a list of names nor a dictionary"),
+        (True, "neither a list"),
+        ([7], "is no name"),
+        ({"n1": "abc"}, "at least its first 8"),
+        ({"n1": "not-a-number"}, "no id"),
+        ({"n1": None}, "no id"),
+    ],
+)
+def test_words_that_mean_nothing_are_told(given_words, finding):
+    assert finding in consent.Words("reinstall", given_words).findings[0]
+
+
+def test_a_used_word_says_how_to_go_on():
+    text = consent.Words("reinstall", ["n1"]).why_not("n1", BY_WORD)
+    assert text == (
+        "kubenode_reinstall names n1, but this was used at T for installation bbbbbbbb, which is there; to write it "
+        'again: -e \'{"kubenode_reinstall": {"n1": "bbbbbbbb"}}\''
+    )
+    assert "but bbbbbbbb is there" in consent.Words("reinstall", {"n1": MINE}).why_not("n1", BY_WORD)
+
+
+@given(st.lists(st.sampled_from(consent.KINDS)))
+def test_a_word_is_used_up_by_what_it_allowed(kinds):
+    record = {"installation": MINE, "consent": consent.joined(*kinds)}
+    for word in ("reinstall", "wipe"):
+        assert consent.Words(word, ["n1"]).covers("n1", record) is (word not in kinds)
+        assert consent.Words(word, {"n1": MINE}).covers("n1", record)
+
+
+def intent(**more):
+    return {**intents.make("n1", MINE, "fresh", now=NOW), **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "installation", "later", "is_open"),
+    [
+        (intent(), "", 0, True),
+        (intent(), MINE, 3600, True),
+        (intent(), OTHER, 0, False),
+        (intent(machine="n2"), "", 0, False),
+        (intent(state=intents.SEEN), "", 0, False),
+        (intent(state=intents.DONE), "", 0, False),
+        (intent(), "", 25 * 3600, False),
+        (intent(), "", -3600, False),
+        (intent(armed_at=7), "", 0, False),
+        (None, "", 0, False),
+    ],
+)
+def test_an_intent_is_open_until_its_end(found, installation, later, is_open):
+    assert intents.is_open(found, "n1", installation, now=NOW + later) is is_open
+
+
+def test_an_intent_is_kept_and_closed_once(tmp_path):
+    path = intents.file_of(str(tmp_path / "intents"), "n1")
+    assert intents.read(path) is None
+    assert not intents.close(path, intents.DONE)
+    intents.write(path, intents.make("n1", MINE, "fresh", server=7, image_url=""))
+    assert oct((tmp_path / "intents" / "n1.json").stat().st_mode)[-3:] == "600"
+    assert intents.is_open(intents.read(path), "n1", MINE)
+    assert intents.close(path, intents.SEEN)
+    assert not intents.close(path, intents.DONE)
+    kept = json.loads((tmp_path / "intents" / "n1.json").read_text())
+    assert (kept["state"], kept["server"], "image_url" in kept) == (intents.SEEN, 7, False)
+
+
+@given(st.text())
+def test_hostile_text_is_no_open_intent(text):
+    assert not intents.is_open(intents.parse(text), "n1")
+
+
+def action(command, number, status="success"):
+    return {"command": command, "id": number, "status": status}
+
+
+FIRST_BOOT = [action("start_server", 3), action("enable_rescue", 2), action("create_server", 1)]
+REPAIR = [action("reset_server", 5), action("enable_rescue", 4), *FIRST_BOOT]
+
+
+def now_open(**more):
+    return {**intents.make("n1", MINE, "reinstall"), **more}
+
+
+@pytest.mark.parametrize(
+    ("installation", "kept", "carried", "history", "ground"),
+    [
+        (MINE, None, None, FIRST_BOOT, "fresh"),
+        (MINE, None, None, [action("enable_rescue", 9, "error"), *FIRST_BOOT], "fresh"),
+        # without our label, nobody knows what it was made for
+        ("", None, None, FIRST_BOOT, ""),
+        (MINE, None, None, REPAIR, ""),
+        (MINE, None, None, FIRST_BOOT[:-1], ""),
+        (MINE, now_open(armed={"action": 4}), None, REPAIR, "reinstall"),
+        (MINE, now_open(armed={"action": 2}), None, REPAIR, ""),
+        (MINE, now_open(), None, REPAIR, ""),
+        (MINE, now_open(armed={"action": 4}, state=intents.DONE), None, REPAIR, ""),
+        (OTHER, now_open(armed={"action": 4}), None, REPAIR, ""),
+        (MINE, None, now_open(), REPAIR, "reinstall"),
+        (OTHER, None, now_open(), REPAIR, ""),
+        ("", None, now_open(), REPAIR, ""),
+    ],
+)
+def test_the_rescue_of_a_cloud_server_belongs_to_an_intent_or_to_a_person(installation, kept, carried, history, ground):
+    assert journey.started_for("n1", installation, kept, carried, history) == ground
+
+
+def rescue(carried=None, uptime=60.0):
+    return Answer(SYSTEM, origin=Origin(0, RAM, ["oldroot"], uptime=uptime), intent=carried)
+
+
+@pytest.mark.parametrize(
+    ("kept", "answer", "shown", "ours"),
+    [
+        (None, rescue(), [], False),
+        (None, rescue(now_open()), [], True),
+        (now_open(installation=OTHER), rescue(now_open()), [], False),
+        (now_open(armed={"host_keys": ["k"]}), rescue(), ["k"], True),
+        (now_open(armed={"host_keys": ["k"]}), rescue(), ["other"], False),
+        # armed, and the run was cut off before the rescue came
+        (now_open(), rescue(uptime=1.0), [], True),
+        (now_open(), rescue(uptime=9000.0), [], False),
+        (now_open(), rescue(uptime=None), [], False),
+        (now_open(state=intents.SEEN), rescue(uptime=1.0), [], False),
+    ],
+)
+def test_the_rescue_of_a_dedicated_server_belongs_to_an_intent_or_to_a_person(kept, answer, shown, ours):
+    assert robot.started_for("n1", kept, answer, shown) is ours
+
+
+def test_unknown_kinds_of_consent_are_refused():
+    assert targets.kinds_of("") == ["empty"]
+    assert targets.kinds_of("checked+wipe") == ["checked", "wipe"]
+    with pytest.raises(ValueError, match="'everything'"):
+        targets.kinds_of("fresh+everything")
+
+
+def test_the_clock_of_an_intent_is_the_controllers():
+    assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == _states.to_rfc3339(NOW)
