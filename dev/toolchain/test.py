@@ -214,20 +214,26 @@ def _prepare(part: Part) -> int:
 
 def _wait(command: list[str], environment: dict[str, str], left: float | None) -> int | None:
     """pytest's exit code, or None when it was ended at the deadline."""
-    process = subprocess.Popen(command, env=environment, cwd=CHECKOUT, stdin=subprocess.DEVNULL)
+    # a group of its own, so that workers and what they started are interrupted with it, as by Ctrl-C at a terminal
+    process = subprocess.Popen(command, env=environment, cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(left)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)  # pytest closes its labs
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _interrupt(process)
         return None
     except KeyboardInterrupt:
-        process.wait()
+        _interrupt(process)
         raise
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group: first as Ctrl-C does, so that labs are closed."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _record(part: Part) -> Path:
