@@ -44,6 +44,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -limits[item.path])
 
 
+class Failures:
+    """Prints a failure when it happens: a run may take a while to its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name what failed, with the last line of the reason."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")] or [""]
+            reporter.ensure_newline()
+            reporter.write_line(f"{report.when} failed: {report.nodeid}: {reason[0][1:].strip()}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Failures are printed where the results of all workers come together."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config), "kubenode-failures")
+
+
 def suite_of(report: pytest.TestReport) -> str:
     """The suite of a test: molecule, or the second folder of its path."""
     if "molecule" in report.keywords:

@@ -66,6 +66,12 @@ def test_every_suite_has_its_row(folder, workers):
     assert code == 1
 
 
+def test_a_failure_is_named_when_it_happens(folder):
+    _code, output = run(folder)
+    named = output.index("call failed: tests/unit/test_a.py::test_bad: assert False")
+    assert named < output.index("= FAILURES =")
+
+
 def drawn(folder: Path, *arguments: str, **variables: str) -> list[str]:
     (folder / "test_p.py").write_text(PROPERTY)
     _code, output = run(folder, "-s", *arguments, "test_p.py", **variables)
