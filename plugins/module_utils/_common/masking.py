@@ -31,7 +31,8 @@ def of_url(url):
     """The secrets in a URL: user info and its halves, the query, and each longer value in it."""
     url = url or ""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/?#]*)", url)
-    assert match is not None, "every part may be missing"
+    if match is None:
+        raise AssertionError("every part may be missing")
     userinfo = match.group(3).rpartition("@")[0]
     query = url.split("#", 1)[0].partition("?")[2]
     user, colon, password = userinfo.partition(":")

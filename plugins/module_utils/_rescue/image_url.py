@@ -54,7 +54,8 @@ def redact(url):
     """The URL without user info, query and fragment: what may be recorded and shown."""
     raw = url.split("#", 1)[0].split("?", 1)[0]
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/]*)(.*)\Z", raw, re.DOTALL)
-    assert match is not None, "every part may be missing"
+    if match is None:
+        raise AssertionError("every part may be missing")
     scheme, slashes, authority, path = (part or "" for part in match.groups())
     if slashes or (scheme and ":" in authority.rpartition("@")[0]):
         authority = authority.rpartition("@")[2]

@@ -125,6 +125,8 @@ class Controller:
             "command": "installimage",
             "timeout": PATIENCE,
             "boot_state": installed["boot_state"],
+            "installation": installed["installation"],
+            "written": installed["written"],
         }
         return self.run(name, "machine_boot", **{**given, **more})
 

@@ -91,6 +91,7 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     assert system["left"] == ""
     record = json.loads(system["record"])
     assert (record["command"], record["image_digest"]) == ("installimage", digest)
+    assert (record["proof"], "verified_at" in record) == ("nonce", True)
 
 
 def test_a_lost_controller_is_taken_up_again_under_uefi(controller):

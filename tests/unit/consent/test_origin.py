@@ -134,4 +134,5 @@ def disk(size=100, wwns=(), serials=()):
 )
 def test_which_disk_it_is(one, other, same):
     assert same_disk(one, other) == same
-    assert same_disk(other, one) == same
+    one, other = other, one
+    assert same_disk(one, other) == same

@@ -32,12 +32,13 @@ def test_a_size_is_a_number_or_nothing(value):
     assert 0 <= number < 1 << 63
     if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
         assert number == int(value)
-    elif type(value) is int and 0 <= value < 1 << 63:
+    elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         assert number == value
     else:
         assert number == 0 or isinstance(value, str)
-    (node,) = parse.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]})).values()
-    parse.size_words(node.size)
+    nodes = parse.block_devices(json.dumps({"blockdevices": [{"kname": "sda", "size": value}]}))
+    assert list(nodes) == ["sda"]
+    parse.size_words(nodes["sda"].size)
 
 
 @odd.examples("Infinity", "-Infinity", "NaN", "1e999", "true", '"²"', "-1", '{"value": "0x1"}', "9" * 400, "[")

@@ -233,7 +233,8 @@ def _interval_of(body):
         interval = body["error"]["interval"]
     except (KeyError, TypeError):
         return WINDOW
-    return float(interval) if type(interval) is int and 1 <= interval <= _LONGEST_WINDOW else WINDOW
+    whole = isinstance(interval, int) and not isinstance(interval, bool)
+    return float(interval) if whole and 1 <= interval <= _LONGEST_WINDOW else WINDOW
 
 
 def _names(value):

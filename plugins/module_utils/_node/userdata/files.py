@@ -23,7 +23,8 @@ File = namedtuple("File", "path mode content")
 def files(inputs):
     """Files of normalised inputs, in the order in which they are to be written."""
     script = pkgutil.get_data(__package__, "setup.sh")
-    assert script is not None, "every loader that Ansible has gives data"
+    if script is None:
+        raise AssertionError("every loader that Ansible has gives data")
     result = [
         File(SETUP, 0o700, script.decode("utf-8")),
         File(FOLDER + "/id", 0o600, _identity(inputs) + "\n"),

@@ -110,7 +110,8 @@ class _Compressor:
         self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert self._process.stdin is not None
+        if self._process.stdin is None:
+            raise AssertionError("it is a pipe")
         self._input = self._process.stdin
         self._reader = threading.Thread(target=drain, args=(self._process,), daemon=True)
         self._reader.start()

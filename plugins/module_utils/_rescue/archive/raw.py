@@ -107,7 +107,8 @@ class RawImage:
             with subprocess.Popen(  # pylint: disable=ansible-bad-function
                 command, stdout=subprocess.PIPE, stderr=said
             ) as reader:
-                assert reader.stdout is not None
+                if reader.stdout is None:
+                    raise AssertionError("it is a pipe")
                 done = 0
                 while True:
                     piece = reader.stdout.read(min(_PIECE, length - done)) if done < length else b""

@@ -47,7 +47,8 @@ def _number(value):
     """The same, None for anything else."""
     if isinstance(value, str):
         return whole_number(value)
-    return value if type(value) is int and 0 <= value <= LARGEST_NUMBER else None
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= LARGEST_NUMBER else None
 
 
 def flag(value):

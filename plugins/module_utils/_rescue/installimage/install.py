@@ -94,7 +94,8 @@ class Installer:
             self.terminal.take(("%s: %s\n" % (self._argv[0], error)).encode("utf-8"))
             self.terminal.end()
             return ABSENT
-        assert process.stdin is not None
+        if process.stdin is None:
+            raise AssertionError("it is a pipe")
         try:
             process.stdin.write(b"x\n")
             process.stdin.close()
