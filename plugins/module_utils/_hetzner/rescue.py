@@ -127,7 +127,9 @@ class RescueFleet:
         run = MachineRun.going_on(machine)
         run.result.update({key: machine[key] for key in _HANDED_ON if key in machine})
         run.result.update(in_rescue=None, boot_id=None, previous_boot_id=None, installed=False)
-        run.result.update(installation="", proven=False, drift=[], consent="", used="")
+        run.result.update(installation="", proven=False, drift=[], used="")
+        # A machine that missed its rescue has booted what it was made of: what it was armed for stands.
+        run.result["consent"] = (machine.get("consent") or "") if self._again(machine) else ""
         run.result["armed_here"] = bool(machine.get("armed_here")) and self._again(machine)
         run.result["fresh"] = bool(machine.get("fresh")) and self._again(machine)
         if machine.get("failed") and not self._again(machine):
@@ -217,8 +219,8 @@ class RescueFleet:
     def _attach(self, journey, run):
         """On what ground something may be written in the rescue that was found."""
         if journey.sight.rearm:
-            run.result["consent"] = journey.given.get("consent") or ""
-        elif journey.sight.intended:
+            return
+        if journey.sight.intended:
             run.result["consent"] = journey.sight.intended
         else:
             # What lies on its disks will say whether the word still covers it.
@@ -256,7 +258,6 @@ class RescueFleet:
         """What is armed for begins another installation, but for a new server and a second try."""
         result, sight = run.result, journey.sight
         if sight.rearm and result["installation"]:
-            result["consent"] = journey.given.get("consent") or ""
             return
         named = consents.REINSTALL if self._words.names(run.name) else ""
         if result["fresh"] and result["installation"]:
