@@ -126,7 +126,8 @@ def test_input_that_cannot_work_is_refused_before_anything(project):
     cases = [
         ({"ssh_keys": ["nobody"]}, "ssh_keys: 'nobody' does not exist"),
         ({"ssh_keys": []}, "ssh_keys: empty"),
-        ({"ssh_keys": ["deploy"], "reinstall": ["n2"]}, "reinstall: n2 not in machines"),
+        ({"ssh_keys": ["deploy"], "reinstall": "n1"}, "reinstall: 'n1' is neither a list of names nor a dictionary"),
+        ({"ssh_keys": ["deploy"], "reinstall": {"n1": "all"}}, "reinstall: n1: 'all' is no id of an installation"),
         ({"ssh_keys": ["deploy"], "ssh_user": "-x"}, "ssh_user: '-x' is no user name"),
     ]
     for options, message in cases:
@@ -134,3 +135,10 @@ def test_input_that_cannot_work_is_refused_before_anything(project):
         assert run.failed
         assert message in run.result["msg"]
     assert project.commands("n1") == ["create_server"]
+
+
+def test_a_name_of_another_machine_in_reinstall_does_no_harm(project):
+    create(project, "n1")
+    run = project.run("hcloud_rescue", machines=[{"name": "n1"}], prove=False, ssh_keys=["deploy"], reinstall=["n2"])
+    assert not run.failed, run.result["msg"]
+    assert "enable_rescue" in project.commands("n1")

@@ -189,7 +189,7 @@ def test_input_that_cannot_work_is_refused_before_anything(account):
             {"machines": [{"name": name, "server_number": number} for name in ("a", "b")]},
             "is the one of machine 'a' too",
         ),
-        ({"reinstall": ["n2"]}, "reinstall: n2 not in machines"),
+        ({"reinstall": "n1"}, "reinstall: 'n1' is neither a list of names nor a dictionary"),
         ({"ssh_private_key": None}, "ssh_private_key: missing"),
         ({"ssh_public_key": "ssh-rsa x"}, "ssh_public_key"),
         ({"hw_timeout": 0}, "hw_timeout: 0 is too little"),
@@ -244,3 +244,10 @@ def test_state_os_disarms_and_leaves(account):
     again = account.rescue(state="os")
     assert not again.result["changed"]
     assert account.resets("n1") == []
+
+
+def test_a_name_of_another_machine_in_reinstall_does_no_harm(account):
+    account.add("n1")
+    run = account.rescue(prove=False, reinstall=["n2"])
+    assert not run.failed, run.result["msg"]
+    assert account.boots("n1")[-1] == "rescue"

@@ -81,7 +81,7 @@ def test_input_that_cannot_work_is_refused_before_anything(account):
         ([{**one, "rename": "a\nb"}], "rename: 'a\\nb' is no name"),
         ([{**one, "rename": "same"}, {**two, "rename": "same"}], "cannot both be named 'same'"),
         ([one, {**two, "server_number": one["server_number"]}], "is the one of machine 'n1' too"),
-        ([{"name": "Not A Host"}], "no valid host name"),
+        ([{"name": "Not A Host"}], "no host name (RFC 1123)"),
     ]
     account.forget_requests()
     for machines, message in cases:
