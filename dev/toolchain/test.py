@@ -74,23 +74,23 @@ DEFAULT = Part(
 LONG = (
     _units("2.18"),
     _units("2.21"),
-    Part(
-        "random",
-        "every property test with a random seed, which is printed",
-        6,
-        (*PARALLEL, "-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", "tests"),
-        environment={"KUBENODE_HYPOTHESIS": "random"},
-    ),
-    Part("fleet", "50 container machines at once", 8, _marked("fleet")),
+    Part("fleet", "50 container machines at once", 25, _marked("fleet")),
     Part(
         "node",
         "nodes of a real control plane: join, kubelet, first boot, the controller for live images",
-        15,
+        25,
         _marked("cluster", "qemu"),
         packages=CLUSTER,
         builds=(("images", "build", "--all"), ("cluster", "build")),
     ),
     Part("qemu", "whole virtual machines: boot loaders, kernels, RAID, UEFI", 40, _marked("qemu", "cluster")),
+    Part(
+        "random",
+        "every property test with a random seed, which is printed",
+        8,
+        (*PARALLEL, "-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", "tests"),
+        environment={"KUBENODE_HYPOTHESIS": "random"},
+    ),
 )
 PARTS = {part.name: part for part in (DEFAULT, *LONG)}
 
