@@ -57,7 +57,7 @@ def test_sizes_that_are_none_are_refused(text):
     assert isinstance(config.size(text), str)
     for size in (text, text + "G"):
         with pytest.raises(ValueError):
-            specs._size(size)
+            specs.size(size)
         with pytest.raises(LabError):
             nodes._bytes(size)
 
