@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.machines import network
 from lab.machines.cgroup import hierarchy
 from lab.machines.host import LabError
 from lab.machines.rooted import label_of
@@ -26,8 +28,11 @@ pytestmark = pytest.mark.nspawn
 _LAB = """
 import asyncio, json, sys
 from pathlib import Path
+from lab.machines import network
 from lab.machines.site import open_site
 from tests.lab.machines.guest import Key, bench
+
+network._SUBNETS = (int(sys.argv[3]), 256)
 
 async def main():
     site = await open_site("nspawn", "doomed", Path(sys.argv[1]))
@@ -58,10 +63,16 @@ def vanished(label: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["doomed", "another"])
-async def test_killed_lab_dies_whole_and_is_swept_by_the_next(key: Key, tmp_path: Path, name: str) -> None:
+async def test_killed_lab_dies_whole_and_is_swept_by_the_next(
+    key: Key, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = 100 + os.getpid() % 100  # labs of other workers take the first subnet that is free, from 16 on
+    monkeypatch.setattr(network, "_SUBNETS", (first, 256))
     state = (tmp_path / "site").resolve()
     label = label_of("doomed", state)
-    lab = subprocess.Popen([sys.executable, "-c", _LAB, state, key.private], stdout=subprocess.PIPE, text=True)
+    lab = subprocess.Popen(
+        [sys.executable, "-c", _LAB, state, key.private, str(first)], stdout=subprocess.PIPE, text=True
+    )
     assert lab.stdout is not None
     facts = json.loads(await asyncio.to_thread(lab.stdout.readline))
     assert traces(label)
