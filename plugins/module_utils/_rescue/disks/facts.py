@@ -8,22 +8,12 @@ import hashlib
 import json
 import re
 
+from ..._common import installed
 from ..._common.text import is_digits
 from . import parse
 
 #: Devices of type "disk" that are none: memory, network, the rescue's own.
 _NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)[0-9]")
-_RECORD = (
-    "machine",
-    "installation",
-    "image_url",
-    "image_digest",
-    "command",
-    "consent",
-    "installed_at",
-    "verified_at",
-    "proof",
-)
 _GPT_ROLES = {
     "c12a7328-f81f-11d2-ba4b-00a0c93ec93b": "EFI system partition",
     "21686148-6449-6e6f-744e-656564454649": "BIOS boot partition",
@@ -335,7 +325,7 @@ def record_of(text):
     """The installed record in a file's text, its known keys alone; None when it is none."""
     try:
         content = json.loads(text or "")
-        found = {key: parse.clean(content[key], 2000) for key in _RECORD if content.get(key) is not None}
+        found = {key: parse.clean(content[key], 2000) for key in installed.KEYS if content.get(key) is not None}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     return found if found.get("machine") else None
