@@ -21,9 +21,10 @@ PROFILE = "KUBENODE_HYPOTHESIS"
 COUNTS = "KUBENODE_TEST_COUNTS"
 #: data sets that fail on a slow machine only are no failures: time limits of tests are for hangs
 _COMMON = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# derandomize is always said: Hypothesis has another default where the variable CI is set
 hypothesis.settings.register_profile("same", _COMMON, derandomize=True)
-hypothesis.settings.register_profile("random", _COMMON, print_blob=True)
-hypothesis.settings.register_profile("fuzz", _COMMON, print_blob=True, max_examples=1000)
+hypothesis.settings.register_profile("random", _COMMON, derandomize=False, print_blob=True)
+hypothesis.settings.register_profile("fuzz", hypothesis.settings.get_profile("random"), max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get(PROFILE) or "same")
 
 

@@ -31,6 +31,8 @@ PARALLEL = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "test")
+#: variables of a user's shell that give tests other accounts, other data or another way to run, by their beginnings
+FOREIGN = ("CI", "HCLOUD_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_TOKEN", "PYTEST_", "ROBOT_")
 #: seconds in which an interrupted pytest closes its labs
 GRACE = 120
 
@@ -89,7 +91,7 @@ LONG = (
         "every property test with a random seed, which is printed",
         8,
         (*PARALLEL, "-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", "tests"),
-        environment={"KUBENODE_HYPOTHESIS": "random"},
+        environment={"KUBENODE_HYPOTHESIS": "random", "PYTHONHASHSEED": "random"},
     ),
 )
 PARTS = {part.name: part for part in (DEFAULT, *LONG)}
@@ -177,7 +179,7 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
         code = _prepare(part)
         if code == 0:
             name = environments.CORES[part.core]
-            environment = {**variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
+            environment = {**_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
             python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
             command = [str(python), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
             if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
@@ -188,6 +190,12 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
         code = 1
     found = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
     return Result(part, time.monotonic() - began, code, **found)
+
+
+def _variables(name: str) -> dict[str, str]:
+    """The process environment of a pytest; sets have the same order in every run."""
+    kept = {key: value for key, value in variables(name).items() if not key.startswith(FOREIGN)}
+    return {**kept, "PYTHONHASHSEED": "0"}
 
 
 def _seed() -> int:

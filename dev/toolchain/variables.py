@@ -11,8 +11,8 @@ from . import bundle, environments, pythons
 from .paths import CHECKOUT
 from .trees import linked_tree
 
-#: what of a user's shell must not reach our runs
-DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ANSIBLE_CONFIG", "ANSIBLE_LIBRARY", "ANSIBLE_ROLES_PATH")
+#: what of a user's shell must not reach our runs, by the beginnings of the names
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ANSIBLE_")
 
 
 def variables(name: str = "main", collections: list[Path] | None = None, every_python: bool = False) -> dict[str, str]:
@@ -22,7 +22,7 @@ def variables(name: str = "main", collections: list[Path] | None = None, every_p
     """
     folder = environments.ensure(name)
     trees = collections if collections is not None else [linked_tree(), bundle.ensure()]
-    result = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    result = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
     result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
     result["VIRTUAL_ENV"] = str(folder)
     result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -108,7 +109,7 @@ def test_what_fails_on_the_way_leaves_empty_disks_and_the_reason(controller, tmp
     assert run["permanent"]
     assert "uploaded" in run.printed
 
-    broken = tarball(folder / "Debian-1200-broken-amd64-x.tar.zst", os.urandom(32 << 20))
+    broken = tarball(folder / "Debian-1200-broken-amd64-x.tar.zst", random.Random(1).randbytes(32 << 20))
     os.truncate(broken, 20 << 20)
     failed("the image cannot be unpacked", image={"file": str(broken)})
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import socket
@@ -26,8 +25,8 @@ def base(folder: Path, mib: int) -> Path:
     """A folder with live.iso and live.img: laid out like CoreOS's, the ISO of this size."""
     path = maker.make(folder / "live.iso", maker.Layout(miniso=False))
     with path.open("ab") as file:
-        file.write(os.urandom(mib * MIB - path.stat().st_size))
-    (folder / "live.img").write_bytes(os.urandom(MIB + 1))
+        file.write(random.Random(1).randbytes(mib * MIB - path.stat().st_size))
+    (folder / "live.img").write_bytes(random.Random(2).randbytes(MIB + 1))
     return folder
 
 

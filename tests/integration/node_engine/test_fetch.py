@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import random
 import subprocess
 import tarfile
 from pathlib import Path
@@ -18,9 +19,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.h
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
 from tests.integration.node_engine.web import Web, cut, serving, status, trickle
 
-DATA = os.urandom(3 << 20)
+DATA = random.Random(1).randbytes(3 << 20)
 SHA = hashlib.sha256(DATA).hexdigest()
-OTHER = os.urandom(1 << 20)
+OTHER = random.Random(2).randbytes(1 << 20)
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 """Key pairs as tests need them."""
 
 import base64
-import os
+import itertools
 import struct
+
+_numbers = itertools.count(1)
 
 
 def public_key(comment: str = "test") -> str:
-    """A public key nobody has the private half of."""
+    """A public key nobody has the private half of; another one at each call."""
     name = b"ssh-ed25519"
-    blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + os.urandom(32)
+    blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + next(_numbers).to_bytes(32, "big")
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} {comment}"

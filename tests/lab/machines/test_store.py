@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
+import random
 import time
 from pathlib import Path
 
@@ -46,7 +46,7 @@ async def test_twenty_machines_created_at_once_hold_their_image(
     nspawn_site: Site, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "image.raw"
-    image.write_bytes(os.urandom(_PIECES * _MIB))
+    image.write_bytes(random.Random(1).randbytes(_PIECES * _MIB))
     copies = _slow_copies(monkeypatch)
     benches = [bench(nspawn_site, key, index, disk_bytes=(_PIECES + 8) * _MIB) for index in range(1, 21)]
     await asyncio.gather(*(one.machine.create(image) for one in benches))

@@ -39,6 +39,16 @@ def house(tmp_path, monkeypatch):
     signal.signal(signal.SIGINT, before)
 
 
+def test_the_shell_of_a_user_changes_no_test(house, monkeypatch):
+    shell = {"CI": "true", "HCLOUD_TOKEN": "real", "PYTEST_ADDOPTS": "-x", "PYTHONHASHSEED": "7", "HOME": "/root"}
+    monkeypatch.setattr(parts, "variables", lambda name: dict(shell))
+    seen = []
+    monkeypatch.setattr(parts, "_wait", lambda command, environment, left: seen.append(environment) or 0)
+    assert parts.run([house("one", "exit(0)")], None, True, ()) == 0
+    assert set(seen[0]) == {"HOME", "PYTHONHASHSEED", "KUBENODE_TEST_COUNTS"}
+    assert seen[0]["PYTHONHASHSEED"] == "0"
+
+
 def test_a_failure_does_not_end_the_run(house, capsys):
     code = parts.run([house("one", "exit(1)"), house("two", "exit(0)")], None, True, ())
     output = capsys.readouterr().out.splitlines()
