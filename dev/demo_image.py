@@ -185,6 +185,7 @@ def install_on_metal(shop: Workshop) -> None:
         "kubenode.provision.robot_installimage",
         hosts=(METAL,),
         kubenode_server_number=NUMBER,
+        kubenode_first_contact="reset",
         kubenode_root_device_hints={"smallest": True},
         kubenode_image={"file": str(shop.tarball), "digest": f"sha256:{digest}"},
         kubenode_partitions=[{"mount": "/", "filesystem": "ext4", "size": "all"}],

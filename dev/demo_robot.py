@@ -45,6 +45,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
             "vars": {
                 "kubenode_root_device_hints": {"serial": NVME["serial"]},
                 "kubenode_device_strings": "by-id",
+                "kubenode_first_contact": "reset",
                 "kubenode_image_url": stage.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
             },
@@ -53,6 +54,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
             "hosts": {BY_INSTALLIMAGE: {"kubenode_server_number": NUMBERS[BY_INSTALLIMAGE]}},
             "vars": {
                 "kubenode_root_device_hints": {"raid": {"wwn": [disk["wwn"] for disk in MIRROR]}},
+                "kubenode_first_contact": "reset",
                 "kubenode_image": {"name": "Debian-1200-bookworm-amd64-base.tar.zst"},
                 "kubenode_swraid": 1,
                 "kubenode_swraid_level": 1,

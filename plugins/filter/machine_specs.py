@@ -107,7 +107,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "crypt_password": ("kubenode_crypt_password",),
         "autosetup": ("kubenode_autosetup",),
     },
-    "robot_rescue": _ROBOT_SERVER,
+    "robot_rescue": {**_ROBOT_SERVER, "first_contact": ("kubenode_first_contact",)},
     "wanted": {
         "image_url": ("kubenode_image_url", "kubenode_image"),
         "command": ("kubenode_image_url_command",),

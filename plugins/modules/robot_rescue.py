@@ -22,8 +22,12 @@ description:
   - When the rescue does not come within the limit of a way, the next way is taken. A rescue that was armed and spent
     meanwhile is armed anew before that.
   - A machine in its rescue is left there. A machine whose system lets us in is left alone, unless O(reinstall)
-    names it. A machine that does not answer by SSH, or refuses our key, is armed and reset, because nothing on its
-    disks is touched by that; should a system with an installed record of ours come up instead, it is left alone.
+    names it. A machine that is switched off is armed and started, because nothing on its disks is touched by that.
+  - A machine that is powered and does not let us in, by silence or because it refuses our key, may serve somebody. It
+    is refused and left as it is unless its C(first_contact) in O(machines) is V(reset) or an interrupted run of ours
+    had begun with it. Then it is armed and reset; should a system with an installed record of ours come up
+    instead, it is left alone.
+  - Whoever gives a machine up disarms it, so that its next boot leads to its disk.
   - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
     not let us in, because it may be a node whose network is down. O(reinstall) lets it be reset.
   - Before anything is said to the rescue, its SSH host keys are checked against the fingerprints that Robot tells.
@@ -52,6 +56,7 @@ options:
       - The machines of the fleet. Each one needs C(name), the name of the machine.
       - C(server_number) or C(server_ip) says which server it is. Without both, it is the server whose name in Robot is
         C(name).
+      - C(first_contact=reset) permits the reset of a machine although nobody can tell what it runs.
       - Results of earlier steps are accepted. A machine that already C(failed) is handed on as it is.
     type: list
     elements: dict

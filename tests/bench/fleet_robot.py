@@ -29,6 +29,7 @@ def job(size: int, whose: str) -> Run:
             "kubenode_root_device_hints": {"smallest": True},
             "kubenode_image_url": stage.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
+            "kubenode_first_contact": "reset",
             "bench_command": str(COMMAND),
             "bench_device": "nvme0n1",
         }

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
 
@@ -29,7 +31,8 @@ class Book:
         about = {key: value for key, value in (self._wanted.get(run.name) or {}).items() if key in _ABOUT}
         installation = run.result["installation"]
         try:
-            if intents.is_open(self.of(run.name), run.name, installation):
+            kept = self.of(run.name)
+            if intents.is_open(kept, run.name, installation) and not kept.get("disarmed"):
                 return
             intent = intents.make(run.name, installation, consent, **dict(about, **more))
             intents.write(intents.file_of(self._folder, run.name), intent)
@@ -45,6 +48,18 @@ class Book:
             intents.write(intents.file_of(self._folder, name), dict(intent, armed=how))
         except intents.IntentError as error:
             raise MachineError("armed, but %s" % error) from error
+
+    def gave_up(self, name, for_good):
+        """The arming was taken back: a rescue that comes now is somebody else's. ``for_good``: nobody tries again."""
+        intent = self.of(name)
+        if intent is None or intent.get("state") != intents.OPEN:
+            return
+        path = intents.file_of(self._folder, name)
+        with contextlib.suppress(intents.IntentError):  # the error that led here says more
+            if for_good:
+                intents.close(path, intents.GIVEN_UP)
+            else:
+                intents.write(path, dict(intent, disarmed=True))
 
     def seen(self, name, proven):
         """A system answered: nothing on its disks may be written for this intent any more."""

@@ -58,6 +58,7 @@ class Scene:
                 "kubenode_image_url_command": "image-url-command-raw-disk",
                 "kubenode_look_timeout": 4,
                 "kubenode_boot_timeout": 60,
+                "kubenode_first_contact": "reset",
                 **variables,
             },
         }

@@ -143,6 +143,7 @@ def test_a_dedicated_server_boots_it(workshop, lab_nspawn, how):
         "kubenode_server_number": number,
         "kubenode_root_device_hints": {"smallest": True},
         "kubenode_look_timeout": 4,
+        "kubenode_first_contact": "reset",
         "kubenode_bootstrap_data": "#cloud-config\nruncmd: [touch /etc/proof]\n",
     }
     server = ThreadingHTTPServer(

@@ -52,6 +52,7 @@ def inventory(lab, *names, **variables):
             "kubenode_image_url": lab.stage.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
             "kubenode_look_timeout": 4,
+            "kubenode_first_contact": "reset",
             **variables,
         },
     }

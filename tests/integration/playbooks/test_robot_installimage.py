@@ -47,6 +47,7 @@ def inventory(lab, *names, **variables):
         "kubenode_image": {"name": TARBALL},
         "kubenode_partitions": PARTITIONS,
         "kubenode_look_timeout": 4,
+        "kubenode_first_contact": "reset",
         **variables,
     }
     group = {

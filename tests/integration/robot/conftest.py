@@ -88,9 +88,10 @@ class Account:
             fault["machine"] = str(self.numbers[str(fault["machine"])])
         self.lab.control("POST", "/faults", fault)
 
-    def machines(self, *names: str) -> list[dict]:
+    def machines(self, *names: str, first_contact: str = "reset") -> list[dict]:
         """Machines as robot_rescue takes them."""
-        return [{"name": name, "server_number": self.numbers[name]} for name in names or self.numbers]
+        more = {"first_contact": first_contact}
+        return [{"name": name, "server_number": self.numbers[name], **more} for name in names or self.numbers]
 
     def run(self, module: str, *flags: str, env: dict | None = None, **options: object) -> Run:
         """Run one of our modules by Ansible."""

@@ -195,9 +195,11 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     never = run.machines["never"]
     assert (never["failed"], never["permanent"], never["boot_state"]) == (True, True, "ProvisioningFailed")
     assert never["msg"].count("hw at 20") == 2
-    assert "the rescue is still armed" in never["msg"]
+    assert "the rescue was still armed" in never["msg"]
     assert "SSH does not answer" in never["msg"]
-    assert never["armed"]
+    assert "The rescue is disarmed: the next boot leads to the disk" in never["msg"]
+    assert not never["armed"]
+    assert account.rescue_of("never")["active"] is False
 
     false = run.machines["false"]
     assert (false["failed"], false["permanent"], false["host_keys"]) == (True, True, [])

@@ -29,13 +29,19 @@ RESCUE_TABLE = [
     (Sight(table.OTHER), table.LEAVE),
     (Sight(table.OTHER, rearm=True), table.GO_ON),
     (Sight(table.OTHER, reinstall=True), table.ARM_AND_REBOOT),
-    (Sight(table.SILENT), table.ARM_AND_RESET),
+    (Sight(table.SILENT), table.ASK_POWER),
+    (Sight(table.SILENT, off=True), table.ARM_AND_RESET),
+    (Sight(table.SILENT, off=False), table.REFUSE_LIVE),
+    (Sight(table.SILENT, may_reset=True), table.ARM_AND_RESET),
     (Sight(table.SILENT, rearm=True), table.GO_ON),
     (Sight(table.SILENT, reinstall=True), table.ARM_AND_RESET),
-    (Sight(table.DENIED), table.ARM_AND_RESET),
+    (Sight(table.DENIED), table.REFUSE_LIVE),
+    (Sight(table.DENIED, may_reset=True), table.ARM_AND_RESET),
+    (Sight(table.DENIED, reinstall=True), table.ARM_AND_RESET),
     (Sight(table.DENIED, rearm=True), table.GO_ON),
     (Sight(table.SILENT, proven=True), table.REFUSE_SILENT),
     (Sight(table.DENIED, proven=True), table.REFUSE_SILENT),
+    (Sight(table.SILENT, proven=True, may_reset=True), table.REFUSE_SILENT),
     (Sight(table.SILENT, proven=True, reinstall=True), table.ARM_AND_RESET),
     (Sight(table.SILENT, proven=True, rearm=True), table.GO_ON),
     (Sight(table.RESCUE, proven=True), table.ASK_RESCUE),
@@ -71,10 +77,17 @@ def test_a_system_of_ours_that_lets_us_in_is_never_reset_without_consent(rearm):
     assert table.towards_rescue(Sight(table.INSTALLED, rearm=rearm)) not in ARMING
 
 
+@pytest.mark.parametrize("answer", [table.SILENT, table.DENIED])
+@pytest.mark.parametrize("proven", [True, False])
+def test_nobody_is_reset_who_may_serve_somebody(answer, proven):
+    assert table.towards_rescue(Sight(answer, proven=proven, off=False)) not in ARMING
+
+
 def test_every_sight_has_a_step():
     for answer, reinstall, rearm, armed in itertools.product(ANSWERS, *[(True, False)] * 3):
         sight = Sight(answer, reinstall, rearm, armed)
-        assert table.towards_rescue(sight) in (*ARMING, table.ATTACH, table.ASK_RESCUE, table.LEAVE)
+        steps = (*ARMING, table.ATTACH, table.ASK_RESCUE, table.LEAVE, table.ASK_POWER, table.REFUSE_LIVE)
+        assert table.towards_rescue(sight) in steps
         assert table.towards_os(sight) in (table.DISARM, table.LEAVE, table.LEAVE_RESCUE)
 
 

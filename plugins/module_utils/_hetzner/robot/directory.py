@@ -9,6 +9,9 @@ import ipaddress
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
 
+#: What may be done to a server that is powered when we cannot tell what it runs.
+REFUSE, RESET = FIRST_CONTACT = ("refuse", "reset")
+
 
 def read_servers(api, deadline):
     """All servers of the account, for one request."""
@@ -29,6 +32,12 @@ def input_findings(machines):
             )
         if address is not None and not _is_address(address):
             findings.append("machine '%s': server_ip: %r is no IP address" % (name, address))
+        if machine.get("first_contact") not in (None, *FIRST_CONTACT):
+            findings.append(
+                "machine '%s': kubenode_first_contact (first_contact): %r is neither of %s; use reset to permit that a "
+                "server is reset although we cannot tell what it runs"
+                % (name, machine["first_contact"], " and ".join(FIRST_CONTACT))
+            )
         for field, value in (("server_number", number_of(machine)), ("server_ip", address)):
             other = seen.setdefault((field, value), name) if value is not None else name
             if other != name:

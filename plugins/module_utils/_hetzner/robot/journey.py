@@ -9,7 +9,7 @@ import time
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError, NoAnswer
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import arrival, boot, ladder, table
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
     HandedBack,
@@ -90,6 +90,11 @@ class Journey:
             result.update(in_rescue=answer.in_rescue, hostname=answer.hostname, boot_id=answer.boot_id)
             result["installed_record"] = answer.installed
 
+    def is_off(self):
+        """Whether the machine is switched off; what Robot cannot tell counts as powered."""
+        self._status = self.boot.power_status(self.step_deadline("the power status"))
+        return self._status == ladder.SHUT_OFF
+
     def step_deadline(self, what):
         """Every step at the API has the whole time limit for itself."""
         return Deadline(self.tools.timeout, what)
@@ -144,6 +149,18 @@ class Journey:
         if self.tools.prove and self._wait(last["way"], rest, unsure=False):
             return
         self._climb(None)
+
+    def give_up(self):
+        """Take back what is armed, so that the next boot leads to the disk; returns what to tell."""
+        if not (self.run.result["armed"] or self.sight.rearm):
+            return ""
+        try:
+            if self._still_armed():
+                self.boot.disarm_kind("rescue", self.step_deadline("the disarmed rescue"))
+        except (MachineError, ApiError, NoAnswer) as error:
+            return ". The rescue may still be armed for the next boot (%s): disarm it in Robot" % error
+        self.run.result["armed"] = False
+        return ". The rescue is disarmed: the next boot leads to the disk"
 
     def leave_rescue(self):
         """Reboot a machine out of its rescue by SSH, and wait until another system answers."""
@@ -318,7 +335,7 @@ class Journey:
 
     def _story(self, active):
         if active:
-            state = "the rescue is still armed, so the machine has not booted from the network"
+            state = "the rescue was still armed, so the machine has not booted from the network"
         else:
             state = "the rescue was booted, or its hour is over"
         return (

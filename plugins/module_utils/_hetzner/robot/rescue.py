@@ -12,13 +12,19 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Unfit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+    Refused,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import compare
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import HandedBack, LeftAlone
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import HandedBack, LeftAlone, Permanent
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, WINDOW, ResetPlan
 
@@ -190,7 +196,9 @@ class RobotRescueFleet:
         proven = self._tools.shell.proved_system(run.name)
         run.result["used"] = self._words.used_by(run.name, self._intents.of(run.name))
         named = self._words.names(run.name) and not run.result["used"]
-        sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven)
+        kept = self._intents.of(run.name)
+        may_reset = given.get("first_contact") == directory.RESET or intents.is_open(kept, run.name)
+        sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
         if towards(sight) == table.PROBE:
@@ -205,10 +213,12 @@ class RobotRescueFleet:
             sight.intended = True
         if towards(sight) == table.ASK_RESCUE:
             shown = self._tools.shell.keys_of_last_probe(run.name)
-            kept = self._intents.of(run.name)
             sight.intended = started_for(run.name, kept, run.journey.arrival.answer, shown)
             if kept and sight.intended:
                 run.result["installation"] = kept["installation"]
+        if towards(sight) == table.ASK_POWER:
+            # For a look nobody is switched on, either.
+            sight.off = not self._look_only and run.journey.is_off()
         if self._state == "os":
             answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
             sight.armed = run.result["armed"] = answer.get("active") is True
@@ -224,6 +234,13 @@ class RobotRescueFleet:
             raise Refused(
                 "an earlier run proved its new system, and now it does not let us in (%s): it may be a node whose "
                 "network or SSH is down. Look at it; to have it reset and written again, name it in reinstall"
+                % run.journey.arrival.words
+            )
+
+        if run.step == table.REFUSE_LIVE:
+            raise Refused(
+                "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, permit "
+                "its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset"
                 % run.journey.arrival.words
             )
 
@@ -269,6 +286,17 @@ class RobotRescueFleet:
         except LeftAlone as error:
             self._leave(journey, run)
             run.result["msg"] = str(error)
+        except (MachineError, ApiError, NoAnswer) as error:
+            raise self._given_up(journey, run, error) from error
+
+    def _given_up(self, journey, run, error):
+        """The error, after what is armed was taken back: the next boot of the machine is somebody else's."""
+        if run.step not in _ARMING or self._check or not (run.result["changed"] or journey.sight.rearm):
+            return error
+        told = journey.give_up()
+        permanent = getattr(error, "permanent", False)
+        self._intents.gave_up(run.name, permanent)
+        return (Permanent if permanent else MachineError)("%s%s" % (explain(error), told))
 
     def _predict(self, run):
         """Check mode: say what would be done."""
@@ -359,7 +387,7 @@ def started_for(name, kept, answer, shown, now=None):
     """
     if intents.is_open(answer.intent, name):
         return not kept or answer.intent["installation"] == kept["installation"]
-    if not intents.is_open(kept, name):
+    if not intents.is_open(kept, name) or kept.get("disarmed"):
         return False
     known = (kept.get("armed") or {}).get("host_keys") or []
     if known:

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What to do about a dedicated server, given who answers by SSH (pure).
 
-A server that stands around empty or with a forgotten system is sent into its rescue, since nothing on its disks is
-touched by that. A system that lets us in is left alone unless the user named the machine.
+A server that is powered may serve somebody, whatever it says to us: its first reset needs the consent of the user. A
+server that is off is started into its rescue, since nothing on its disks is touched by that. A system that lets us in
+is left alone unless the user named the machine.
 """
 
 from __future__ import annotations
 
 PROBE = "probe"
 ASK_RESCUE = "ask_rescue"
+ASK_POWER = "ask_power"
 #: Its rescue answers; it is checked and left there.
 ATTACH = "attach"
 ARM_AND_REBOOT = "arm_and_reboot"
@@ -19,6 +21,8 @@ GO_ON = "go_on"
 LEAVE = "leave"
 #: It ran a system that an earlier run proved, and says nothing now: perhaps a node whose network is down.
 REFUSE_SILENT = "refuse_silent"
+#: It is powered, we cannot tell what it runs, and nobody permitted the first reset.
+REFUSE_LIVE = "refuse_live"
 #: It is in a rescue that was not started for an intent of ours.
 REFUSE_RESCUE = "refuse_rescue"
 # state: os
@@ -35,16 +39,29 @@ class Sight:
     ``reinstall``: the user's consent to give up its system. ``rearm``: an earlier call armed it and it did not arrive.
     ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
     ``proven``: whether an earlier run saw its new system with its own eyes. ``intended``: whether the rescue that
-    answers was started for an open intent, None until somebody asked.
+    answers was started for an open intent, None until somebody asked. ``may_reset``: the user's consent to the first
+    reset, or an interrupted run's. ``off``: whether Robot says so, None until somebody asked.
     """
 
-    def __init__(self, answer=None, reinstall=False, rearm=False, armed=False, proven=False, intended=None):
+    def __init__(
+        self,
+        answer=None,
+        reinstall=False,
+        rearm=False,
+        armed=False,
+        proven=False,
+        intended=None,
+        may_reset=False,
+        off=None,
+    ):
         self.answer = answer
         self.reinstall = reinstall
         self.rearm = rearm
         self.armed = armed
         self.proven = proven
         self.intended = intended
+        self.may_reset = may_reset
+        self.off = off
 
 
 def towards_rescue(sight):
@@ -61,7 +78,15 @@ def towards_rescue(sight):
         return GO_ON
     if sight.answer in (INSTALLED, OTHER):
         return ARM_AND_REBOOT if sight.reinstall else LEAVE
-    return REFUSE_SILENT if sight.proven and not sight.reinstall else ARM_AND_RESET
+    if sight.reinstall:
+        return ARM_AND_RESET
+    if sight.proven:
+        return REFUSE_SILENT
+    if sight.may_reset:
+        return ARM_AND_RESET
+    if sight.answer == SILENT and sight.off is None:
+        return ASK_POWER
+    return ARM_AND_RESET if sight.off else REFUSE_LIVE
 
 
 def towards_os(sight):

@@ -1,0 +1,103 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Servers that may serve somebody: nobody resets them unasked, and whoever gives one up leaves nothing armed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.waiting import until
+
+CLOSED = "we cannot tell what it runs"
+
+
+def untouched(account, *names):
+    """Whether no reset reached the machines, nothing is armed, and their next boot is one from their disk."""
+    return all(account.resets(name) == [] and not account.rescue_of(name)["active"] for name in names)
+
+
+@pytest.mark.parametrize("more", [{}, {"look_only": True}, {"first_contact": "refuse"}])
+def test_a_powered_server_that_is_silent_is_left_as_it_is(account, more):
+    account.add("n1")
+    account.add("mute", operating_status=False)
+    words = {"first_contact": more.pop("first_contact", None)}
+    machines = [{**one, **words} for one in account.machines()]
+    account.forget_requests()
+    run = account.rescue(machines, prove=False, on_error="report", **more)
+    for name in account.numbers:
+        assert CLOSED in run.machines[name]["msg"]
+        assert "-e kubenode_first_contact=reset" in run.machines[name]["msg"]
+        assert not run.machines[name]["changed"]
+    assert untouched(account, *account.numbers)
+    assert account.requests("POST") == [], "no key is registered either"
+
+
+def test_a_server_that_is_off_serves_nobody_and_is_started(account):
+    account.add("off", powered=False, reset=["sw", "hw", "power"])
+    machines = account.machines("off", first_contact="refuse")
+    looked = account.rescue(machines, prove=False, look_only=True, on_error="report")
+    assert CLOSED in looked.machines["off"]["msg"]
+    assert untouched(account, "off"), "a look switches nobody on"
+    run = account.rescue(machines, prove=False)
+    assert not run.failed, run.printed
+    # no time is lost with keys and buttons that start nobody
+    assert account.resets("off") == ["power"]
+
+
+def test_check_mode_tells_of_the_refusal(account):
+    account.add("n1")
+    run = account.rescue(account.machines(first_contact="refuse"), "--check", on_error="report")
+    assert CLOSED in run.machines["n1"]["msg"]
+
+
+def test_what_an_interrupted_run_had_begun_goes_on_without_another_word(account):
+    account.add("n1")
+    intents = str(account.folder / "intents")
+    assert not account.rescue(prove=False, intents_dir=intents).failed
+    again = account.rescue(account.machines(first_contact="refuse"), prove=False, intents_dir=intents)
+    assert not again.failed, again.printed
+    assert account.resets("n1") == ["sw", "sw"]
+
+
+def test_whoever_gives_up_disarms(account):
+    """Nobody answers on these machines: every way is tried, and then the next boot leads to the disk again."""
+    account.add("n1", reset=["hw"], wol=False)
+    account.fault(point="boot", machine="n1", effect="dead", times=9)
+    intents = account.folder / "intents"
+    run = account.rescue(intents_dir=str(intents), hw_timeout=2, on_error="report")
+    failed = run.machines["n1"]
+    assert (failed["failed"], failed["permanent"], failed["armed"]) == (True, True, False)
+    assert failed["msg"].endswith("The rescue is disarmed: the next boot leads to the disk")
+    assert account.rescue_of("n1")["active"] is False
+    assert json.loads((intents / "n1.json").read_text())["state"] == "given up"
+
+
+def test_an_error_of_robot_on_the_way_disarms_too(account):
+    account.add("n1")
+    number = account.numbers["n1"]
+    account.fault(point="request", api="robot", method="POST", path=f"/reset/{number}", status=403, code="X", times=9)
+    intents = account.folder / "intents"
+    run = account.rescue(prove=False, intents_dir=str(intents), on_error="report")
+    assert run.machines["n1"]["failed"]
+    assert account.rescue_of("n1")["active"] is False
+    kept = json.loads((intents / "n1.json").read_text())
+    # another try needs no new word, but a rescue that comes now is somebody else's
+    assert (kept["state"], kept["disarmed"]) == ("open", True)
+
+
+@pytest.mark.nspawn
+@pytest.mark.timeout(900)
+def test_a_server_that_refuses_our_key_is_left_as_it_is(real_account):
+    account = real_account
+    account.add("closed", image="debian")
+    keyscan = ["ssh-keyscan", "-T", "2", account.row("closed")["address"]]
+    until(lambda: subprocess.run(keyscan, capture_output=True, check=False).stdout, "the system on the disk")
+    boots = account.boots("closed")
+    run = account.rescue(account.machines(first_contact="refuse"), on_error="report")
+    assert CLOSED in run.machines["closed"]["msg"]
+    assert "does not accept the key" in run.machines["closed"]["msg"]
+    assert untouched(account, "closed")
+    assert account.boots("closed") == boots
