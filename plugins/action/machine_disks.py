@@ -23,6 +23,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._text import on
 MODULE = "kubenode.provision.machine_disks"
 #: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
 SETTLED = 60.0
+#: What tells a disk, and what it held when its emptying was allowed.
+_TARGET = ("name", "serial", "wwn", "size", "model", "content_id")
 
 
 class ActionModule(ActionBase):
@@ -133,7 +135,7 @@ class _Disks:
             means = f"; the hints mean {', '.join(disk['name'] for disk in chosen)}" if chosen else ""
             count = len(self._disks)
             msg = f"{count} disk{'' if count == 1 else 's'}{means}"
-            return {"msg": msg, "wiped": [], "in_progress": False, **roots, **self._facts()}
+            return {"msg": msg, "wiped": [], "to_empty": [], "in_progress": False, **roots, **self._facts()}
         return {**roots, **self._ready(chosen, answer["job"])}
 
     def _look(self) -> dict[str, Any]:
@@ -160,7 +162,14 @@ class _Disks:
         if claimed and (job["running"] or job["succeeded"]):
             state = "is writing" if job["running"] else "has written"
             msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
-            return {"msg": msg, "wiped": [], "in_progress": True, "consent": consents.EMPTY, **self._facts()}
+            return {
+                "msg": msg,
+                "wiped": [],
+                "to_empty": [],
+                "in_progress": True,
+                "consent": consents.EMPTY,
+                **self._facts(),
+            }
         verdict = guard.judge(
             self._disks,
             [disk["name"] for disk in chosen],
@@ -175,14 +184,21 @@ class _Disks:
             raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
         by_name = {disk["name"]: disk for disk in self._disks}
         todo = [by_name[name] for name in verdict.wipe]
-        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo)}
+        later = given["empty"] == "later"
+        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
+        about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
-        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about["wiped"] = [] if later else [names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
+        if later and todo:
+            msg = f"{emptied}: to be emptied when the installation begins"
+            if not self._action._task.check_mode:
+                _claims.claim(self._claim, machine, chosen)
+            return {"msg": msg, **about, **self._facts()}
         if self._action._task.check_mode:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
             return {"msg": msg, **about, **self._facts()}
@@ -198,8 +214,7 @@ class _Disks:
         return "" if words.covers(name, record) else words.why_not(name, record)
 
     def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
-        keys = ("name", "serial", "wwn", "size", "model", "content_id")
-        payload = {"step": serve.WIPE, "targets": [{key: disk[key] for key in keys} for disk in todo]}
+        payload = {"step": serve.WIPE, "targets": [{key: disk[key] for key in _TARGET} for disk in todo]}
         try:
             self._disks = self._call(payload)["disks"]
         except _Failed as exc:

@@ -66,6 +66,7 @@ class ActionModule(ActionBase):
             devices=spec["devices"],
             consent=given["consent"],
             reinstall=given["reinstall"],
+            files={specs.EMPTY: json.dumps(given["empty"])},
             intent=intent_for(
                 given, flow.machine, installation, image_url=spec["image"]["shown"], command="installimage"
             ),

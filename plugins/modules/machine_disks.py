@@ -97,6 +97,13 @@ options:
     type: str
     choices: [facts, ready]
     default: facts
+  empty:
+    description:
+      - With O(state=ready), when the disks that may go are emptied. V(later) leaves it to the program that writes them,
+        which gets RV(to_empty) and empties them after all its checks.
+    type: str
+    choices: [now, later]
+    default: now
   device_strings:
     description:
       - How RV(root_devices) names the disks. V(short) is the kernel's name in this boot, V(wwn) the WWN, V(by-id) a
@@ -371,6 +378,13 @@ wiped:
   description: The stable names of the disks that were emptied, or would be in check mode.
   type: list
   elements: str
+  returned: when the rescue answered
+to_empty:
+  description:
+    - With O(empty=later), the disks that are still to be emptied, for
+      O(kubenode.provision.robot_installimage#module:empty).
+  type: list
+  elements: dict
   returned: when the rescue answered
 in_progress:
   description:

@@ -69,6 +69,14 @@ options:
     type: list
     elements: str
     required: true
+  empty:
+    description:
+      - Disks to empty before, as RV(kubenode.provision.machine_disks#module:to_empty) tells them. They are emptied when
+        image, digest, layout and configuration were found right, and only if they hold what they held when that was
+        allowed.
+    type: list
+    elements: dict
+    default: []
   swraid:
     description: Whether the disks form a software RAID. V(0) takes exactly one disk.
     type: int

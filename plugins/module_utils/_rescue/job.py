@@ -37,12 +37,15 @@ class Job:
         consent="",
         reinstall=None,
         intent="",
+        files=None,
     ):
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
         #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
         self.installation, self.devices, self.consent = installation, list(devices), consent
         self.reinstall, self.intent = reinstall, intent
+        #: What else the program finds below the base: path → text, readable for root alone.
+        self.files = dict(files or {})
 
     @property
     def machine(self):
@@ -51,7 +54,7 @@ class Job:
 
     @property
     def digest(self):
-        """The identity of the job; the token, the limit, the rule and the installation are not part of it."""
+        """The identity of the job; the token, the limit, the rule, the installation and ``files`` are no part of it."""
         return protocol.job_digest(self.command, self.bootstrap, self.arguments)
 
     def pack(self):
@@ -186,6 +189,8 @@ def _install(job, base):
     _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
     _write(os.path.join(base, protocol.INSTALLATION), job.installation.encode("ascii"), 0o600)
     _write(os.path.join(base, protocol.CONSENT), job.consent.encode("ascii", "replace"), 0o600)
+    for path, text in job.files.items():
+        _write(os.path.join(base, path), text.encode("utf-8"), 0o600)
     _write(os.path.join(base, protocol.INTENT), job.intent.encode("utf-8", "replace"), 0o600)
 
 

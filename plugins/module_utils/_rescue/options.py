@@ -80,6 +80,7 @@ def robot_installimage_spec():
         },
         require_digest={"type": "bool", "default": True},
         root_devices={"type": "list", "elements": "str", "required": True},
+        empty={"type": "list", "elements": "dict", "default": []},
         swraid={"type": "int", "choices": [0, 1], "default": 0},
         swraid_level={"type": "int", "choices": [0, 1, 5, 6, 10], "default": 1},
         partitions={
@@ -269,6 +270,7 @@ def machine_disks_spec():
         },
         wipe={"type": "raw", "default": []},
         state={"type": "str", "choices": ["facts", "ready"], "default": "facts"},
+        empty={"type": "str", "choices": ["now", "later"], "default": "now"},
         device_strings={"type": "str", "choices": ["short", "wwn", "by-id"], "default": "short"},
         health={"type": "str", "choices": ["check", "ignore"], "default": "check"},
         reinstall={"type": "raw", "default": False},

@@ -77,6 +77,36 @@ def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
     assert controller.digests("inst-uefi") == digests
 
 
+def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
+    """C7: whoever is wrong about the image keeps what is on the disks, although it may go."""
+    controller.machine("inst-held")
+    (device,) = controller.devices("inst-held")
+    controller.ssh("inst-held", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{device}")
+    hints = {"root_device_hints": {"smallest": True}, "wipe": [device], "state": "ready", "device_strings": "by-id"}
+    found = controller.run("inst-held", "machine_disks", empty="later", **hints)
+    assert (found["changed"], found["wiped"], [one["wwn"] for one in found["to_empty"]]) == (False, [], [device])
+    digests = controller.digests("inst-held")
+
+    def refused(reason: str, **wrong: object) -> None:
+        run = controller.install("inst-held", empty=found["to_empty"], **wrong)
+        assert reason in error_of(run)
+        assert (run["began"], run["changed"], run["permanent"]) == (False, False, True)
+        assert controller.digests("inst-held") == digests
+
+    refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
+    refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})
+    refused("it answered with status 404", image={
+        "url": f"{controller.lab.endpoint}/{IMAGE}", "digest": "sha256:" + "0" * 64})  # fmt: skip
+    changed = [{**found["to_empty"][0], "content_id": "0" * 8}]
+    run = controller.install("inst-held", empty=changed)
+    assert "does not hold any more what was found before; nothing was erased" in error_of(run)
+    assert controller.digests("inst-held") == digests
+
+    done = controller.install("inst-held", empty=found["to_empty"])
+    assert not done.failed, done.printed
+    assert "emptying: " in controller.log("inst-held", "stdout")
+
+
 def tarball(path: Path, content: bytes = b"", size: int = 0) -> Path:
     """An archive with one file of this content, or of so many zeros."""
     big = path.parent / "var/big"

@@ -24,7 +24,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import compare
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import HandedBack, LeftAlone, Permanent
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
+    HandedBack,
+    LeftAlone,
+    Permanent,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Journey
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET, WINDOW, ResetPlan
 
@@ -239,8 +243,8 @@ class RobotRescueFleet:
 
         if run.step == table.REFUSE_LIVE:
             raise Refused(
-                "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, permit "
-                "its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset"
+                "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
+                "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset"
                 % run.journey.arrival.words
             )
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from .. import job, protocol
-from . import facts, gather, inside, names, wiping
+from . import facts, gather, inside, wiping
 from .tools import Tools
 
 LOOK, WIPE = "look", "wipe"
@@ -45,7 +45,7 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
             if _job(run, base)["running"]:
                 raise ServeError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
             now = facts.facts(gather.read(tools, types, health=False), types)
-            chosen = [_still(target, now) for target in targets]
+            chosen = [wiping.still(target, now) for target in targets]
             done = wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
             job.forget(base)
             left = facts.facts(gather.read(tools, types), types)
@@ -54,22 +54,6 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
     except (gather.GatherError, job.JobError) as exc:
         raise ServeError(str(exc)) from exc
     return {"disks": left, "steps": done}
-
-
-def _still(target, disks):
-    """The disk that was looked at; raises when it is not there, or does not hold what it held then."""
-    about = ("serial", "wwn", "size")
-    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]
-    if len(found) > 1:
-        found = [disk for disk in found if disk["name"] == target["name"]]
-    if len(found) != 1:
-        raise ServeError("disk %s is not there any more; nothing was erased" % names.identity(target))
-    if found[0]["content_id"] != target["content_id"]:
-        raise ServeError(
-            "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
-            % (found[0]["name"], names.identity(target))
-        )
-    return found[0]
 
 
 def _uptime():

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from . import facts, gather, table, wipe_plan
+from . import facts, gather, names, table, wipe_plan
 
 #: Seconds that somebody else (udev, a mount that has just ended) may still hold a device.
 PATIENCE = 20.0
@@ -22,6 +22,26 @@ class WipeError(Exception):
     def __init__(self, message, begun):
         super().__init__(message)
         self.begun = begun
+
+
+def still(target, disks):
+    """The facts of a disk that was looked at; raises when it is not there, or does not hold what it held then.
+
+    ``target``: its ``name``, ``serial``, ``wwn``, ``size``, ``model`` and ``content_id``, as it was looked at.
+    """
+    about = ("serial", "wwn", "size")
+    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]
+    if len(found) > 1:
+        found = [disk for disk in found if disk["name"] == target["name"]]
+    if len(found) != 1:
+        raise WipeError("disk %s is not there any more; nothing was erased" % names.identity(target), False)
+    if found[0]["content_id"] != target["content_id"]:
+        raise WipeError(
+            "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
+            % (found[0]["name"], names.identity(target)),
+            False,
+        )
+    return found[0]
 
 
 def wipe(tools, disks, types=("disk",), patience=PATIENCE):

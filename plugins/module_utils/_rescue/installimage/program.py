@@ -93,13 +93,16 @@ class Program:
                 os.unlink(leftover)
         result["uefi"] = rescue.is_uefi()
         self._resolve()
-        rescue.check_disks(self._disks, self._tools)
+        targets = self._targets()
+        rescue.check_disks(self._disks, self._tools, targets)
         sizes = [disk["size"] for disk in self._disks]
         layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
         image = self._image()
         nonce = uuid.uuid4().hex
         config = self._prepare(layout, image, nonce)
         self._keep_keys()
+        if targets:
+            self._empty(targets)
         self._install(config, nonce)
         self._scrub()
         result["ok"] = True
@@ -137,6 +140,22 @@ class Program:
         self._drives = [disk["path"] for disk in self._disks]
         self.result["drives"] = [{"name": name, "path": path} for name, path in zip(wanted, self._drives)]
         say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(wanted, self._drives)))
+
+    def _targets(self):
+        """The disks to empty first, as the look saw them on whose word they may go."""
+        try:
+            with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return []
+
+    def _empty(self, targets):
+        """Only now: whatever can be found wrong before was not."""
+        # From here on the disks are emptied after a failure, too: a disk that is half empty helps nobody.
+        self.result["began"] = True
+        for line in rescue.empty(targets, self._tools):
+            say("emptying: " + line)
+        rescue.check_disks(self._disks, self._tools)
 
     def _image(self):
         image = self._spec["image"]

@@ -30,10 +30,14 @@ def find(names_given, tools):
         raise Refused("root_devices: %s" % error, permanent=True) from None
 
 
-def check_disks(chosen, tools):
-    """Refuse disks that hold anything, and other disks with LVM, as installimage removes every volume group."""
+def check_disks(chosen, tools, targets=()):
+    """Refuse disks that hold anything, and other disks with LVM, as installimage removes every volume group.
+
+    ``targets``: disks that will be emptied before; they must hold what was found when that was allowed.
+    """
     wanted = {disk["name"] for disk in chosen}
-    for disk in facts.facts(gather.read(tools, health=False)):
+    found = facts.facts(gather.read(tools, health=False))
+    for disk in [disk for disk in found if disk["name"] not in _names(targets, found)]:
         if disk["name"] in wanted:
             if disk["holds"]:
                 raise Refused(
@@ -50,6 +54,22 @@ def check_disks(chosen, tools):
                 "disconnect it" % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
                 permanent=True,
             )
+
+
+def _names(targets, disks):
+    try:
+        return [wiping.still(target, disks)["name"] for target in targets]
+    except wiping.WipeError as error:
+        raise Refused(str(error)) from None
+
+
+def empty(targets, tools):
+    """Empty the disks that the user's word covers; returns what was done. Raises :class:`Refused`."""
+    disks = facts.facts(gather.read(tools, health=False))
+    try:
+        return wiping.wipe(tools, _names(targets, disks))
+    except wiping.WipeError as error:
+        raise Refused("the disks were not emptied: %s" % error) from None
 
 
 def blank(chosen, tools):

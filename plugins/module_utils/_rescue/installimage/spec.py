@@ -18,6 +18,9 @@ COMMAND = "/root/.oldroot/nfs/install/installimage"
 IMAGES = "/root/.oldroot/nfs/images"
 #: Where ours keeps what it fetches and writes, below the runner's base.
 WORK = ".kubenode/installimage"
+#: A list of the disks to empty before, as machine_disks tells them; no part of the specification, since a program that
+#: has begun to empty them is the same one.
+EMPTY = ".kubenode/empty.json"
 
 AUTO, YES, NO = "auto", "true", "false"
 
