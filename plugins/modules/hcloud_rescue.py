@@ -50,10 +50,12 @@ options:
     description:
       - V(rescue) boots the machines into their rescue.
       - V(os) disarms the rescue, and reboots a machine that is in its rescue to its disk.
+      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. Nobody asks the machine.
     type: str
     choices:
       - rescue
       - os
+      - disarmed
     default: rescue
   ssh_keys:
     description:
@@ -343,7 +345,7 @@ def argument_spec():
     return dict(
         api_options(),
         machines={"type": "list", "elements": "dict", "required": True},
-        state={"type": "str", "choices": ["rescue", "os"], "default": "rescue"},
+        state={"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},
         ssh_keys={"type": "list", "elements": "str", "default": [], "no_log": False},
         prove={"type": "bool", "default": True},
         reinstall={"type": "raw", "default": []},

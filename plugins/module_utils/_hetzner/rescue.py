@@ -38,6 +38,11 @@ NAMED = "named"
 _HANDED_ON = ("server_type", "location", "image", "created", "adopted")
 _KEPT_OF_FAILED = ("id", "ipv4", "ipv6", "ipv6_address", "status", "in_rescue", "boot_id", "previous_boot_id")
 
+_TOWARDS = {
+    "rescue": sights.towards_rescue,
+    "os": sights.towards_os,
+    "disarmed": sights.towards_disarmed,
+}
 _PLANS = {
     sights.ARM_AND_START: "arm the rescue and power on",
     sights.ARM_AND_REBOOT: "arm the rescue and reboot",
@@ -177,7 +182,7 @@ class RescueFleet:
         if kept and kept["installation"] == run.result["installation"]:
             run.result["used"] = self._words.used_by(run.name, kept)
         journey = Journey(self._tools, run, server, self._sight(server, given, run), given)
-        step = journey.decide(sights.towards_rescue if self._state == "rescue" else sights.towards_os)
+        step = journey.decide(_TOWARDS[self._state])
         try:
             self._carry_out(step, journey, run)
         except NotArrived as error:
@@ -229,8 +234,8 @@ class RescueFleet:
                 self._begin(journey, run, consents.REINSTALL)
 
     def _leave(self, journey, run):
-        if journey.sight.status == "off":
-            run.result["msg"] = "is off and not armed"
+        if journey.sight.status == "off" or self._state == "disarmed":
+            run.result["msg"] = "is %s and not armed" % journey.sight.status
             return
         run.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
         run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())

@@ -113,6 +113,15 @@ def _in_rescue(sight):
     return ASK_RESCUE if sight.intended is None else REFUSE_RESCUE
 
 
+def towards_disarmed(sight):
+    """The next step for ``state: disarmed``."""
+    if not sight.ours:
+        return REFUSE_FOREIGN
+    if sight.status in PASSING:
+        return SETTLE
+    return DISARM if sight.armed else LEAVE
+
+
 def towards_os(sight):
     """The next step for ``state: os``."""
     if not sight.ours:
