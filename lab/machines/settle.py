@@ -12,6 +12,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 _MESSAGE = 1 << 12
+#: A message of udevadm: 16 bytes of version, a magic number, and its kind; this kind is the last one of a conversation.
+_KIND = slice(20, 24)
+_END = bytes(4)
+#: Seconds for which the last message is waited for; before systemd 246 there was none.
+_OLD = 2.0
 
 
 class SettleDoor:
@@ -47,8 +52,18 @@ class SettleDoor:
             guest.setblocking(False)
             await asyncio.get_running_loop().sock_recv(guest, _MESSAGE)
             await self._settled()
+            # whoever is let go before having said all finds the door shut, and fails
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(_all_heard(guest), _OLD)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _all_heard(guest: socket.socket) -> None:
+    """Read until the last message, or until the guest has gone."""
+    loop = asyncio.get_running_loop()
+    while (message := await loop.sock_recv(guest, _MESSAGE)) and message[_KIND] != _END:
+        pass
