@@ -17,6 +17,8 @@ from typing import Any, Self
 import hcloud
 import yaml
 
+from lab.client import call
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 PROOF_FILE = "/etc/kubenode-proof"
 KEY_NAME = "stage"
@@ -185,7 +187,7 @@ class Stage:
 
     def machines(self) -> list[dict[str, Any]]:
         """The lab's word on its machines, with every boot they made."""
-        return json.loads(self._lab("machines", "--json"))
+        return call(self.lab["endpoint"], self.token, "GET", "/machines")["machines"]
 
     def address(self, name: str) -> str:
         """The IPv4 address of a machine."""
