@@ -148,6 +148,7 @@ class _Boot:
             "the new system" if expect_os else "the rescue",
             # Some images make their host keys while cloud-init runs.
             prove=False,
+            same_boot=not given["reboot"],
         )
         if not expect_os:
             self._target.prove(system.boot_id)

@@ -317,6 +317,11 @@ machines:
       description: Boot ID of the system that ran before this call reset the machine, V(null) if that is not known.
       type: str
       sample: 0d1f3c55-39a4-4a1c-bf0e-3c2a7a2b8d11
+    first_contact:
+      description: What O(machines) said of it, so that a later call may be given these results.
+      type: str
+      returned: when it was given
+      sample: reset
     installed:
       description: Whether another system than the rescue runs and was left alone.
       type: bool

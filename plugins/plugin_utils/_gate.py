@@ -114,13 +114,15 @@ def wait_for(
     ask: tuple[str, ...] = (),
     prove: bool = True,
     stop_at_other_key: bool = False,
+    same_boot: bool = False,
     longest: float = 2.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> System:
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
-    ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens.
+    ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
+    nobody rebooted it, so that who shows a wrong host key will go on to do so.
     """
     began = clock()
     pause, wrong_since, last = 0.2, None, None
@@ -133,8 +135,9 @@ def wait_for(
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
                 raise OtherKey from exc
-            verdict = Judgement(Verdict.WAIT, _of_unreachable(exc))
-            wrong_since = None
+            stays = same_boot and exc.kind == OTHER_KEY
+            verdict = Judgement(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
+            wrong_since = wrong_since if stays else None
         except _probe.ProbeError as exc:
             verdict = Judgement(Verdict.WAIT, f"it answers, but not as expected: {exc}")
         else:

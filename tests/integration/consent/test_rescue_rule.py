@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.waiting import until
+
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
 
 
@@ -35,8 +37,7 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
         "user_data": "#cloud-config\nhostname: rescue\nwrite_files: [{path: /etc/precious, content: data}]\n",
     }
     cloud.api("POST", "/servers", body)
-    while not cloud.boots("named-1"):
-        pass
+    until(lambda: cloud.boots("named-1"), "the first boot")
     cloud.wait_for("named-1")
     assert cloud.ssh("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
     boot = cloud.wait_for("named-1")

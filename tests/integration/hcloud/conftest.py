@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -14,23 +12,7 @@ from pathlib import Path
 
 import pytest
 
-_RESULT = re.compile(r"^localhost \| \w+!? => ", re.MULTILINE)
-
-
-class Run:
-    """One run of a module: its result, and everything that was printed."""
-
-    def __init__(self, process: subprocess.CompletedProcess) -> None:
-        self.printed = process.stdout + process.stderr
-        found = _RESULT.search(process.stdout)
-        assert found, f"no result in:\n{self.printed}"
-        self.result = json.JSONDecoder().raw_decode(process.stdout, found.end())[0]
-        self.failed = process.returncode != 0
-
-    @property
-    def machines(self) -> dict[str, dict]:
-        """The results of the machines by name."""
-        return {machine["name"]: machine for machine in self.result["machines"]}
+from tests.integration.modules import Run, run
 
 
 class Project:
@@ -77,19 +59,8 @@ class Project:
         self.lab.control("POST", "/faults", fault)
 
     def run(self, module: str, *flags: str, env: dict | None = None, **options: object) -> Run:
-        """Run one of our modules by Ansible."""
-        environment = {
-            **os.environ,
-            **self.lab.env,
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "true",
-            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
-            "ANSIBLE_REMOTE_TEMP": str(self.folder / "ansible"),
-            **(env or {}),
-        }
-        command = ["ansible", "localhost", "-m", f"kubenode.provision.{module}", "-a", json.dumps(options), *flags]
-        return Run(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False))
+        """Run one of our modules."""
+        return run(module, options, flags, {**self.lab.env, **(env or {})}, self.folder)
 
     def machine(self, name: str, **more: object) -> dict:
         """A machine as hcloud_machine takes it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.installimage.conftest import IMAGE
+from tests.integration.installimage.conftest import IMAGE, PATIENCE
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 
@@ -81,6 +81,7 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
     """C7: whoever is wrong about the image keeps what is on the disks, although it may go."""
     controller.machine("inst-held")
     (device,) = controller.devices("inst-held")
+    controller.run("inst-held", "machine_disks", rescue_timeout=PATIENCE)  # it waits for the rescue
     controller.ssh("inst-held", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{device}")
     hints = {"root_device_hints": {"smallest": True}, "wipe": [device], "state": "ready", "device_strings": "by-id"}
     found = controller.run("inst-held", "machine_disks", empty="later", **hints)

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.integration.hcloud.conftest import Run
+from tests.integration.modules import Run, run
 
 _NUMBERS = itertools.count(5001)
 
@@ -94,19 +92,8 @@ class Account:
         return [{"name": name, "server_number": self.numbers[name], **more} for name in names or self.numbers]
 
     def run(self, module: str, *flags: str, env: dict | None = None, **options: object) -> Run:
-        """Run one of our modules by Ansible."""
-        environment = {
-            **os.environ,
-            **self.lab.env,
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "true",
-            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
-            "ANSIBLE_REMOTE_TEMP": str(self.folder / "ansible"),
-            **(env or {}),
-        }
-        command = ["ansible", "localhost", "-m", f"kubenode.provision.{module}", "-a", json.dumps(options), *flags]
-        return Run(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False))
+        """Run one of our modules."""
+        return run(module, options, flags, {**self.lab.env, **(env or {})}, self.folder)
 
     def rescue(self, machines: list[dict] | None = None, *flags: str, **more: object) -> Run:
         """Run robot_rescue for the machines, or for all that were added."""

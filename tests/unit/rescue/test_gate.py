@@ -131,6 +131,17 @@ def test_another_key_ends_the_wait_where_that_was_asked_for(tmp_path):
     assert "a host key that is not the pinned one" in str(closed.value)
 
 
+def test_who_shows_another_key_and_was_not_rebooted_is_not_waited_for_to_the_limit(tmp_path):
+    changed = classify("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.")
+    world = World(tmp_path, (0, changed))
+    with pytest.raises(_gate.GateClosed) as closed:
+        world.wait(rescue_gate(), timeout=600, same_boot=True)
+    assert "a host key that is not the pinned one" in str(closed.value)
+    assert world.now < 30
+    world = World(tmp_path, (0, changed), (10, SILENCE), (15, changed), (25, probe()))
+    assert world.wait(rescue_gate(), timeout=600, same_boot=True).is_rescue, "it may yet make its keys"
+
+
 @pytest.mark.parametrize(
     ("fields", "options", "verdict", "why"),
     [

@@ -148,6 +148,8 @@ class RobotRescueFleet:
                 "machine '%s': boot_state, boot_state_since or resets is none a module of this collection returned "
                 "(%s); leave them out" % (machine["name"], error)
             ) from error
+        if machine.get("first_contact"):
+            run.result["first_contact"] = machine["first_contact"]
         if any(reset["way"] not in self._tools.limits for reset in resets):
             raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
         for reset, age in zip(resets, ages):
@@ -300,7 +302,8 @@ class RobotRescueFleet:
         told = journey.give_up()
         permanent = getattr(error, "permanent", False)
         self._intents.gave_up(run.name, permanent)
-        return (Permanent if permanent else MachineError)("%s%s" % (explain(error), told))
+        kind = Permanent if permanent else Refused if isinstance(error, Refused) else MachineError
+        return kind("%s%s" % (explain(error), told))
 
     def _predict(self, run):
         """Check mode: say what would be done."""
