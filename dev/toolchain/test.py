@@ -24,7 +24,7 @@ from .variables import variables
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
-LONG_MARKERS = ("qemu", "cluster", "fleet")
+LONG_MARKERS = ("qemu", "cluster", "fleet", "long")
 #: two workers for each core of the smallest machine, since most of the long tests wait for machines; a worker takes
 #: whole files, since the tests of a file share a lab
 PARALLEL = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
@@ -76,6 +76,12 @@ DEFAULT = Part(
 LONG = (
     _units("2.18"),
     _units("2.21"),
+    Part(
+        "machines",
+        "interruptions, faults and rare ways of provisioning, on container machines",
+        20,
+        _marked("long", "qemu", "cluster"),
+    ),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
     Part(
         "node",

@@ -94,6 +94,7 @@ async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
     return (await one.ssh(BOOTED)).out.splitlines()
 
 
+@pytest.mark.long
 async def test_rescue_tarball_reboot_system(site: Site, tmp_path: Path) -> None:
     image = images.ensure("tarball").files["tarball"]
     web = Web(site.listen(8080))

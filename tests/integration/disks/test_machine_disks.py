@@ -207,6 +207,7 @@ cat /root/end
 """
 
 
+@pytest.mark.long
 def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machine):
     hints = {"serial": "SATA1"}
     assert not machine.ready(root_device_hints=hints)["changed"]

@@ -102,6 +102,7 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     assert real_project.commands("real-d")[len(commands) :] == ["enable_rescue"]
 
 
+@pytest.mark.long
 def test_a_machine_whose_rescue_did_not_come_up_is_told_apart_and_armed_once_more(real_project):
     fleet = Fleet(real_project, "real-e", "real-f")
     real_project.fault(point="boot", machine="real-e", effect="ignore_rescue")
@@ -120,6 +121,7 @@ def test_a_machine_whose_rescue_did_not_come_up_is_told_apart_and_armed_once_mor
     assert not again.machines["real-f"]["changed"]
 
 
+@pytest.mark.long
 def test_an_installed_system_is_never_rearmed(real_project):
     fleet = Fleet(real_project, "real-g")
     real_project.fault(point="boot", machine="real-g", effect="ignore_rescue")

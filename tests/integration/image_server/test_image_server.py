@@ -165,6 +165,7 @@ def test_it_tells_how_it_is(runs: Runs):
     assert run("stat -c %a /run/kubenode-image-server/urls.json") == "600"
 
 
+@pytest.mark.long
 def test_hosts_change_without_a_restart_and_nobody_is_cut(runs: Runs, world: World, tmp_path: Path):
     node, server = runs.node, server_of(runs.node)
     old = world.expected("web-1", network("192.0.2.11"), tmp_path)
@@ -188,6 +189,7 @@ def test_hosts_change_without_a_restart_and_nobody_is_cut(runs: Runs, world: Wor
     world.variables["hosts"] = changed
 
 
+@pytest.mark.long
 def test_a_killed_service_comes_back_with_the_same_urls(runs: Runs):
     node, server = runs.node, server_of(runs.node)
     download = Download(server, "/web-1.iso")
@@ -211,6 +213,7 @@ def shown(node: Node) -> str:
     return ssl.get_server_certificate((node.address, 8084)).strip()
 
 
+@pytest.mark.long
 def test_another_program_with_other_settings_restarts_once(runs: Runs, world: World, tmp_path: Path):
     node = runs.node
     started = f"journalctl -o cat -u {UNIT} | grep -c '^Started {UNIT}'"
@@ -232,6 +235,7 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
     assert f"https://{node.address}:8084" in node.run("cat /run/kubenode-image-server/urls.json")
 
 
+@pytest.mark.long
 def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, tmp_path: Path):
     node, before = runs.node, pid(runs.node)
     crt, key = certificate(tmp_path, node.address)

@@ -118,6 +118,7 @@ def tarball(path: Path, content: bytes = b"", size: int = 0) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_what_fails_on_the_way_leaves_empty_disks_and_the_reason(controller, tmp_path):
     controller.machine("inst-fails")
     folder = tmp_path / "images"

@@ -151,6 +151,7 @@ def test_the_second_run_changes_nothing_and_is_short(runs: Runs):
     assert len(runs.first.remote("base-1")) <= 15
 
 
+@pytest.mark.long
 def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Controller, lab_nspawn):
     other = lab_nspawn.node("base-2", "debian")
     controller.add(other, **mirrored(lab_nspawn, "bookworm"))
@@ -173,6 +174,7 @@ def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Co
     assert other.run("dpkg-query -W -f '${Status}' socat") == "install ok installed"
 
 
+@pytest.mark.long
 def test_tags_choose_steps_and_switches_leave_steps_out(runs: Runs, controller: Controller, lab_nspawn):
     variables = {**mirrored(lab_nspawn), "base_journald_max": "2G", "base_shutdown_grace_period": "90s"}
     play = controller.run(BASE, "--tags", "journald", hosts=["base-1"], **variables)
@@ -194,6 +196,7 @@ def test_a_lost_program_is_brought_back_and_its_service_restarted(runs: Runs, co
     assert runs.node.run("runc --version | head -1").startswith("runc version 1.1.15")
 
 
+@pytest.mark.long
 def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, controller: Controller, lab_nspawn):
     """Docker Engine does not start in containers; what can be said here is that its plan is one."""
     variables = {**mirrored(lab_nspawn), "base_container_runtime": "docker"}
@@ -232,6 +235,7 @@ def test_without_python_there_is_one_clear_error(runs: Runs, controller: Control
     assert "no Python was found on the machine" in errors[-1]
 
 
+@pytest.mark.long
 def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs, controller: Controller, lab_nspawn):
     probe = {"interval": "1s", "timeout": "8s", "threshold": 2}
     play = controller.run(BASE, "--tags", "health", hosts=["base-1"], **mirrored(lab_nspawn), base_runtime_probe=probe)
@@ -254,6 +258,7 @@ def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs,
     assert probes() >= 3
 
 
+@pytest.mark.long
 def test_a_second_play_of_the_same_run_reports_nothing_of_the_first(runs: Runs, controller: Controller, lab_nspawn):
     """Registered results outlive a play; packages that the first one installed are no change of the second."""
     runs.node.run("dpkg --purge --force-depends conntrack")

@@ -118,6 +118,7 @@ def test_a_service_from_nothing_to_restarted(target):
     assert target.file("/run/kubenode/pending.json") == "{}"
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(target):
     wanted = service("kn-two")
     assert not target.settings(*wanted).failed
@@ -151,6 +152,7 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
     target.node.run(f"systemctl stop {name}")
 
 
+@pytest.mark.long
 def test_conditions_masks_and_stops(target):
     text = SERVICE.replace("[Service]", "[Unit]\nConditionPathExists=/etc/kn-joined\n[Service]")
     wanted = service("kn-waiting", text)
@@ -227,6 +229,7 @@ def test_bad_settings_change_nothing(target):
     assert target.tree() == before
 
 
+@pytest.mark.long
 def test_the_system_itself(target):
     target.put("/etc/fstab", "# mine\nUUID=1 none swap sw 0 0\ntmpfs /mnt tmpfs noauto 0 0\n")
     target.put("/etc/systemd/system/mnt-x.swap", "[Swap]\nWhat=/mnt/x\n[Install]\nWantedBy=swap.target\n")
@@ -259,6 +262,7 @@ def test_the_system_itself(target):
     target.settings({"id": "name", "kind": "hostname", "name": before})
 
 
+@pytest.mark.long
 def test_artifacts_and_the_service_that_uses_them(target, lab_nspawn):
     program = b"#!/bin/sh\nexec sleep infinity\n"
     wanted = {"name": "kn-tool", "version": "1.0", "kind": "binary", "install": [{"path": "/usr/local/bin/kn-tool"}]}

@@ -48,6 +48,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert nspawn.boots("first-1") == ["rescue", "disk"]
 
 
+@pytest.mark.long
 def test_dynamic_inventory_finds_the_same_machines(nspawn):
     stage = nspawn.stage
     stage.write_inventory(["dynamic-1"], kubenode_labels={"role": "dynamic"})
@@ -90,6 +91,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     assert text.rstrip().endswith("IMAGE_URL_DONE")
 
 
+@pytest.mark.long
 def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
     stage = nspawn.stage
     stage.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=25)
@@ -101,6 +103,7 @@ def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
     assert proof(stage, "late-1") == ["late-1", "made by the bootstrap data"]
 
 
+@pytest.mark.long
 def test_only_reinstall_writes_an_installed_machine_again(nspawn):
     stage = nspawn.stage
     stage.write_inventory(["again-1", "again-2"])
@@ -112,6 +115,7 @@ def test_only_reinstall_writes_an_installed_machine_again(nspawn):
     assert stage.ssh("again-2", "ls /etc/old") == "/etc/old\n"
 
 
+@pytest.mark.long
 def test_one_bad_machine_does_not_fail_the_others(nspawn):
     stage = nspawn.stage
     stage.write_inventory(["good-1", "bad-1"])

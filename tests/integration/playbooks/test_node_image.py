@@ -133,6 +133,23 @@ def workshop(lab_nspawn, tmp_path_factory):
     made.call("DELETE", f"/ssh_keys/{made.key_id}")
 
 
+def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(workshop):
+    before = set(workshop.servers())
+    options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": workshop.image_url("debian.raw.zst")}]}
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert set(workshop.servers()) == before
+    (image,) = workshop.snapshots("raw-0")
+    file = workshop.lab.lab.cloud.images[image["id"]].file
+    with file.open("rb") as written, images.ensure("debian").files["raw"].open("rb") as given:
+        while piece := given.read(1 << 22):
+            assert written.read(len(piece)) == piece
+
+    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert "changed=0" in workshop.told
+    assert workshop.snapshots("raw-0") == [image]
+
+
+@pytest.mark.long
 def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(workshop):
     uploads = [{"name": f"raw-{number}", "image_url": workshop.image_url("debian.raw.zst")} for number in (1, 2)]
     options: dict[str, Any] = {"kubenode_image_uploads": uploads, "kubenode_image_keep": 1}
@@ -161,14 +178,7 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
     assert workshop.told.count("exists") == 2
 
 
-def test_an_upload_is_the_image_bit_by_bit(workshop):
-    (image,) = workshop.snapshots("raw-1")
-    file = workshop.lab.lab.cloud.images[image["id"]].file
-    with file.open("rb") as written, images.ensure("debian").files["raw"].open("rb") as given:
-        while piece := given.read(1 << 22):
-            assert written.read(len(piece)) == piece
-
-
+@pytest.mark.long
 def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(workshop, tmp_path):
     raw = images.ensure("debian").files["raw"]
     packed, qcow2 = tmp_path / "debian.raw.gz", tmp_path / "debian.qcow2"

@@ -15,7 +15,7 @@ from lab.images import cache, host
 from tests.integration.node.controller import mirrored
 from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, Workshop
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1500)]
 
 IMAGE = "own-13-kubernetes-1.36.4"
 

@@ -126,6 +126,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     assert boots(lab, "first-2")[-2:] == ["rescue", "disk"]
 
 
+@pytest.mark.long
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab):
     folder = lab.stage.folder / "slow"
     slow_command(folder, 15)
@@ -148,6 +149,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab)
     assert proof(lab, "cut-1") == ["cut-1", "made by the bootstrap data"]
 
 
+@pytest.mark.long
 def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
     (first, _second) = machine(lab, "foreign-1")["disks"]
     inventory(lab, "foreign-1")
@@ -167,6 +169,7 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
     assert disks(lab, "foreign-1")[1] == before[1]
 
 
+@pytest.mark.long
 def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended(lab):
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
     assert lab.run() != 0
@@ -180,6 +183,7 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
     assert proof(lab, "mended-1") == ["mended-1", "made by the bootstrap data"]
 
 
+@pytest.mark.long
 def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
     control(lab, "POST", "/faults", fault)
@@ -191,6 +195,7 @@ def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
     assert "imposter-1.json" in [path.name for path in (lab.stage.folder / "kubenode/quarantine").iterdir()]
 
 
+@pytest.mark.long
 def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
     fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
     control(lab, "POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
@@ -205,6 +210,7 @@ def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
     assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
 
 
+@pytest.mark.long
 def test_nobody_waits_for_a_machine_whose_rescue_is_late(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
     control(lab, "POST", "/faults", fault)
@@ -216,6 +222,7 @@ def test_nobody_waits_for_a_machine_whose_rescue_is_late(lab):
         assert proof(lab, name) == [name, "made by the bootstrap data"]
 
 
+@pytest.mark.long
 def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     name = "swapped-1"
     (wanted, _other) = machine(lab, name)["disks"]

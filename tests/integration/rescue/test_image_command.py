@@ -226,6 +226,7 @@ def test_a_rescue_that_reboots_under_the_command_is_noticed(controller):
     assert "started" in controller.log("cmd-l")
 
 
+@pytest.mark.long
 def test_another_system_is_no_rescue(controller):
     controller.machine("cmd-m", rescue=False)
     command = controller.install("plain", "echo ran >/root/ran\n" + DONE)

@@ -100,6 +100,7 @@ def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller)
     assert controller.ssh("boot-f", "ls /etc/kubenode 2>/dev/null || true") == ""
 
 
+@pytest.mark.long
 def test_a_disk_that_does_not_boot_is_told_apart(controller):
     before = rescued(controller, "boot-b")
     # Stands for a firmware that falls back to the network: the rescue is armed once more.
@@ -116,6 +117,7 @@ def test_a_disk_that_does_not_boot_is_told_apart(controller):
     assert "the new system did not answer within 8 s" in silent["msg"]
 
 
+@pytest.mark.long
 def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
     before = rescued(controller, "boot-c")
     key = controller.folder / "host_key"

@@ -151,6 +151,7 @@ def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(rea
     assert account.requests("POST", "/reset") == []
 
 
+@pytest.mark.long
 def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(real_account):
     account = real_account
     account.add("deaf", image="debian", memory_mib=512)
@@ -217,6 +218,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     assert ssh(account, "untold", "cat /proc/sys/kernel/hostname") == "rescue"
 
 
+@pytest.mark.long
 def test_resets_whose_answers_were_lost_are_looked_into(real_account):
     account = real_account
     account.add("done", "undone")
@@ -232,6 +234,7 @@ def test_resets_whose_answers_were_lost_are_looked_into(real_account):
         assert account.resets(name) == ["sw"]
 
 
+@pytest.mark.long
 def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
     account = real_account
     account.add("late", "slow", "quick", reset=["hw"])

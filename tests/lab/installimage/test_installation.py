@@ -47,6 +47,7 @@ async def _rescued(one: Bench) -> Bench:
     return one
 
 
+@pytest.mark.long
 async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> None:
     small = (DiskSpec(2 << 30, "nvme"), DiskSpec(2 << 30, "nvme"))
     one = await _rescued(dedicated(site, key, 1, small, uefi=True))
@@ -113,6 +114,7 @@ async def _fails(one: Bench, config: str, command: str, step: str, reason: str) 
     assert (await one.ssh("grep -c installimage /proc/self/mounts; ls -d /installimage.*")).out == "0\n"
 
 
+@pytest.mark.long
 async def test_failures_while_installing_end_with_status_1(site: Site, key: Key) -> None:
     one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
     await one.ssh(f"cd /root && head -c 5000000 {_IMAGE} >Broken-1200-x-amd64-a.tar.zst")

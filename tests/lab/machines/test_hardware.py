@@ -171,6 +171,7 @@ async def test_rescue_has_the_given_host_keys_password_and_share(nspawn_site: Si
     assert (await one.ssh("sshd -T | grep '^passwordauthentication'")).out == "passwordauthentication no\n"
 
 
+@pytest.mark.long
 async def test_second_disk_boots_when_the_first_cannot(nspawn_site: Site, key: Key) -> None:
     one = dedicated(nspawn_site, key, 1, (_FIRST, DiskSpec(4 << 30, "sata"), DiskSpec(64 * _MIB, "sata")))
     await one.machine.create(None)

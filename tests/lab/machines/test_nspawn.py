@@ -139,6 +139,7 @@ async def test_discarded_blocks_read_as_zeros(nspawn_site: Site, key: Key) -> No
     assert digest == hashlib.sha256(bytes(64 << 20)).hexdigest()
 
 
+@pytest.mark.long
 async def test_power_cut_in_the_middle_of_writing(nspawn_site: Site, key: Key) -> None:
     one = bench(nspawn_site, key, 1)
     await one.machine.create(images.ensure("debian").files["raw"])

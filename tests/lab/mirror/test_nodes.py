@@ -77,6 +77,7 @@ def test_containerd_of_the_mirror_serves_cri(node: Node, lab_nspawn: RunningLab,
         node.ssh(f"systemctl stop {unit}; rm -rf /var/lib/containerd /run/containerd /opt/c")
 
 
+@pytest.mark.long
 def test_a_cut_off_machine_stays_cut_off(lab_nspawn: RunningLab) -> None:
     lab = lab_nspawn
     node = lab.node("cut")

@@ -133,6 +133,7 @@ def test_rescue_of_an_empty_server(guest):
     assert server.by_key("head -c 4 /dev/sda") == "kept"
 
 
+@pytest.mark.long
 def test_buttons_of_an_installed_server(guest):
     server = guest(image="debian", disks=[{"size": "4G", "kind": "sata"}])
     robot, number = server.robot, server.number

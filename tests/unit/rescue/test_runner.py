@@ -245,7 +245,7 @@ def test_the_end_of_a_quick_command_is_never_missed(tmp_path):
     def many(number: int) -> None:
         (tmp_path / str(number)).mkdir()
         rescue = Rescue(tmp_path / str(number), [])
-        for _run in range(12):
+        for _run in range(5):
             rescue.start("echo IMAGE_URL_DONE", limit=1000)
             assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
 
