@@ -11,7 +11,7 @@ version_added: 0.1.0
 positional: purpose
 description:
   - Reads the C(kubenode_*) variables of each host and returns one dictionary for each host, with C(name) and
-    whatever the host sets.
+    whatever the host sets. A C(kubenode_*) variable that is none of this collection is told in a warning.
   - Variables that a host does not set are left out, so that the module's own default applies.
   - For hosts from the C(hetzner.hcloud.hcloud) inventory, server type and location fall back to what that inventory
     knows; for hosts from the C(community.hrobot.robot) inventory, so does the server number.
@@ -55,10 +55,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 
 names = Late("module_utils._common.names")
+spelling = Late("plugin_utils._variables")
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
@@ -122,6 +124,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     """See DOCUMENTATION."""
     if purpose not in _VARIABLES:
         raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(sorted(_VARIABLES))}")
+    hosts = list(hosts)
     specs, refused = [], []
     for host in hosts:
         if not isinstance(host, Mapping) or "inventory_hostname" not in host:
@@ -141,6 +144,8 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
         specs.append(_shown(spec) if purpose == "wanted" else spec)
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
+    for sentence in spelling.unknown(hosts):
+        Display().warning(sentence)
     return specs
 
 

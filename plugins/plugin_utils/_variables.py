@@ -1,0 +1,74 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of the playbooks by name, so that a misspelt one is told before anything is done."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PREFIX = "kubenode_"
+#: What users set; docs/ says what each one means.
+OF_USERS = frozenset(
+    """
+    kubenode_address kubenode_adopt kubenode_autosetup kubenode_boot_timeout kubenode_bootstrap_data
+    kubenode_bootstrap_data_file kubenode_clear_quarantine kubenode_command_dir kubenode_command_timeout
+    kubenode_crypt_password kubenode_device_strings kubenode_dir kubenode_disk_health kubenode_drift
+    kubenode_enable_ipv4 kubenode_enable_ipv6 kubenode_firewalls kubenode_first_contact kubenode_give_back_after
+    kubenode_host_key_checking kubenode_host_keys kubenode_hostname kubenode_hosts kubenode_hw_reset_timeout
+    kubenode_image kubenode_image_agent_environment kubenode_image_agent_image kubenode_image_architecture
+    kubenode_image_base_initramfs kubenode_image_base_iso kubenode_image_base_kernel kubenode_image_base_rootfs
+    kubenode_image_ca_bundle kubenode_image_ca_bundle_file kubenode_image_dest kubenode_image_enlarge
+    kubenode_image_files kubenode_image_force kubenode_image_group kubenode_image_hostname
+    kubenode_image_http_proxy kubenode_image_https_proxy kubenode_image_ignition kubenode_image_ignition_file
+    kubenode_image_in_use kubenode_image_initramfs_network kubenode_image_inspector_urls
+    kubenode_image_ip_options kubenode_image_ironic_insecure kubenode_image_ironic_urls kubenode_image_keep
+    kubenode_image_kernel_arguments kubenode_image_labels kubenode_image_matrix kubenode_image_merge
+    kubenode_image_merge_file kubenode_image_name kubenode_image_network kubenode_image_network_file
+    kubenode_image_newest kubenode_image_nmstate kubenode_image_no_proxy kubenode_image_ntp_servers
+    kubenode_image_outputs kubenode_image_owner kubenode_image_permissions kubenode_image_podman_options
+    kubenode_image_publish_url kubenode_image_pull_secret kubenode_image_pull_secret_file
+    kubenode_image_registries_conf kubenode_image_registries_conf_file kubenode_image_rootfs_url
+    kubenode_image_serial kubenode_image_server kubenode_image_server_types kubenode_image_shared_dir
+    kubenode_image_ssh_keys kubenode_image_state kubenode_image_timeout kubenode_image_units
+    kubenode_image_uploads kubenode_image_url kubenode_image_url_command kubenode_image_user_data
+    kubenode_image_verify kubenode_image_vlan_interfaces kubenode_images kubenode_labels kubenode_location
+    kubenode_logical_volumes kubenode_look_timeout kubenode_networks kubenode_on_reset_limit kubenode_partitions
+    kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
+    kubenode_power_reset_timeout kubenode_proof kubenode_registry_token kubenode_reinstall kubenode_rename
+    kubenode_require_digest kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices
+    kubenode_server_ip kubenode_server_name kubenode_server_number kubenode_server_type kubenode_ssh_key_name
+    kubenode_ssh_keys kubenode_ssh_reset_timeout kubenode_subvolumes kubenode_success kubenode_sw_reset_timeout
+    kubenode_swraid kubenode_swraid_level kubenode_tarball_dir kubenode_tarball_formats kubenode_tarball_level
+    kubenode_tarball_name kubenode_tarball_systems kubenode_user_data kubenode_wipe
+    """.split()
+)
+#: What the playbooks themselves keep for hosts; more of theirs begin with ``kubenode__``.
+OF_PLAYBOOKS = frozenset(
+    """
+    kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build kubenode_builds
+    kubenode_checked kubenode_cleaned kubenode_command kubenode_created kubenode_disarmed kubenode_disks
+    kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_looked
+    kubenode_machine_labels kubenode_named kubenode_packing kubenode_plan kubenode_ready kubenode_rearmed
+    kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers kubenode_tarball
+    kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
+    """.split()
+)
+
+
+def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each variable of these hosts that has our prefix and is none of ours."""
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        for name in host:
+            if name.startswith(PREFIX) and not name.startswith("kubenode__") and name not in OF_USERS | OF_PLAYBOOKS:
+                found.setdefault(name, []).append(str(host.get("inventory_hostname")))
+    return [_sentence(name, sorted(hosts)) for name, hosts in sorted(found.items())]
+
+
+def _sentence(name: str, hosts: list[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(OF_USERS), n=1, cutoff=0.8)
+    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+    text = f"{name}, set for {', '.join(hosts[:3])}{more}, is no variable of kubenode.provision and does nothing"
+    return text + (f"; {near[0]} is one" if near else "")
