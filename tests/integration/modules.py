@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _RESULT = re.compile(r"^localhost \| \w+!? => ", re.MULTILINE)
+_JSON = re.compile(r"^(?=\{)", re.MULTILINE)
 #: What Ansible's wrapper does for a module: the arguments as it hands them on, then the module as a program.
 _PROGRAM = """
 import json, runpy, sys
@@ -58,13 +59,11 @@ def run(
         given = ""
     else:
         command = [sys.executable, "-c", _PROGRAM, module]
+        settings["PYTHONPATH"] = settings["ANSIBLE_COLLECTIONS_PATH"]
         given = json.dumps(options)
     done = subprocess.run(command, env=settings, input=given, capture_output=True, text=True, timeout=600, check=False)
     printed = done.stdout + done.stderr
-    found = _RESULT.search(done.stdout) if flags else re.match("", done.stdout)
-    try:
-        assert found is not None
-        result = json.JSONDecoder().raw_decode(done.stdout, found.end())[0]
-    except (AssertionError, ValueError):
-        raise AssertionError(f"no result in:\n{printed}") from None
+    found = (_RESULT if flags else _JSON).search(done.stdout)
+    assert found is not None, f"no result in:\n{printed}"
+    result = json.JSONDecoder().raw_decode(done.stdout, found.end())[0]
     return Run(done.returncode != 0, result, printed)

@@ -266,6 +266,7 @@ def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: 
 
 def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world: World):
     run = runs.node.run
+    run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")
     play = world.run(state="absent")
     assert play.code == 0, play.output
     ours = "-name '*kubenode-image*' -o -name 'image-server*' -o -nouser -o -nogroup"

@@ -117,7 +117,7 @@ def test_the_copy_joins_with_nothing_but_the_api_server(copies: Copies, controll
 def test_a_node_of_a_cluster_is_refused_before_anything_changes(copies: Copies, controller: Controller, lab_nspawn):
     copies.second.run("mkdir -p /etc/kubernetes && touch /etc/kubernetes/kubelet.conf")
     play = controller.run(BASE, hosts=["prebake-2"], base_prebake=True, **mirrored(lab_nspawn))
-    assert "belongs to a cluster (/etc/kubernetes/kubelet.conf, " in play.error("prebake-2")
+    assert "belongs to a cluster (/etc/kubernetes/kubelet.conf" in play.error("prebake-2")
     assert play.changed("prebake-2") == []
     direct = [{"hosts": "all", "gather_facts": False, "tasks": [{"kubenode.provision.node_cleanup": {}}]}]
     play = controller.run(direct, hosts=["prebake-2"])
