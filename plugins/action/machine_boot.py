@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import access_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _proof, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
@@ -39,6 +41,9 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(argument_spec=options.machine_boot_spec())[1]
         flow = Flow(given, task_vars or {})
         keys = parse_host_keys(given["host_keys"])
+        findings = access_findings(given)
+        if findings:
+            raise AnsibleActionFail(f"{flow.machine}: {'; '.join(findings)}")
         check_installation(given["installation"])
         if self._task.check_mode:
             return flow.result(
@@ -65,6 +70,8 @@ class _Boot:
             if given["reboot"]:
                 sent = self._reboot()
                 flow.timeline.to(LEFT[given["expect"]])
+            if given["expect"] == "os":
+                self._remote.log_in(given["os_user"], given["os_port"], given["os_private_key"])
             if self._asks_little():
                 return self._little(sent)
             system = self._prove()

@@ -27,6 +27,7 @@ options:
       - Which module the list is for.
     type: string
     choices:
+      access: For the option C(access) of M(kubenode.provision.hcloud_rescue) and M(kubenode.provision.robot_rescue).
       image_url_check: For M(kubenode.provision.image_url_check).
       hcloud_machine: For M(kubenode.provision.hcloud_machine).
       installimage_check: For M(kubenode.provision.installimage_check).
@@ -68,6 +69,11 @@ _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
 }
 #: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "access": {
+        "os_user": ("kubenode_os_user",),
+        "os_port": ("kubenode_os_port",),
+        "os_private_key": ("kubenode_os_private_key",),
+    },
     "image_url_check": {
         "image_url": ("kubenode_image_url",),
         "command": ("kubenode_image_url_command",),

@@ -131,6 +131,13 @@ options:
         cannot be changed.
     type: str
     default: ''
+  access:
+    description:
+      - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
+        the C(name) of its machine, and any of C(os_user), C(os_port) and C(os_private_key).
+    type: list
+    elements: dict
+    default: []
   known_hosts_dir:
     description:
       - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
@@ -357,6 +364,7 @@ def argument_spec():
         ssh_user={"type": "str", "default": "root"},
         ssh_port={"type": "int", "default": 22},
         ssh_args={"type": "str", "default": ""},
+        access={"type": "list", "elements": "dict", "default": []},
         known_hosts_dir={"type": "path"},
         timeout={"type": "int", "default": 360},
         rescue_timeout={"type": "int", "default": 360},

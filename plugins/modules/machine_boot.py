@@ -48,6 +48,19 @@ options:
       - Without them, the first key that the new system shows is pinned.
     type: list
     elements: str
+  os_user:
+    description:
+      - User of the new system, where it is not the one that the rescue is reached with. The record of the installation
+        is written by C(sudo) then, as far as that needs no password.
+    type: str
+  os_port:
+    description:
+      - Port of the new system's SSH server, where it is another one than the rescue's.
+    type: int
+  os_private_key:
+    description:
+      - File of the SSH private key on the controller that opens the new system, where it is another one.
+    type: path
   wait_cloud_init:
     description:
       - Whether to wait until cloud-init has ended, and to fail when it ended with errors. Systems without

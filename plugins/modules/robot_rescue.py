@@ -93,6 +93,13 @@ options:
         cannot be changed.
     type: str
     default: ''
+  access:
+    description:
+      - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
+        the C(name) of its machine, and any of C(os_user), C(os_port) and C(os_private_key).
+    type: list
+    elements: dict
+    default: []
   known_hosts_dir:
     description:
       - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
@@ -456,6 +463,7 @@ def argument_spec():
         ssh_public_key={"type": "str", "no_log": False},
         ssh_key_name={"type": "str", "default": "kubenode.provision", "no_log": False},
         ssh_args={"type": "str", "default": ""},
+        access={"type": "list", "elements": "dict", "default": []},
         known_hosts_dir={"type": "path"},
         host_key_checking={"type": "str", "choices": ["strict", "accept-new"], "default": "strict", "no_log": False},
         reinstall={"type": "raw", "default": []},

@@ -52,6 +52,7 @@ class Remote:
         self._known_hosts: KnownHosts | None = None
         self._shared = True
         self._patience = 5
+        self._access: list[str] = []
         if self._is_ssh:
             # We retry ourselves, and know better how long.
             self._connection.set_option("reconnection_retries", 0)
@@ -61,6 +62,15 @@ class Remote:
     def use(self, known_hosts: KnownHosts, shared: bool) -> None:
         """Speak under these host keys; ``shared``: over the connection that later commands reuse."""
         self._known_hosts, self._shared = known_hosts, shared
+        self._set_arguments()
+
+    def log_in(self, user: str | None, port: int | None, private_key: str | None) -> None:
+        """From now on, as this user, on this port, with this key; None leaves what the inventory says."""
+        self._access = [f"-oUser={shlex.quote(user)}"] if user else []
+        self._access += [f"-oPort={port}"] if port else []
+        if private_key:
+            quoted = '"' + private_key.replace("%", "%%") + '"'
+            self._access += ["-oIdentitiesOnly=yes", shlex.quote(f"-oIdentityFile={quoted}")]
         self._set_arguments()
 
     def reset(self) -> None:
@@ -99,6 +109,7 @@ class Remote:
             self._known_hosts.ssh_options(),
             f"-oConnectTimeout={self._patience}",
             "-oServerAliveInterval=5 -oServerAliveCountMax=3",
+            *self._access,
         ]
         if not self._shared:
             # Opening a master costs a second in Ansible; a probe that may fail does not need one.

@@ -12,6 +12,7 @@ import shlex
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
     KILLED,
@@ -129,19 +130,56 @@ def make_ssh(params, known_hosts_dir):
         os.makedirs(known_hosts_dir, mode=0o700, exist_ok=True)
     except OSError as error:
         raise FleetError("known_hosts_dir: '%s' cannot be made (%s)" % (known_hosts_dir, error)) from error
-    return Ssh(known_hosts_dir, user, port, params["ssh_private_key"], extra_args)
+    return Ssh(
+        known_hosts_dir, user, port, params["ssh_private_key"], extra_args, systems=_systems(params.get("access") or [])
+    )
+
+
+def _systems(access):
+    """Name → user, port and key of the installed system, from the option ``access``; raises FleetError."""
+    systems = {}
+    for one in access:
+        user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
+        if user is None and port is None and key is None:
+            continue
+        findings = access_findings(one)
+        if findings:
+            raise FleetError("nothing was changed, because of: %s: %s" % (one.get("name"), "; ".join(findings)))
+        systems[one.get("name")] = (user, int(port) if port else None, os.path.expanduser(key) if key else None)
+    return systems
+
+
+def access_findings(one):
+    """What is wrong with how an installed system is to be reached (pure); ``one`` has os_user, os_port, …"""
+    user, port = one.get("os_user"), one.get("os_port")
+    found = []
+    if user is not None and not (isinstance(user, str) and _USER.match(user)):
+        found.append("kubenode_os_user: %r is no user name; use letters, digits, '-', '_' and '.'" % (user,))
+    number = whole_number(str(port)) if port is not None and not isinstance(port, bool) else None
+    if port is not None and not 0 < (number or 0) < 65536:
+        found.append("kubenode_os_port: %r is no port; use a number from 1 to 65535" % (port,))
+    key = one.get("os_private_key")
+    if key is not None and not (isinstance(key, str) and os.path.isfile(os.path.expanduser(key))):
+        found.append("kubenode_os_private_key: there is no file %r on the controller" % (key,))
+    return found
 
 
 class Ssh:
     """Runs the OpenSSH client for one user, port and key, with host keys in files of our own."""
 
-    def __init__(self, known_hosts_dir, user="root", port=22, private_key=None, extra_args=(), connect_timeout=5):
+    def __init__(
+        self, known_hosts_dir, user="root", port=22, private_key=None, extra_args=(), connect_timeout=5, systems=None
+    ):
         self._known_hosts_dir = known_hosts_dir
         self._user = user
         self._port = port
         self._private_key = private_key
         self._extra_args = list(extra_args)
         self._connect_timeout = connect_timeout
+        #: How installed systems are reached that do not let us in as a rescue does: name → user, port, key.
+        self._systems = dict(systems or {})
+        #: How each machine was reached last.
+        self._access: dict[str, tuple] = {}
 
     def pin_file(self, name, phase="rescue"):
         """The known_hosts file of a machine in one phase; the host keys of a rescue live for one boot only."""
@@ -155,12 +193,13 @@ class Ssh:
         except OSError:
             return False
 
-    def argv(self, address, known_hosts, command, alias=None, login=True):
+    def argv(self, address, known_hosts, command, alias=None, login=True, access=None):
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
         With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
-        connection ends after the host has shown its key.
+        connection ends after the host has shown its key. ``access``: another user, port and key than a rescue's.
         """
+        user, port, key = access or (None, None, None)
         options = [] if login else ["PreferredAuthentications=none"]
         options += ["HostKeyAlias=%s" % alias] if alias else []
         options += [
@@ -185,15 +224,26 @@ class Ssh:
         line = ["ssh", "-T"]
         for option in options:
             line += ["-o", option]
-        if self._private_key:
-            line += ["-o", "IdentitiesOnly=yes", "-i", self._private_key]
-        return line + self._extra_args + ["-p", str(self._port), "-l", self._user, "--", address, command]
+        if key or self._private_key:
+            line += ["-o", "IdentitiesOnly=yes", "-i", key or self._private_key]
+        login_as = ["-p", str(port or self._port), "-l", user or self._user]
+        return line + self._extra_args + login_as + ["--", address, command]
 
     def probe(self, name, address):
         """Which system answers now? Its host key is taken as it comes and pinned only when ``pin`` is called."""
+        answer = self._probe(name, address, None)
+        system = self._systems.get(name)
+        if system is None or answer.kind == SYSTEM:
+            return answer
+        # No rescue: perhaps a system that is reached in another way.
+        other = self._probe(name, address, system)
+        return answer if other.kind == SILENT and answer.kind == DENIED else other
+
+    def _probe(self, name, address, access):
         known_hosts = self.pin_file(name, "probe")
         _remove(known_hosts)
-        return _answer(*self._run(self.argv(address, known_hosts, _PROBE)))
+        self._access[name] = access
+        return _answer(*self._run(self.argv(address, known_hosts, _PROBE, access=access)))
 
     def probe_pinned(self, name, address):
         """Which system answers with a host key that is in this machine's file for its rescue?"""
@@ -235,7 +285,8 @@ class Ssh:
 
     def reboot(self, name, address):
         """Ask the system to reboot; returns whether it took the order."""
-        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT))[0] == 0
+        access = self._access.get(name)
+        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT, access=access))[0] == 0
 
     def _run(self, line):
         seconds = self._connect_timeout * 3
