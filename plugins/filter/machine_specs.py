@@ -77,6 +77,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "image_url_check": {
         "image_url": ("kubenode_image_url",),
         "command": ("kubenode_image_url_command",),
+        "command_names": ("kubenode_command_names",),
         "require_digest": ("kubenode_require_digest",),
         "bootstrap_data": ("kubenode_bootstrap_data",),
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),

@@ -35,6 +35,12 @@ options:
         description:
           - See M(kubenode.provision.image_url_command).
         type: str
+      command_names:
+        description:
+          - See M(kubenode.provision.image_url_command).
+        type: str
+        choices: [prefixed, any]
+        default: prefixed
       require_digest:
         description:
           - See M(kubenode.provision.image_url_command).

@@ -32,7 +32,8 @@ options:
     required: true
   command:
     description:
-      - Name of the image command. It begins with C(image-url-command-) and holds no C(/) and no C(..).
+      - Name of the image command. It begins with C(image-url-command-), see O(command_names), and holds no C(/) and no
+        C(..).
     type: str
     required: true
   command_dir:
@@ -41,6 +42,13 @@ options:
         found by its name when the directory lacks it.
     type: path
     default: /shared
+  command_names:
+    description:
+      - Which names of image commands are taken. V(prefixed) refuses those that do not begin with
+        C(image-url-command-), V(any) takes every plain name.
+    type: str
+    choices: [prefixed, any]
+    default: prefixed
   require_digest:
     description:
       - Refuse an O(image_url) that does not say which content it stands for, before the machine is contacted. An
@@ -109,7 +117,7 @@ options:
       - Seconds that the image command may take. Then it gets TERM, 10 seconds later KILL, with everything that it
         started.
     type: int
-    default: 420
+    default: 1200
   rescue_timeout:
     description:
       - Seconds to wait until the rescue answers by SSH.

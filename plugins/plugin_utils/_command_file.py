@@ -38,10 +38,10 @@ class Command:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def find_command(name: str, directory: str) -> Command:
+def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Command:
     """The command ``name`` of ``directory``, else the one of that name shipped with the collection."""
     try:
-        names.check_command_name(name)
+        names.check_command_name(name, allowed)
     except names.InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name

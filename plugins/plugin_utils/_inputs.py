@@ -65,7 +65,8 @@ def examine(
             )
     command = None
     if name:
-        command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir))
+        allowed = spec.get("command_names") or names.PREFIXED
+        command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
     devices = spec.get("root_devices") or []
     _check(findings, "root_devices", devices, names.InvalidName, lambda: names.check_root_devices(devices))
     bootstrap = read_bootstrap(spec, read_file, findings)

@@ -10,18 +10,33 @@ from .._common.names import InvalidName
 
 COMMAND_PREFIX = "image-url-command-"
 _COMMAND = re.compile(r"image-url-command-[a-z0-9][a-z0-9._-]*\Z")
+_ANY_COMMAND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+#: Which names of commands are taken.
+PREFIXED, ANY = "prefixed", "any"
 #: Kernel names, WWNs and /dev/disk/by-id names; udev escapes everything else.
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9#+.:=@_-]*\Z")
 
 
-def check_command_name(name):
-    """Return ``name`` when it is the bare name of an image command, else raise :class:`InvalidName`."""
+def check_command_name(name, allowed=PREFIXED):
+    """Return ``name`` when it is the bare name of an image command, else raise :class:`InvalidName`.
+
+    ``allowed``: names that begin with ``image-url-command-``, as in CAPH until 2026, or any plain name.
+    """
     if "/" in name:
         raise InvalidName("it holds a '/'; give the name alone and the directory as command_dir")
     if ".." in name:
         raise InvalidName("it holds '..'; give the plain name of a file in command_dir")
+    if allowed == ANY:
+        if not _ANY_COMMAND.match(name):
+            raise InvalidName(
+                "it may hold only letters, digits, '.', '_' and '-', and must begin with a letter or digit"
+            )
+        return name
     if not name.startswith(COMMAND_PREFIX):
-        raise InvalidName("it does not begin with '%s'; rename the program" % COMMAND_PREFIX)
+        raise InvalidName(
+            "it does not begin with '%s'; rename the program, or set kubenode_command_names (command_names) to any"
+            % COMMAND_PREFIX
+        )
     if not _COMMAND.match(name):
         raise InvalidName(
             "after '%s' it may hold only lower-case letters, digits, '.', '_' and '-', "

@@ -18,6 +18,9 @@ def _flow_options(boot_state):
     }
 
 
+_COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
+
+
 def _installation_options():
     return {
         "installation": {"type": "str"},
@@ -35,6 +38,7 @@ def image_url_command_spec():
         image_url={"type": "str", "required": True},
         command={"type": "str", "required": True},
         command_dir={"type": "path", "default": "/shared"},
+        command_names=dict(_COMMAND_NAMES),
         require_digest={"type": "bool", "default": False},
         root_devices={"type": "list", "elements": "str", "default": ["sda"]},
         bootstrap_data={"type": "raw", "no_log": True},
@@ -44,7 +48,7 @@ def image_url_command_spec():
             "no_log": True,
             "fallback": (env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"]),
         },
-        timeout={"type": "int", "default": 420},
+        timeout={"type": "int", "default": 1200},
         rescue_timeout={"type": "int", "default": 360},
         success={
             "type": "str",
@@ -172,6 +176,7 @@ def image_url_check_spec():
                 "name": {"type": "str", "required": True},
                 "image_url": {"type": "str"},
                 "command": {"type": "str"},
+                "command_names": dict(_COMMAND_NAMES),
                 "require_digest": {"type": "bool", "default": False},
                 "bootstrap_data": {"type": "raw", "no_log": True},
                 "bootstrap_data_file": {"type": "path"},

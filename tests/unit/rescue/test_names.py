@@ -68,3 +68,16 @@ def test_devices_that_are_refused(devices, why):
     with pytest.raises(names.InvalidName) as refusal:
         names.check_root_devices(devices)
     assert why in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["write", "Write_2.sh", "image-url-command-Loud"])
+def test_any_plain_name_is_taken_where_that_was_said(name):
+    assert names.check_command_name(name, names.ANY) == name
+    with pytest.raises(names.InvalidName):
+        names.check_command_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "-x", ".hidden", "a/b", "..", "a b", "a\nb", "ä"])
+def test_a_name_that_is_none_is_refused_always(name):
+    with pytest.raises(names.InvalidName):
+        names.check_command_name(name, names.ANY)
