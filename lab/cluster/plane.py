@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab import ports
+
 from . import objects
 from .api import Api, ApiError, ApiUnreachable
 from .errors import ClusterError
@@ -21,7 +23,7 @@ from .programs import Programs
 
 PORT = 6443
 _LOOPBACK = "127.0.0.1"
-_READY_SECONDS = 240  # 5 s on an idle host
+_READY_SECONDS = 600  # 5 s on an idle host
 _SIGNED_SECONDS = 86400
 _BACKDATED_SECONDS = 300  # the signer lets certificates begin before now, and counts from there
 _SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
@@ -45,6 +47,7 @@ class ControlPlane:
         self._manager = Process("kube-controller-manager", folder, adopt)
         self._lock = asyncio.Lock()
         self._signed_seconds = _SIGNED_SECONDS
+        self._port: socket.socket | None = None
         self.endpoint = ""
 
     def about(self) -> dict[str, Any]:
@@ -91,7 +94,9 @@ class ControlPlane:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
         # The address of a lab is its own; on loopback all labs meet.
-        port = _free_port() if self._host == _LOOPBACK else PORT
+        if self._host == _LOOPBACK and self._port is None:
+            self._port = ports.keep(_LOOPBACK)
+        port = PORT if self._port is None else self._port.getsockname()[1]
         self.endpoint = f"https://{self._host}:{port}"
         pki = await asyncio.to_thread(Pki, self._folder, self._host)
         pki.kubeconfig("admin", self.endpoint)
@@ -112,6 +117,9 @@ class ControlPlane:
         for process in (self._manager, self._server, self._etcd):
             await process.kill()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._port is not None:
+            self._port.close()
+            self._port = None
         self.endpoint = ""
 
     async def _ready(self) -> None:
@@ -167,8 +175,3 @@ class ControlPlane:
             "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false", "--port=0",
             "--secure-port=0",
         ]  # fmt: skip
-
-
-def _free_port() -> int:
-    with socket.create_server((_LOOPBACK, 0)) as listener:
-        return listener.getsockname()[1]
