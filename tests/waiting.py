@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,6 +30,28 @@ def until(
         if found:
             return found
         if late:
-            seen = "" if show is None else f"\n{show()}"
-            raise AssertionError(f"{what}: not within {seconds:.0f} s{seen}")
+            raise AssertionError(_missed(what, seconds, show))
         time.sleep(pause)
+
+
+async def until_async(
+    check: Callable[[], Awaitable[T]],
+    what: str,
+    seconds: float = 180,
+    pause: float = 0.05,
+    show: Callable[[], object] | None = None,
+) -> T:
+    """The same for a check that is a coroutine; the event loop goes on meanwhile."""
+    deadline = time.monotonic() + seconds
+    while True:
+        late = time.monotonic() > deadline
+        found = await check()
+        if found:
+            return found
+        if late:
+            raise AssertionError(_missed(what, seconds, show))
+        await asyncio.sleep(pause)
+
+
+def _missed(what: str, seconds: float, show: Callable[[], object] | None) -> str:
+    return f"{what}: not within {seconds:.0f} s" + ("" if show is None else f"\n{show()}")

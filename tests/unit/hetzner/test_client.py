@@ -101,11 +101,11 @@ def test_reads_end_with_the_time_limit():
 
 
 def test_nobody_listens():
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        endpoint = "http://127.0.0.1:%d/v1" % closed.getsockname()[1]
-    with pytest.raises(NoAnswer) as caught:
-        Api(TOKEN, endpoint).request("POST", "/servers", json={})
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        endpoint = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]
+        with pytest.raises(NoAnswer) as caught:
+            Api(TOKEN, endpoint).request("POST", "/servers", json={})
     assert not caught.value.sent
     assert TOKEN not in str(caught.value)
 
