@@ -19,7 +19,9 @@ from typing import Any
 
 from lab.nodes import Node
 from lab.running import RunningLab
-from tests.integration.node.controller import LOCAL, Controller, Play, mirrored
+from tests.integration.controller import Controller
+from tests.integration.mirrored import mirrored
+from tests.integration.runs import LOCAL, Run
 
 RESULTS = Path(__file__).parents[2] / "build" / "bench"
 PEER = Path(__file__).with_name("node_peer.yml")
@@ -35,7 +37,7 @@ PLACES = (
 HOW = "one nspawn machine, 10 ms round trip, kubelet stand-in 1.36.4, same image and lab for both"
 
 
-def executions(play: Play, host: str) -> int:
+def executions(play: Run, host: str) -> int:
     """How often something ran on the machine: each item of a loop is a run of its own."""
     remote = [entry for entry in play.of(host) if entry["action"].rpartition(".")[2] not in {*LOCAL, "meta"}]
     return sum(len(entry["result"].get("results", [0])) for entry in remote)
@@ -59,21 +61,23 @@ class Bench:
         """A fresh machine behind a long line."""
         node = self.lab.node(name, disk="8G")
         proxy = f"ProxyCommand='{sys.executable} {DELAY} %h %p {EACH_WAY}'"
-        self.controller.add(node, ansible_ssh_common_args=f"{node.inventory['ansible_ssh_common_args']} -o {proxy}")
+        self.controller.add_nodes(
+            node, ansible_ssh_common_args=f"{node.inventory['ansible_ssh_common_args']} -o {proxy}"
+        )
         return node
 
-    def timed(self, playbook: Any, host: str, *arguments: str, **variables: Any) -> tuple[Play, float]:
+    def timed(self, playbook: Any, host: str, *arguments: str, **variables: Any) -> tuple[Run, float]:
         """Run a playbook on one machine; it has to end well."""
         started = time.monotonic()
-        play = self.controller.run(
+        play = self.controller.play(
             playbook, *arguments, hosts=[host], **{**self.settings, "join_token": self.cluster.token(), **variables}
         )
         seconds = time.monotonic() - started
-        if play.code:
+        if play.rc:
             raise SystemExit(f"{playbook} failed on {host}:\n{play.output[-4000:]}")
         return play, seconds
 
-    def repeated(self, playbook: Any, host: str, **variables: Any) -> tuple[Play, float]:
+    def repeated(self, playbook: Any, host: str, **variables: Any) -> tuple[Run, float]:
         """The last of three runs that have nothing to do, and the median of their seconds."""
         runs = [self.timed(playbook, host, **variables) for _run in range(3)]
         return runs[-1][0], statistics.median(seconds for _play, seconds in runs)
@@ -155,7 +159,7 @@ def main() -> int:
     return 0 if not again.changed("ours") else 1
 
 
-def _packages(play: Play) -> list[str]:
+def _packages(play: Run) -> list[str]:
     for entry in play.of("ours"):
         if entry["action"].endswith(".apt"):
             return list(entry["result"]["invocation"]["module_args"]["name"] or [])

@@ -5,33 +5,31 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lab import ports
+from tests.integration.controller import Controller
+
 EXTENSIONS = Path(__file__).resolve().parents[2] / "extensions"
 SCENARIOS = sorted(path.parent.name for path in (EXTENSIONS / "molecule").glob("*/molecule.yml"))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.molecule
 @pytest.mark.nspawn
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(scenario, tmp_path):
-    environment = {
-        **os.environ,
-        "NO_COLOR": "1",
-        "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path / "molecule"),
-        "KUBENODE_MOLECULE_PORT": str(free_port()),
-    }
+    controller = Controller(None, tmp_path)
     words = ["molecule", "test", "--scenario-name", scenario]
-    done = subprocess.run(words, cwd=EXTENSIONS, env=environment, capture_output=True, text=True, check=False)
+    with ports.keep() as kept:
+        environment = {
+            **os.environ,
+            "NO_COLOR": "1",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": controller.settings["ANSIBLE_SSH_CONTROL_PATH_DIR"],
+            "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path / "molecule"),
+            "KUBENODE_MOLECULE_PORT": str(kept.getsockname()[1]),
+        }
+        done = subprocess.run(words, cwd=EXTENSIONS, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import http.server
@@ -13,10 +14,12 @@ import re
 import socket
 import subprocess
 import threading
-import time
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from lab import ports
+from tests.waiting import until
 
 LOGIN = "robot:geheim"
 HTPASSWD = "robot:$2y$04$abcdefghijklmnopqrstuuPWRtT5yx7FBi4dcf6ROhboeNunUrLQ.\n"
@@ -32,18 +35,12 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Registry:
     """Debian's docker-registry, with the authentication that is asked for."""
 
     def __init__(self, home: Path, auth: dict):
-        self.port = free_port()
+        self._kept = ports.keep()
+        self.port = self._kept.getsockname()[1]
         self.headers: dict[str, str] = {}
         settings = {
             "version": "0.1",
@@ -57,27 +54,28 @@ class Registry:
         self.process = subprocess.Popen(
             ["docker-registry", "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                http.client.HTTPConnection("127.0.0.1", self.port, timeout=5).connect()
-                return
-            except OSError:
-                assert self.process.poll() is None, "the registry has ended"
-                assert time.monotonic() < deadline, "the registry does not listen"
-                time.sleep(0.05)
+
+        def listens() -> bool:
+            assert self.process.poll() is None, "the registry has ended"
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 60).close()
+                return True
+            return False
+
+        until(listens, "a registry that listens")
 
     def close(self) -> None:
         """End it."""
         self.process.kill()
         self.process.wait()
+        self._kept.close()
 
     def send(self, method: str, path: str, data: bytes = b"", **headers: str) -> http.client.HTTPResponse:
         """One request of somebody who may push."""
         url = path if path.startswith("http") else f"http://127.0.0.1:{self.port}{path}"
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(url, data or None, {**self.headers, **named}, method=method)
-        return urllib.request.urlopen(request, timeout=60)
+        return urllib.request.urlopen(request, timeout=180)
 
     def blob(self, name: str, data: bytes) -> dict:
         """Push a blob; return its descriptor."""
@@ -142,7 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Answer one request."""
         door = self.door
         door.seen.append((self.path, dict(self.headers)))
-        connection = http.client.HTTPConnection("127.0.0.1", door.backend, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", door.backend, timeout=180)
         connection.request("GET", self.path, headers=dict(self.headers))
         answer = connection.getresponse()
         body, headers = answer.read(), dict(answer.getheaders())

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import pytest
 from tests.integration.commands.conftest import ROOTFS_TAR, Target
 from tests.integration.commands.disks import BIOS, EFI, MIB, PATH, mount, node, sh, table
 from tests.integration.commands.trees import archive, member, pack, tiny
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 CLOUD_CONFIG = "#cloud-config\nruncmd: [true]\n"
@@ -258,11 +258,9 @@ def test_sigterm_leaves_nothing_that_boots_and_nobody_who_writes(web, disk, imag
         start_new_session=True,
     )  # fmt: skip
     awaited = "fetching" if length == "kept" else "unpacking"
-    deadline = time.monotonic() + 30
-    while not disk.message().startswith(awaited) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: disk.message().startswith(awaited), awaited, show=disk.message)
     process.send_signal(signal.SIGTERM)
-    _stdout, stderr = process.communicate(timeout=20)
+    _stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 143
     assert ("nothing was written" if length == "kept" else "unbootable again") in stderr
     assert disk.untouched() if length == "kept" else disk.unbootable()

@@ -8,12 +8,12 @@ import hashlib
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.commands.disks import EFI, LINUX, MIB, PATH, loop, mount, node, sh, table
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 
@@ -98,17 +98,14 @@ def start(target, web, url):
         text=True,
         env={"PATH": PATH},
     )
-    deadline = time.monotonic() + 20
-    while not target.message().startswith("writing") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert target.message().startswith("writing"), target.message()
+    until(lambda: target.message().startswith("writing"), "the writing", show=target.message)
     return process
 
 
 def test_sigterm_ends_everything(target, web, url):
     process = start(target, web, url)
     process.send_signal(signal.SIGTERM)
-    stdout, stderr = process.communicate(timeout=10)
+    stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 143
     assert "IMAGE_URL_DONE" not in stdout
     assert "SIGTERM" in stderr
@@ -120,15 +117,13 @@ def test_sigterm_ends_everything(target, web, url):
 def test_even_the_last_step_but_one_leaves_nothing_that_boots(target, url, tmp_path, number):
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "resize2fs").write_text("#!/bin/sh\necho $$ > $0.pid\nexec sleep 60\n")
+    (tools / "resize2fs").write_text("#!/bin/sh\necho $$ > $0.pid\nexec sleep infinity\n")
     (tools / "resize2fs").chmod(0o755)
     process = subprocess.Popen(target.command(url, "#cloud-config\n"), env={"PATH": f"{tools}:{PATH}"}, stderr=-3)
-    deadline = time.monotonic() + 20
-    while not (tools / "resize2fs.pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    child = int((tools / "resize2fs.pid").read_text())
+    told = tools / "resize2fs.pid"
+    child = int(until(lambda: told.exists() and told.read_text(), "the last step but one"))
     process.send_signal(number)
-    process.wait(10)
+    process.wait(180)
     if number == signal.SIGTERM:
         assert process.returncode == 143
         assert not Path(f"/proc/{child}").exists()
@@ -146,7 +141,7 @@ def test_even_the_last_step_but_one_leaves_nothing_that_boots(target, url, tmp_p
 def test_a_power_cut_never_leaves_half_an_image_that_boots(target, web, url):
     process = start(target, web, url)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=180)
     leftovers(process)[0].rmdir()
     assert target.unbootable()
     outcome = target.install(url, "#cloud-config\n")

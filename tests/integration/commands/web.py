@@ -22,6 +22,7 @@ class Site:
     ranges: bool = True
     tag: str = '"v1"'
     url: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -71,8 +72,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault in ("cut", "stall"):
             part = part[: rest[0]]
         self._answer(206 if start else 200, headers, part)
-        if fault == "stall":
-            time.sleep(rest[1])
+        if fault == "stall":  # for ever
+            self.site.over.wait()
         if fault in ("cut", "stall", "unsized"):
             self.close_connection = True
 
@@ -109,5 +110,6 @@ class Web:
 
     def close(self) -> None:
         """Stop serving."""
+        self.site.over.set()
         self.server.shutdown()
         self.server.server_close()

@@ -24,7 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
 from tests.integration.commands.disks import fill, loop, mount, node, sh
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.root
 
 LOOP = ("loop",)
 SYSTEM = {

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 
 import pytest
 
 from tests.integration.disks.conftest import by_serial, held
+from tests.integration.runs import Running
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nspawn
 
 NVME = {"size": "1G", "kind": "nvme", "serial": "NVME1", "wwn": "eui.0025385b71b00001", "model": "LAB NVMe"}
 SATA = {"size": "768M", "kind": "sata", "serial": "SATA1", "wwn": "0x5002538d40aa0001", "model": "LAB SATA"}
@@ -21,7 +21,7 @@ SATA = {"size": "768M", "kind": "sata", "serial": "SATA1", "wwn": "0x5002538d40a
 FOREIGN = r"""
 set -e
 printf 'label: gpt\nsize=64M,type=S\n,\n' | sfdisk --quiet "$1"
-for try in $(seq 300); do head -c1 "${1}1" "${1}2" >/dev/null 2>&1 && break; sleep 0.1; done
+for try in $(seq 3000); do head -c1 "${1}1" "${1}2" >/dev/null 2>&1 && break; sleep 0.1; done
 mkswap --label swapspace "${1}1" >/dev/null
 mkfs.ext4 -q -L oldroot "${1}2"
 mkdir -p /mnt/old
@@ -37,7 +37,7 @@ sync
 def put_system(machine, device: str, record: dict | None = None) -> None:
     """Put a system on a disk of the machine, with an installed record or without."""
     words = shlex.join(["sh", "-c", FOREIGN, "sh", device, json.dumps(record) if record else ""])
-    machine.ssh(words)
+    machine.sh(words)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def machine(server):
 
 
 def test_facts_hints_and_an_empty_disk(machine):
-    before = machine.digests()
+    before = machine.disk_digests()
     run = machine.disks(root_device_hints={"model": "lab nvme"})
     assert not run.failed
     assert not run["changed"]
@@ -74,14 +74,14 @@ def test_facts_hints_and_an_empty_disk(machine):
     assert [disk["serial"] for disk in json.loads(machine.claim.read_text())["disks"]] == ["SATA1"]
     run = machine.ready(root_device_hints={"query": "[?kind=='nvme'] | [0]"}, device_strings="by-id")
     assert run["root_devices"] == ["nvme-LAB_NVMe_NVME1"]
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
 
 
 def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     put_system(machine, "/dev/sda")
-    machine.ssh("mkfs.xfs -q -L keep /dev/nvme0n1")
+    machine.sh("mkfs.xfs -q -L keep /dev/nvme0n1")
     hints = {"by_id": "ata-LAB_SATA_SATA1"}
-    before = machine.digests()
+    before = machine.disk_digests()
 
     refused = machine.ready(root_device_hints=hints)
     assert refused.failed
@@ -91,17 +91,17 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert not machine.claim.exists()
     assert machine.ready(root_device_hints=hints, wipe=["NVME1"]).failed, "consent to one disk is none to another"
     assert machine.ready(root_device_hints=hints, reinstall=True).failed, "it is not ours"
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
 
     shown = machine.ready("--check", "--diff", root_device_hints=hints, wipe=["SATA1"])
     assert not shown.failed
     assert shown["changed"]
     assert shown["wiped"] == ["0x5002538d40aa0001"]
-    removed = [line for line in shown.printed.splitlines() if line.startswith("-")]
+    removed = [line for line in shown.output.splitlines() if line.startswith("-")]
     assert any("Old Linux 7" in line for line in removed)
-    assert "+nothing" in shown.printed
-    assert "NVME1" not in shown.printed.partition("=>")[0], "only what would be erased"
-    assert machine.digests() == before
+    assert "+nothing" in shown.output
+    assert "NVME1" not in shown.output.partition("=>")[0], "only what would be erased"
+    assert machine.disk_digests() == before
     assert not machine.claim.exists()
 
     done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
@@ -110,34 +110,34 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert done["wiped"] == ["0x5002538d40aa0001"]
     assert by_serial(done)["SATA1"]["holds"] == []
     assert held(by_serial(done)["NVME1"]) == ["filesystem"]
-    after = machine.digests()
+    after = machine.disk_digests()
     assert after[0] == before[0], "the disk that nobody named"
     assert after[1] != before[1]
-    assert machine.ssh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
+    assert machine.sh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
     again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert not again.failed
     assert not again["changed"]
-    assert machine.digests() == after
+    assert machine.disk_digests() == after
 
 
 def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     hints = {"serial": "SATA1"}
     put_system(machine, "/dev/sda", {"machine": "node-2"})
-    before = machine.digests()
+    before = machine.disk_digests()
     refused = machine.ready(root_device_hints=hints, reinstall=True)
     assert refused.failed
     assert "node-2" in refused["msg"]
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
 
-    machine.ssh("wipefs -qaf /dev/sda1 /dev/sda2 /dev/sda")
+    machine.sh("wipefs -qaf /dev/sda1 /dev/sda2 /dev/sda")
     put_system(machine, "/dev/sda", {"machine": "node-1", "image_url": "https://x/y"})
-    before = machine.digests()
+    before = machine.disk_digests()
     refused = machine.ready(root_device_hints=hints)
     assert refused.failed
     assert "reinstall" in refused["msg"]
     (system,) = (entry for entry in by_serial(refused)["SATA1"]["holds"] if entry["kind"] == "system")
     assert system["installed"] == {"machine": "node-1", "image_url": "https://x/y"}
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
     assert machine.ready(root_device_hints=hints, reinstall=True)["wiped"] == ["0x5002538d40aa0001"]
 
     # A run that ends here may begin anew; what it left is half a system.
@@ -152,21 +152,21 @@ def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
 
 def test_mounts_and_swap_go_first_and_the_running_system_never(machine):
     put_system(machine, "/dev/sda")
-    machine.ssh("mount /dev/sda2 /mnt/old && mkdir /mnt/old/inner && mount -t tmpfs none /mnt/old/inner")
+    machine.sh("mount /dev/sda2 /mnt/old && mkdir /mnt/old/inner && mount -t tmpfs none /mnt/old/inner")
     hints = {"serial": "SATA1"}
     (system,) = (one for one in by_serial(machine.disks())["SATA1"]["holds"] if one["kind"] == "system")
     assert (system["mounts"], system["in_use"]) == (["/mnt/old"], True)
     done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert not done.failed
-    assert "/mnt/old" not in machine.ssh("cat /proc/mounts")
+    assert "/mnt/old" not in machine.sh("cat /proc/mounts")
     assert by_serial(done)["SATA1"]["holds"] == []
 
     # The running system has its files there: nothing is erased, whoever consented.
-    machine.ssh("mkfs.ext4 -q -L busy /dev/sda && mkdir -p /boot && mount /dev/sda /boot")
+    machine.sh("mkfs.ext4 -q -L busy /dev/sda && mkdir -p /boot && mount /dev/sda /boot")
     refused = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert refused.failed
     assert "in use by the running system" in refused["msg"]
-    assert machine.ssh("umount /boot; blkid -po value -s LABEL /dev/sda") == "busy\n"
+    assert machine.sh("umount /boot; blkid -po value -s LABEL /dev/sda") == "busy\n"
 
 
 def test_after_letters_were_swapped_the_right_disk_is_meant(server):
@@ -175,18 +175,18 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
         {"size": "256M", "kind": "sata", "serial": "TWO", "wwn": "0x5002538d40aa0002"},
     ]
     machine = server(disks=disks, swaps_letters=True)
-    machine.ssh("mkfs.ext4 -q -L keep $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *TWO$//p')")
-    machine.ssh("mkfs.ext4 -q -L drop $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *ONE$//p')")
+    machine.sh("mkfs.ext4 -q -L keep $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *TWO$//p')")
+    machine.sh("mkfs.ext4 -q -L drop $(lsblk -dnpo NAME,SERIAL | sed -n 's/ *ONE$//p')")
     hints = {"wwn": "5002538D40AA0001"}
     first = machine.disks(root_device_hints=hints)
     machine.boot_rescue()
-    before = machine.digests()
+    before = machine.disk_digests()
     second = machine.ready(root_device_hints=hints, wipe=["0x5002538d40aa0001"], previous_boot_id=first["boot_id"])
     assert not second.failed
     assert second["root_devices"] != first["root_devices"], "the letters did swap"
     assert by_serial(second)["ONE"]["holds"] == []
     assert [entry["label"] for entry in by_serial(second)["TWO"]["holds"]] == ["keep"]
-    after = machine.digests()
+    after = machine.disk_digests()
     assert after[1] == before[1]
     assert after[0] != before[0]
 
@@ -214,31 +214,30 @@ def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machi
     (machine.folder / "image-url-command-slow").write_text(COMMAND)
     (machine.folder / "image-url-command-slow").chmod(0o755)
     given = {"command_dir": str(machine.folder), "image_url": "https://images.example/x", "root_devices": ["sda"]}
-    line = machine.line("image_url_command", command="image-url-command-slow", **given)
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(line, env=machine.environment, cwd=machine.folder, stdout=subprocess.DEVNULL)
+    def start() -> Running:
+        return machine.start("image_url_command", command="image-url-command-slow", **given)
 
     run = start()
-    machine.ssh("for try in $(seq 600); do blkid -p /dev/sda && break; sleep 0.1; done; blkid -p /dev/sda")
+    machine.sh("for try in $(seq 3000); do blkid -p /dev/sda && break; sleep 0.1; done; blkid -p /dev/sda")
     again = machine.ready(root_device_hints=hints)
     assert not again.failed
     assert (again["in_progress"], again["wiped"], again["root_devices"]) == (True, [], ["sda"])
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
     assert other.failed, "a disk that is being written is not emptied, whoever consented"
     assert not (machine.folder / "other.json").exists()
-    machine.ssh("echo IMAGE_URL_DONE >/root/end")
-    assert run.wait(120) == 0
-    before = machine.digests()
+    machine.sh("echo IMAGE_URL_DONE >/root/end")
+    assert not run.wait().failed
+    before = machine.disk_digests()
     again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert (again["in_progress"], again["wiped"]) == (True, [])
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
 
     # Whoever empties the disk by other means than our claim makes the image command's success count no more.
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
     assert other["wiped"] == ["0x5002538d40aa0001"]
-    machine.ssh("echo broken >/root/end")
-    assert start().wait(120) != 0, "it runs anew, and fails this time"
+    machine.sh("echo broken >/root/end")
+    assert start().wait().failed, "it runs anew, and fails this time"
     resumed = machine.ready(root_device_hints=hints)
     assert not resumed.failed
     assert resumed["wiped"] == ["0x5002538d40aa0001"], "what a failed command left is emptied on its claim"

@@ -50,10 +50,10 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     machine = virtual_server(disks=DISKS)
     nobody = machine.disks(root_device_hints={"serial": "NOBODY"})
     assert nobody["permanent"] is True
-    assert float(machine.ssh("cat /proc/uptime").split()[0]) > 60, "a disk may be late; it was not given up too soon"
-    machine.ssh(BUILD)
-    machine.ssh(STOP)
-    before = machine.digests()
+    assert float(machine.sh("cat /proc/uptime").split()[0]) > 60, "a disk may be late; it was not given up too soon"
+    machine.sh(BUILD)
+    machine.sh(STOP)
+    before = machine.disk_digests()
 
     # An emulated NVMe disk has no EUI: its WWN is made of serial number and model.
     nvme, sata, _other = (disk["wwn"] for disk in machine.specs)
@@ -68,14 +68,14 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
         (system,) = (entry for entry in disk["holds"] if entry["kind"] == "system")
         assert system["system"] == "Old Linux 7"
     assert by_serial(seen)["WIN"]["holds"][0]["system"] == "Windows (its boot loader)"
-    assert machine.ssh("lsblk -no TYPE | sort -u") == "disk\npart\n", "what was started for the look is gone again"
+    assert machine.sh("lsblk -no TYPE | sort -u") == "disk\npart\n", "what was started for the look is gone again"
 
     refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"])
     assert refused.failed
     assert f"name that one in wipe too ({nvme!r})" in refused["msg"], "it names the disk that shares the RAID"
-    assert machine.digests() == before
+    assert machine.disk_digests() == before
 
-    machine.ssh(START)
+    machine.sh(START)
     done = machine.ready(root_device_hints=hints, wipe=["ONE", "TWO"])
     assert not done.failed, done["msg"]
     assert {serial: held(disk) for serial, disk in by_serial(done).items()} == {
@@ -83,7 +83,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
         "TWO": [],
         "WIN": ["filesystem"],
     }
-    assert machine.digests()[2] == before[2]
-    machine.ssh("udevadm trigger --settle --action=add --subsystem-match=block")
-    left = machine.ssh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat; grep -c dev /proc/swaps; lvm vgs; true")
+    assert machine.disk_digests()[2] == before[2]
+    machine.sh("udevadm trigger --settle --action=add --subsystem-match=block")
+    left = machine.sh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat; grep -c dev /proc/swaps; lvm vgs; true")
     assert left == "disk\n0\n0\n", "nothing comes back when the disks are found anew"

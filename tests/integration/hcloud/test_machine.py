@@ -18,8 +18,8 @@ def test_machines_are_created_powered_off_and_marked_and_then_left_alone(project
     run = project.run("hcloud_machine", "-vvv", machines=machines, ssh_private_key=str(project.key))
     assert not run.failed
     assert run.result["changed"]
-    assert "words-to-hide" not in run.printed
-    assert project.lab.token not in run.printed
+    assert "words-to-hide" not in run.output
+    assert project.lab.token not in run.output
     servers = project.servers()
     assert {name: server["status"] for name, server in servers.items()} == {"n1": "off", "n2": "off"}
     installation = servers["n1"]["labels"].pop("kubenode.provision/installation")
@@ -46,7 +46,7 @@ def test_check_mode_changes_nothing_and_says_what_it_would_do(project):
     assert run.result["changed"]
     assert run.machines["n1"]["msg"] == "would create the server"
     assert (run.machines["n1"]["created"], run.machines["n1"]["id"]) == (True, None)
-    assert '+    "server_type": "cx23"' in run.printed
+    assert '+    "server_type": "cx23"' in run.output
     assert project.servers() == {}
 
     project.run("hcloud_machine", machines=[project.machine("n1")])
@@ -153,14 +153,14 @@ def test_credentials_fail_the_fleet_with_one_clear_error(project, token, message
     assert message in run.result["msg"]
     assert run.result["machines"] == []
     assert project.servers() == {}
-    assert not token or token not in run.printed
+    assert not token or token not in run.output
 
 
 def test_a_budget_that_cannot_suffice_is_refused_before_the_first_change(lab, tmp_path):
     from lab.api.cloud import Settings
     from tests.integration.hcloud.conftest import Project
 
-    project = Project(lab(settings=Settings(limit=20)), tmp_path)
+    project = Project(lab(settings=Settings(limit=20)), tmp_path, "deploy")
     machines = [project.machine(f"n{number}") for number in range(40)]
     run = project.run("hcloud_machine", machines=machines, timeout=30)
     assert run.failed

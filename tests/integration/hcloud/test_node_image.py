@@ -7,8 +7,6 @@ Most tests call what the module calls, over real HTTP; starting Ansible for each
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
@@ -17,6 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_i
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_lookup import ImageLookup
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import summary
 from tests.integration.hcloud.conftest import Project
+from tests.waiting import until
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -30,7 +29,7 @@ class Direct:
     """One call of a fleet, told like a run of the module."""
 
     def __init__(self, api, fleet) -> None:
-        self.printed = ""
+        self.output = ""
         try:
             self.result = {**summary(fleet.run(), "images"), "api_calls": api.calls, "msg": ""}
         except FleetError as error:
@@ -56,8 +55,7 @@ def server(project, name, **more):
     body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "debian-12", "start_after_create": False}
     labels = {"kubenode.provision/machine": name}
     made = project.call("POST", "/servers", {**body, "labels": labels, **more})["server"]
-    while project.servers()[name]["status"] == "initializing":
-        time.sleep(0.05)
+    until(lambda: project.servers()[name]["status"] != "initializing", f"the creation of {name}")
     return made
 
 
@@ -81,16 +79,15 @@ def builder(project):
 def running(builder):
     """The same, running."""
     builder.call("POST", f"/servers/{builder.servers()['builder']['id']}/actions/poweron")
-    while builder.servers()["builder"]["status"] != "running":
-        time.sleep(0.05)
+    until(lambda: builder.servers()["builder"]["status"] == "running", "the start of the builder")
     return builder
 
 
 def test_a_snapshot_is_made_once_and_labelled(builder):
     run = builder.run("hcloud_node_image", images=[wanted(labels={"pool": "a"})])
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run.result["changed"]
-    assert builder.lab.token not in run.printed
+    assert builder.lab.token not in run.output
     result = first(run)
     (image,) = snapshots(builder).values()
     assert image["labels"] == {
@@ -139,10 +136,10 @@ def test_check_mode_tells_and_changes_nothing(builder):
     assert "image 'later': architecture: missing" in run.result["msg"]
     later = wanted("later", "none yet", architecture="arm")
     run = builder.run("hcloud_node_image", "--check", "--diff", images=[wanted(digest="f" * 64, keep=1), later])
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert [image["created"] for image in run.result["images"]] == [True, True]
     assert first(run)["deleted"] == list(before)
-    assert '+    "name": "later"' in run.printed
+    assert '+    "name": "later"' in run.output
     assert snapshots(builder) == before
 
 
@@ -153,7 +150,7 @@ def test_what_servers_the_inventory_or_others_use_is_never_pruned(builder):
     path = f"/servers/{builder.servers()['builder']['id']}/actions/create_image"
     foreign = builder.call("POST", path, {"labels": {"caph-image-name": "n-1.36.4"}})["image"]["id"]
     run = make(builder, wanted(keep=1), in_use=[str(ids[1])])
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert first(run)["deleted"] == [ids[2]]
     assert {kept["id"]: kept["reason"] for kept in first(run)["kept"]} == {
         ids[0]: "server 'user' was made from it",
@@ -187,7 +184,7 @@ def test_a_running_server_is_refused_unless_it_may_be_switched_off(running):
     assert snapshots(running) == {}
     assert running.servers()["builder"]["status"] == "running"
     run = make(running, wanted(running="cut"))
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert running.commands("builder")[-2:] == ["stop_server", "create_image"]
 
 
@@ -228,7 +225,7 @@ def test_a_lost_snapshot_is_found_and_not_doubled(builder, how):
     make(builder, wanted())
     builder.fault(point="request", method="POST", path=".*/create_image", after_effect=True, **how)
     run = make(builder, wanted(force=True))
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert first(run)["created"]
     assert len(snapshots(builder)) == 2
 
@@ -247,9 +244,9 @@ def test_a_snapshot_that_is_being_made_is_waited_for(builder):
     cut = make(builder, wanted(), timeout=3)
     assert cut.failed
     assert "was not reached within 3 s" in first(cut)["msg"]
-    builder.lab.control("DELETE", "/faults")
+    builder.forget_faults()
     run = make(builder, wanted())
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert len(snapshots(builder)) == 1
     assert builder.commands("builder").count("create_image") == 1
 
@@ -259,7 +256,7 @@ def test_many_images_are_made_side_by_side_with_few_requests(project):
     for name in names:
         server(project, name)
     run = make(project, *[wanted(f"n-{name}", name, keep=1) for name in names])
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert len(snapshots(project)) == 12
     assert run.result["api_calls"] <= 12 + 10
 
@@ -285,7 +282,7 @@ def test_a_machine_is_made_and_started_from_a_node_image(builder):
     made = first(make(builder, wanted()))
     machine = builder.machine("from-image", image="n-1.36.4")
     run = builder.run("hcloud_machine", machines=[machine], state="started")
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert builder.servers()["from-image"]["image"]["id"] == made["id"]
     assert builder.commands("from-image") == ["create_server", "start_server"]
     assert [step["to"] for step in run.machines["from-image"]["transitions"]] == ["Initializing", "BootingToRealOS"]
@@ -300,7 +297,7 @@ def test_a_machine_is_made_and_started_from_a_node_image(builder):
     assert "machine 'other': image: 'n-1.36.4' exists for x86 only" in message
     assert "machine 'wrong': architecture: arm is wanted, but server type 'cx23' is x86" in message
     newest = builder.run("hcloud_machine", machines=[{**twice, "image_newest": True}])
-    assert not newest.failed, newest.printed
+    assert not newest.failed, newest.output
     assert builder.servers()["twice"]["image"]["id"] > made["id"]
 
 

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.integration.hcloud.conftest import Project
 
 MACHINES = 50
 
 
-@pytest.mark.timeout(300)
 def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_path):
-    project = Project(lab(profile="hetzner", seed=1), tmp_path)
-    project.lab.control("DELETE", "/requests")
+    project = Project(lab(profile="hetzner", seed=1), tmp_path, "deploy")
+    project.forget_requests()
     made = project.run(
         "hcloud_machine",
         machines=[project.machine(f"n{number:02}") for number in range(MACHINES)],
@@ -30,7 +27,7 @@ def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_pat
         ssh_private_key=str(project.key),
         prove=False,
     )
-    counted = len(project.lab.control("GET", "/requests")["requests"])
+    counted = len(project.requests())
     assert not made.failed
     assert not armed.failed, armed.result["msg"]
     assert counted == made.result["api_calls"] + armed.result["api_calls"]
@@ -39,12 +36,12 @@ def test_fifty_machines_cost_at_most_three_and_a_half_requests_each(lab, tmp_pat
 
 
 def test_a_short_budget_is_paced_and_never_overdrawn(project):
-    project.lab.control("POST", "/bucket", {"remaining": 6})
-    project.lab.control("DELETE", "/requests")
     began = time.monotonic()
+    project.lab.control("POST", "/bucket", {"remaining": 6})
+    project.forget_requests()
     run = project.run("hcloud_machine", machines=[project.machine(f"p{number}") for number in range(8)])
-    assert not run.failed, run.printed
-    statuses = [request["status"] for request in project.lab.control("GET", "/requests")["requests"]]
+    assert not run.failed, run.output
+    statuses = [request["status"] for request in project.requests()]
     assert len(statuses) >= 12
     assert 429 not in statuses
     # What was missing came back at one request a second.

@@ -15,7 +15,7 @@ def test_new_machines_are_armed_and_started_without_waiting_in_between(project):
     run = create(project, "n1", "n2")
     assert run.machines["n1"]["create_action"]["command"] == "create_server"
     armed = project.run("hcloud_rescue", machines=run.result["machines"], ssh_private_key=str(project.key), **KEYS)
-    assert not armed.failed, armed.printed
+    assert not armed.failed, armed.output
     for name in ("n1", "n2"):
         assert project.commands(name) == ["create_server", "enable_rescue", "start_server"]
         result = armed.machines[name]

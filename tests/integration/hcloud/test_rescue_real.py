@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.controller import pinned
+
 pytestmark = pytest.mark.nspawn
 
 
@@ -18,12 +20,11 @@ class Fleet:
     def __init__(self, project, *names: str) -> None:
         self.project = project
         self.names = names
-        self.pins = project.folder / "pins"
         self.options = {
             "ssh_keys": [project.key_name],
             "ssh_private_key": str(project.key),
-            "known_hosts_dir": str(self.pins),
-            "rescue_timeout": 60,
+            "known_hosts_dir": str(project.pins),
+            "rescue_timeout": 600,
         }
 
     def create(self) -> list[dict]:
@@ -38,21 +39,20 @@ class Fleet:
 
     def ssh(self, result: dict, command: str) -> str:
         """Run a command on a machine, trusting only the host key that hcloud_rescue pinned."""
-        line = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-i", str(self.project.key)]
-        line += ["-o", f"UserKnownHostsFile={self.pins}/{result['name']}.rescue", f"root@{result['ipv4']}", command]
-        return subprocess.run(line, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+        self.project.reach(result["name"], result["ipv4"])
+        return self.project.ssh(result["name"], command, pinned(self.project.pins / f"{result['name']}.rescue"))
 
 
-def user_known_hosts() -> bytes:
-    """The known_hosts file of the user who runs the tests."""
+def user_known_hosts() -> list[str]:
+    """The known_hosts file of the user who runs the tests, which other tests may write to."""
     path = Path("~/.ssh/known_hosts").expanduser()
-    return path.read_bytes() if path.exists() else b""
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
     fleet, before = Fleet(real_project, "real-a", "real-b", "real-c"), user_known_hosts()
     run = fleet.rescue(fleet.create(), "-vvv")
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     for result in run.machines.values():
         assert result["in_rescue"]
         assert result["hostname"] == "rescue"
@@ -60,9 +60,13 @@ def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
             result["boot_id"],
             "rescue",
         ]
-    assert fleet.pins.stat().st_mode & 0o077 == 0
-    assert user_known_hosts() == before
-    assert real_project.key.read_text().splitlines()[1] not in run.printed
+    assert real_project.pins.stat().st_mode & 0o077 == 0
+    added = real_project.folder / "added"
+    added.write_text("".join(f"{line}\n" for line in user_known_hosts() if line not in before))
+    for result in run.machines.values():
+        named = subprocess.run(["ssh-keygen", "-F", result["ipv4"], "-f", added], capture_output=True, check=False)
+        assert named.stdout == b""
+    assert real_project.key.read_text().splitlines()[1] not in run.output
     again = fleet.rescue()
     assert not again.failed
     assert not again.result["changed"]
@@ -77,7 +81,7 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     fleet = Fleet(real_project, "real-d")
     rescued = fleet.rescue(fleet.create()).machines["real-d"]
     run = fleet.rescue(state="os")
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     left = run.machines["real-d"]
     assert (left["in_rescue"], left["previous_boot_id"]) == (False, rescued["boot_id"])
     assert [change["to"] for change in left["transitions"]] == ["BootingToRealOS", "OperatingSystemRunning"]
@@ -126,10 +130,9 @@ def test_an_installed_system_is_never_rearmed(real_project):
     fleet = Fleet(real_project, "real-g")
     real_project.fault(point="boot", machine="real-g", effect="ignore_rescue")
     missed = fleet.rescue(fleet.create(), on_error="report").machines["real-g"]
-    line = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    real_project.reach("real-g", missed["ipv4"])
     record = 'mkdir -p /etc/kubenode && echo \'{"machine": "real-g"}\' > /etc/kubenode/installed.json'
-    line += ["-i", str(real_project.key), f"root@{missed['ipv4']}", record]
-    subprocess.run(line, capture_output=True, timeout=30, check=True)
+    real_project.ssh("real-g", record)
     commands = real_project.commands("real-g")
     kept = fleet.rescue([missed], rearm=True).machines["real-g"]
     assert kept["installed_record"] == {"machine": "real-g"}
@@ -150,7 +153,7 @@ def test_a_key_that_the_running_system_does_not_know_is_a_refusal(real_project):
     assert "does not let us in" in run.machines["real-h"]["msg"]
     assert real_project.commands("real-h") == commands
 
-    forced = fleet.rescue(ssh_private_key=str(other), rescue_timeout=30, reinstall=["real-h"])
+    forced = fleet.rescue(ssh_private_key=str(other), reinstall=["real-h"])
     assert not forced.failed, forced.result["msg"]
     assert forced.machines["real-h"]["in_rescue"]
     assert real_project.commands("real-h")[len(commands) :] == ["enable_rescue", "reset_server"]

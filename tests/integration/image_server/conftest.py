@@ -16,8 +16,9 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso, writing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent_inputs import AgentInputs
 from lab.nodes import Node
-from tests.integration.node.controller import Controller, Play
+from tests.integration.controller import Controller
 from tests.integration.node_engine.web import Web, serving
+from tests.integration.runs import Run
 from tests.unit.liveimage.maker import Layout, make
 
 ROLE = [
@@ -51,10 +52,10 @@ class World:
     address: str
     variables: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, *arguments: str, names: tuple[str, ...] = ("images-1",), **changes: Any) -> Play:
+    def run(self, *arguments: str, names: tuple[str, ...] = ("images-1",), **changes: Any) -> Run:
         """The role on these machines; changes are laid over the variables."""
         given = {f"image_server_{name}": value for name, value in {**self.variables, **changes}.items()}
-        return self.controller.run(ROLE, *arguments, hosts=names, **given)
+        return self.controller.play(ROLE, *arguments, hosts=names, **given)
 
     def expected(self, name: str, document: dict[str, Any] | None, folder: Path) -> bytes:
         """The image of a host as the module would write it to a file."""
@@ -77,7 +78,7 @@ class Download:
     """A GET whose body is read piece by piece; ``server`` is HOST:PORT."""
 
     def __init__(self, server: str, path: str, **headers: str) -> None:
-        self._connection = http.client.HTTPConnection(server, timeout=30)
+        self._connection = http.client.HTTPConnection(server, timeout=180)
         self._connection.request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()})
         self.answer = self._connection.getresponse()
         self.status, self.etag = self.answer.status, self.answer.headers.get("ETag", "")
@@ -119,3 +120,4 @@ def world(lab_nspawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
             "hosts": {"web-1": network("192.0.2.11"), "web-2.example.com": ""},
         }
         yield world
+        world.controller.stop()

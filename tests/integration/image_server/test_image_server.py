@@ -8,7 +8,6 @@ import json
 import re
 import ssl
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +15,10 @@ import pytest
 
 from lab.nodes import Node
 from tests.integration.image_server.conftest import PROXY, Download, World, network, server_of
-from tests.integration.node.controller import Play
+from tests.integration.runs import Run
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
 
 UNIT = "kubenode-image-server"
 DATA = "/var/lib/kubenode-image-server"
@@ -32,10 +32,10 @@ class Runs:
 
     node: Node
     older: Node
-    check: Play
+    check: Run
     touched_by_check: str
-    first: Play
-    second: Play
+    first: Run
+    second: Run
 
 
 def touched(node: Node) -> str:
@@ -46,29 +46,22 @@ def pid(node: Node) -> str:
     return node.run(f"systemctl show -P MainPID {UNIT}")
 
 
-def wait_for(what: str, happened, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, f"{what} within {seconds} s"
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def runs(world: World, lab_nspawn) -> Runs:
     node = lab_nspawn.node("images-1", wait=False)
     older = lab_nspawn.node("images-2", "debian")
     node.wait()
-    world.controller.add(node, older)
+    world.controller.add_nodes(node, older)
     node.run("touch /run/mark && sleep 0.1")
     check = world.run("--check", "--diff")
-    assert check.code == 0, check.output
+    assert check.rc == 0, check.output
     seen = touched(node)
     both = ("images-1", "images-2")
     first = world.run(names=both)
-    assert first.code == 0, first.output
+    assert first.rc == 0, first.output
     node.run("touch /run/mark && sleep 0.1")
     second = world.run("--diff", names=both)
-    assert second.code == 0, second.output
+    assert second.rc == 0, second.output
     return Runs(node, older, check, seen, first, second)
 
 
@@ -175,15 +168,15 @@ def test_hosts_change_without_a_restart_and_nobody_is_cut(runs: Runs, world: Wor
     head = download.read(1 << 20)
     changed = {"web-1": network("192.0.2.99"), "web-3": network("192.0.2.13")}
     play = world.run(hosts=changed)
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     assert play.settings("images-1") == {"host/web-1.yaml", "host/web-2.example.com.yaml", "host/web-3.yaml", "record"}
     new = world.expected("web-1", network("192.0.2.99"), tmp_path)
     assert new != old
-    wait_for("the new image", lambda: Download(server, "/web-1.iso", Range="bytes=0-0").etag != download.etag)
+    until(lambda: Download(server, "/web-1.iso", Range="bytes=0-0").etag != download.etag, "the new image")
     assert head + download.read() == old
     assert Download(server, "/web-1.iso").read() == new
-    wait_for("the new host", lambda: Download(server, "/web-3.iso", Range="bytes=0-0").status == 206)
-    wait_for("the end of a host", lambda: Download(server, "/web-2.example.com.iso").status == 404)
+    until(lambda: Download(server, "/web-3.iso", Range="bytes=0-0").status == 206, "the new host")
+    until(lambda: Download(server, "/web-2.example.com.iso").status == 404, "the end of a host")
     assert Download(server, "/by-hand.iso").status == 200
     assert pid(node) == before
     world.variables["hosts"] = changed
@@ -197,12 +190,12 @@ def test_a_killed_service_comes_back_with_the_same_urls(runs: Runs):
     whole = Download(server, "/web-1.iso").read()
     table = node.run("cat /run/kubenode-image-server/urls.json")
     node.run(f"kill -9 {before}")
-    wait_for("another process", lambda: pid(node) not in (before, "0"))
+    until(lambda: pid(node) not in (before, "0"), "another process")
 
     def answers() -> bool:
         return node.ssh(f"systemctl is-active {UNIT}").returncode == 0
 
-    wait_for("an active service", answers)
+    until(answers, "an active service")
     rest = Download(server, "/web-1.iso", Range=f"bytes={len(head)}-", If_Range=download.etag)
     assert (rest.status, head + rest.read()) == (206, whole)
     assert node.run("cat /run/kubenode-image-server/urls.json") == table
@@ -221,7 +214,7 @@ def test_another_program_with_other_settings_restarts_once(runs: Runs, world: Wo
     crt, key = certificate(tmp_path, node.address)
     world.variables.update(python="/usr/bin/python3.13", tls_certificate=crt, tls_key=key)
     play = world.run("--diff")
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     assert "PRIVATE KEY" not in play.output
     assert play.settings("images-1") == {
         "program", "launcher", "tls_key", "tls_certificate", "unit", "record", "service", "program/old",
@@ -241,7 +234,7 @@ def test_a_new_certificate_is_taken_without_a_restart(runs: Runs, world: World, 
     crt, key = certificate(tmp_path, node.address)
     play = world.run(tls_certificate=crt, tls_key=key)
     assert play.settings("images-1") == {"tls_key", "tls_certificate", "service"}, play.output
-    wait_for("the new certificate", lambda: shown(node) == crt.strip())
+    until(lambda: shown(node) == crt.strip(), "the new certificate")
     assert pid(node) == before
 
 
@@ -257,7 +250,7 @@ def certificate(folder: Path, address: str) -> tuple[str, str]:
 def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: World):
     runs.node.run("touch /run/mark && sleep 0.1")
     play = world.run(hosts={"Web_1": "", "web-1": {"interfaces": [{"name": "eth0", "typ": "bond"}]}}, bind_addr="here")
-    assert play.code != 0
+    assert play.rc != 0
     error = play.error("images-1")
     for words in ("image_server_bind_addr is 'here'", "image_server_hosts is 'Web_1'", "image_server_hosts[web-1]: "):
         assert words in error
@@ -268,7 +261,7 @@ def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world
     run = runs.node.run
     run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")
     play = world.run(state="absent")
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     ours = "-name '*kubenode-image*' -o -name 'image-server*' -o -nouser -o -nogroup"
     assert run(f"find /etc /usr /var/lib /run -xdev \\( {ours} \\)").split() == [
         DATA,
@@ -278,5 +271,5 @@ def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world
     assert runs.node.ssh("id kubenode-images").returncode != 0
     assert runs.node.ssh(f"systemctl cat {UNIT}").returncode != 0
     again = world.run(state="absent")
-    assert again.code == 0, again.output
+    assert again.rc == 0, again.output
     assert again.changed("images-1") == []

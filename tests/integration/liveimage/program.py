@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import requests
 
 import ansible_collections.kubenode.provision.plugins.module_utils._liveimage as package
+from tests.waiting import until
 
 #: the package runs under any name; here under its own, as a top-level one
 FOLDER = Path(next(iter(package.__path__))).parent
@@ -25,16 +25,7 @@ FOLDER = Path(next(iter(package.__path__))).parent
 COMPILED = Path(__file__).parents[3] / "build" / "pycache"
 COMMAND = [sys.executable, "-m", "_liveimage.service.main"]
 ENVIRONMENT = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
-PATIENCE = 60.0
-
-
-def eventually(check: Callable[[], Any], what: str = "") -> Any:
-    """What the check gives as soon as it is true; the world decides when, not the clock."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := check()):
-        assert time.monotonic() < deadline, what or check
-        time.sleep(0.05)
-    return found
+PATIENCE = 180.0
 
 
 class Program:
@@ -67,7 +58,7 @@ class Program:
     def __enter__(self) -> Self:
         try:
             self.port, self.metrics_port = self._told("images"), self._told("metrics")
-            eventually(lambda: self.watch("/readyz") != "the server is starting\n")
+            until(lambda: self.watch("/readyz") != "the server is starting\n", "the start of the server")
         except BaseException:
             self.__exit__()
             raise
@@ -85,7 +76,7 @@ class Program:
             ports = [re.search(what + r" are served on port (\d+)", line) for line in self.log]
             return next((int(match[1]) for match in ports if match), None)
 
-        return int(eventually(found, f"{what}: {self.log}"))
+        return until(found, f"the port of {what}", show=lambda: self.log) or 0
 
     @property
     def pid(self) -> int:

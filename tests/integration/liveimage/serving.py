@@ -29,16 +29,16 @@ class Served:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(10)
+        self.port = asyncio.run_coroutine_threadsafe(self._start(), self.loop).result(180)
         return self
 
     async def _start(self) -> int:
         return self.listener.start("127.0.0.1", self.port)
 
     def __exit__(self, *_error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.listener.stop(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.listener.stop(), self.loop).result(180)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(180)
         self.loop.close()
 
     def url(self, path: str) -> str:

@@ -18,8 +18,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.writing import materialise
-from tests.integration.liveimage.program import Program, eventually
+from lab import ports
+from tests.integration.liveimage.program import Program
 from tests.integration.liveimage.readers import MIB, base, expected, network
+from tests.waiting import until
 
 SIZE = 96  # MiB: more than what the buffers of eight connections hold of a killed server
 PATH = "/web-0.iso"
@@ -57,10 +59,17 @@ def content(bases: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return found
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port for one server after the other."""
+    with ports.keep() as kept:
+        yield kept.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def server(bases: Path, documents: Path) -> Iterator[Program]:
     with Program("--nmstate-dir", str(documents), bases=bases) as program:
-        eventually(lambda: program.status(PATH) == 200)
+        until(lambda: program.status(PATH) == 200, f"{PATH} is served")
         yield program
 
 
@@ -70,18 +79,18 @@ def client(name: str, place: int, target: Path, url: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(CLIENTS))
-def test_a_download_goes_on_after_the_server_was_killed(bases, documents, content, tmp_path, name):
+def test_a_download_goes_on_after_the_server_was_killed(bases, documents, content, tmp_path, port, name):
     target = tmp_path / "image.iso"
-    with Program("--nmstate-dir", str(documents), bases=bases) as first:
-        eventually(lambda: first.status(PATH) == 200)
+    with Program("--nmstate-dir", str(documents), bases=bases, port=port) as first:
+        until(lambda: first.status(PATH) == 200, f"{PATH} is served")
         with subprocess.Popen(client(name, 0, target, first.url(PATH))) as running:
-            eventually(lambda: blocks(target) > 2 * MIB, f"{name} has begun")
+            until(lambda: blocks(target) > 2 * MIB, f"{name} has begun")
             first.signal(9)
-            assert running.wait(60) != 0
+            assert running.wait(180) != 0
     assert blocks(target) < len(content)
-    with Program("--nmstate-dir", str(documents), bases=bases, port=first.port) as second:
-        eventually(lambda: second.status(PATH) == 200)
-        assert subprocess.run(client(name, 1, target, second.url(PATH)), check=False, timeout=120).returncode == 0
+    with Program("--nmstate-dir", str(documents), bases=bases, port=port) as second:
+        until(lambda: second.status(PATH) == 200, f"{PATH} is served")
+        assert subprocess.run(client(name, 1, target, second.url(PATH)), check=False, timeout=240).returncode == 0
         assert target.read_bytes() == content
         assert f"sent_bytes_total {len(content)}" not in second.watch("/metrics"), "it went on, it did not begin anew"
 
@@ -91,17 +100,17 @@ def blocks(path: Path) -> int:
     return path.stat().st_blocks * 512 if path.exists() else 0
 
 
-def test_a_range_goes_on_with_if_range_after_a_restart(bases, documents, content):
+def test_a_range_goes_on_with_if_range_after_a_restart(bases, documents, content, port):
     begun, tag = b"", ""
-    with Program("--nmstate-dir", str(documents), bases=bases) as first:
-        eventually(lambda: first.status(PATH) == 200)
+    with Program("--nmstate-dir", str(documents), bases=bases, port=port) as first:
+        until(lambda: first.status(PATH) == 200, f"{PATH} is served")
         wanted = {"Range": "bytes=1000000-20000000"}
-        with requests.get(first.url(PATH), headers=wanted, stream=True, timeout=60) as reply:
+        with requests.get(first.url(PATH), headers=wanted, stream=True, timeout=180) as reply:
             begun, tag = reply.raw.read(5_000_001), reply.headers["ETag"]
             first.signal(9)
     assert first.ended() == -9
-    with Program("--nmstate-dir", str(documents), bases=bases, port=first.port) as second:
-        eventually(lambda: second.status(PATH) == 200)
+    with Program("--nmstate-dir", str(documents), bases=bases, port=port) as second:
+        until(lambda: second.status(PATH) == 200, f"{PATH} is served")
         headers = {"Range": f"bytes={1_000_000 + len(begun)}-20000000", "If-Range": tag}
         rest = second.get(PATH, headers=headers)
         assert rest.status_code == 206
@@ -123,23 +132,23 @@ def test_a_range_goes_on_with_if_range_after_a_restart(bases, documents, content
 def test_whole_images(server, content, tmp_path, command):
     target = tmp_path / "image.iso"
     name = str(target).lstrip("/") if command[0] == "aria2c" else str(target)
-    subprocess.run([*command, name, server.url(PATH)], check=True, timeout=120)
+    subprocess.run([*command, name, server.url(PATH)], check=True, timeout=240)
     assert hashlib.sha256(target.read_bytes()).digest() == hashlib.sha256(content).digest()
 
 
 def test_libraries_agree(server, content):
-    with urllib.request.urlopen(server.url(PATH), timeout=60) as reply:
+    with urllib.request.urlopen(server.url(PATH), timeout=180) as reply:
         assert reply.read() == content
     request = urllib.request.Request(server.url(PATH), headers={"Range": "bytes=-4097"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
+    with urllib.request.urlopen(request, timeout=180) as reply:
         assert (reply.status, reply.read()) == (206, content[-4097:])
     with requests.Session() as session:
-        assert session.get(server.url(PATH), timeout=60).content == content
+        assert session.get(server.url(PATH), timeout=180).content == content
 
 
 def test_head_and_get_tell_the_same(server):
-    head = requests.head(server.url(PATH), timeout=60)
-    with requests.get(server.url(PATH), stream=True, timeout=60) as get:
+    head = requests.head(server.url(PATH), timeout=180)
+    with requests.get(server.url(PATH), stream=True, timeout=180) as get:
         told = {name: value for name, value in get.headers.items() if name != "Date"}
     assert {name: value for name, value in head.headers.items() if name != "Date"} == told
 

@@ -19,6 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.read
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
 from tests.integration.liveimage.serving import Served
 from tests.unit.liveimage.fuzz.mutations import mutated, seeds
+from tests.waiting import until
 
 SIZE, CASES = 200_000, 400
 _HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n(.*?)\r\n\r\n", re.DOTALL)
@@ -37,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory):
 
 def answers(server: Served, data: bytes, pieces: int) -> bytes:
     """Everything that comes back for these bytes, sent in so many pieces."""
-    with socket.create_connection(("127.0.0.1", server.port), 60) as client:
+    with socket.create_connection(("127.0.0.1", server.port), 180) as client:
         found = b""
         with contextlib.suppress(OSError):  # it may be cut while we send
             for place in range(pieces):
@@ -89,4 +90,4 @@ def test_hostile_bytes(served):
         except AssertionError as error:
             raise AssertionError(f"{case!r}: {error}") from error
     assert requests.get(server.url("/a.iso"), timeout=60).content == content
-    assert server.metrics.connections <= 1
+    until(lambda: server.metrics.connections <= 1, "the end of all connections")

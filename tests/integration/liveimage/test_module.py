@@ -7,16 +7,17 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.liveimage.program import Program, eventually
+from tests.integration.controller import Controller
+from tests.integration.liveimage.program import Program
+from tests.integration.runs import Run
 from tests.unit.liveimage import maker
+from tests.waiting import until
 
 AUTH = "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="
 SECRETS = (AUTH, "proxy-pass", "hunter2", "in-a-file", "in-a-private-key")
@@ -26,57 +27,31 @@ NETWORK = (
     .joinpath("unit/liveimage/nmstate/documents/bond-lacp-vlans.yaml")
     .read_text(encoding="utf-8")
 )
-_RESULT = re.compile(r"^localhost \| \w+!? => ", re.MULTILINE)
 
 
-class Runner:
+class Runner(Controller):
     """Runs of the module with options, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(None, folder)
         self.base = maker.make(folder / "coreos.iso", maker.Layout())
-        self.printed = ""
 
-    def ansible(self, *flags: str, **given: object) -> dict:
-        """The way a user does it; what was printed is kept."""
-        command = ["ansible", "localhost", "-m", "kubenode.provision.preprov_image_build"]
-        done = self._start([*command, "-a", json.dumps(self._options(given)), *flags])
-        self.printed = done.stdout + done.stderr
-        found = _RESULT.search(done.stdout)
-        assert found, self.printed
-        return json.JSONDecoder().raw_decode(done.stdout, found.end())[0]
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a user without proxies."""
+        return {name: value for name, value in super().environment.items() if not name.lower().endswith("_proxy")}
 
-    def run(self, *, env: dict[str, str] | None = None, **given: object) -> dict:
+    def ansible(self, *flags: str, **given: object) -> Run:
+        """The way a user does it."""
+        return self.module("localhost", "preprov_image_build", *flags, **self._options(given))
+
+    def run(self, *, env: dict[str, str] | None = None, **given: object) -> dict[str, Any]:
         """The module as Ansible starts it on a machine: a process, options on its standard input."""
-        program = "ansible_collections.kubenode.provision.plugins.modules.preprov_image_build"
-        text = json.dumps({"ANSIBLE_MODULE_ARGS": self._options(given)})
-        done = self._start([sys.executable, "-m", program], env, text)
-        assert done.stdout.startswith("\n{"), done.stdout + done.stderr
-        return json.loads(done.stdout)
+        return self.process("preprov_image_build", env=env, **self._options(given)).result
 
     def _options(self, given: dict[str, object]) -> dict[str, object]:
         found = {"base_iso": str(self.base), "dest": str(self.folder / "out"), **given}
         return {name: value for name, value in found.items() if value is not None}
-
-    def _start(
-        self, command: list[str], env: dict[str, str] | None = None, text: str = ""
-    ) -> subprocess.CompletedProcess:
-        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        environment.update(
-            ANSIBLE_LOCALHOST_WARNING="false", ANSIBLE_INVENTORY_UNPARSED_WARNING="false", ANSIBLE_NOCOLOR="true",
-            ANSIBLE_LOCAL_TEMP=str(self.folder / "tmp"), ANSIBLE_REMOTE_TEMP=str(self.folder / "tmp"),
-            PYTHONPATH=os.environ["ANSIBLE_COLLECTIONS_PATH"], **(env or {}),
-        )  # fmt: skip
-        return subprocess.run(
-            command,
-            env=environment,
-            cwd=self.folder,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
 
     def files(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "out").glob("*"))
@@ -117,8 +92,8 @@ HOSTS = [
 def test_nothing_that_is_printed_has_a_secret_and_only_the_owner_reads_what_is_written(runner, agent):
     result = runner.ansible("-vvv", "--diff", hosts=HOSTS, **agent)
     assert (result["changed"], [host["failed"] for host in result["hosts"]]) == (True, [False, False])
-    assert [secret for secret in SECRETS if secret in runner.printed] == []
-    assert "quay.io/example/agent:1" in runner.printed  # the difference is there
+    assert [secret for secret in SECRETS if secret in result.output] == []
+    assert "quay.io/example/agent:1" in result.output  # the difference is there
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (runner.folder / "out").iterdir()}
     assert set(modes.values()) == {0o600}
     left = [path for path in runner.folder.rglob("*") if path.is_file() and path.parent.name != "out"]
@@ -178,7 +153,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
         assert len(images) == 2 * 4 + 2
         for image in images:
             path = image["url"].removeprefix("http://images.example.com")
-            eventually(lambda path=path: server.status(path) == 200, path)
+            until(lambda path=path: server.status(path) == 200, f"{path} is served")
             answer = server.get(path)
             assert answer.content == (tmp_path / "files" / image["name"]).read_bytes()
             assert answer.headers["ETag"] == '"%s"' % image["etag"]
@@ -188,7 +163,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
             mode="overlay", dest=str(tmp_path / "overlays"), **{**both, "hosts": [{"name": "web-1", "state": "absent"}]}
         )
         assert gone["changed"]
-        eventually(lambda: server.status("/web-1.iso") == 404)
+        until(lambda: server.status("/web-1.iso") == 404, "/web-1.iso is gone")
         assert server.status("/web-2.iso") == 200
 
 

@@ -4,32 +4,32 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
-from tests.integration.liveimage.program import Program, eventually
+from tests.integration.controller import Controller
+from tests.integration.liveimage.program import Program
 from tests.unit.liveimage import maker
+from tests.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "unit/liveimage/nmstate/documents/ethernet-static.yaml"
 SECRET = "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="
 
 
-class Site:
+class Site(Controller):
     """An inventory and runs of the playbook on it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(None, folder)
         maker.make(folder / "coreos.iso", maker.Layout())
         (folder / "nmstate").mkdir()
         shutil.copy(DOCUMENT, folder / "nmstate/web-1.yml")
-        self.hosts: dict[str, dict] = {
+        self.hosts = {
             "web-1": {"kubenode_image_network_file": "nmstate/web-1.yml"},
             "web-2": {"kubenode_image_kernel_arguments": {"append": ["console=ttyS0"]}},
         }
@@ -41,24 +41,25 @@ class Site:
             "kubenode_image_pull_secret": {"auths": {"quay.io": {"auth": SECRET}}},
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a user without proxies, in the folder."""
+        found = {name: value for name, value in super().environment.items() if not name.lower().endswith("_proxy")}
+        return {**found, "ANSIBLE_REMOTE_TEMP": str(self.folder / "tmp"), "PWD": str(self.folder)}
+
+    def run_folder(self, hosts: Iterable[str], shared: Mapping[str, object]) -> tuple[Path, str]:
+        """With the documents beside the inventory."""
+        folder, inventory = super().run_folder(hosts, shared)
+        (folder / "nmstate").symlink_to(self.folder / "nmstate")
+        return folder, inventory
+
     def run(self, *flags: str, **variables: object) -> tuple[dict[str, dict[str, int]], str]:
         """The recap of each host, and everything that was printed."""
-        inventory = {"all": {"hosts": self.hosts, "vars": {**self.variables, **variables}}}
-        (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
-        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        environment.update(
-            ANSIBLE_NOCOLOR="true", ANSIBLE_LOCAL_TEMP=str(self.folder / "tmp"),
-            ANSIBLE_REMOTE_TEMP=str(self.folder / "tmp"), PWD=str(self.folder),
-        )  # fmt: skip
-        done = subprocess.run(
-            ["ansible-playbook", "-i", "inventory.yml", "kubenode.provision.preprov_images", *flags],
-            env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
-            check=False,
-        )  # fmt: skip
-        recap = re.findall(r"^(\S+) +: (ok=.*)$", done.stdout, re.MULTILINE)
-        assert recap, done.stdout
+        done = self.play("kubenode.provision.preprov_images", *flags, shared={**self.variables, **variables})
+        recap = re.findall(r"^(\S+) +: (ok=.*)$", done.output, re.MULTILINE)
+        assert recap, done.output
         counts = {host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)} for host, line in recap}
-        return counts, done.stdout
+        return counts, done.output
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_descriptors_on_a_server_that_serves_them(site):
         recap, printed = site.run(**given)
         assert server.url("/web-1.ipxe") in printed
         assert "images-1.iso" not in printed  # the server itself gets no image
-        eventually(lambda: server.status("/web-1.iso") == 200)
+        until(lambda: server.status("/web-1.iso") == 200, "/web-1.iso is served")
         (site.folder / "served.iso").write_bytes(server.get("/web-1.iso").content)
         found = iso.inspect(str(site.folder / "served.iso"))
         assert "config.ign" in found.embedded

@@ -19,8 +19,9 @@ import pytest
 import requests
 
 from dev.toolchain import image_server
-from tests.integration.liveimage.program import COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program, eventually
+from tests.integration.liveimage.program import COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
+from tests.waiting import until
 
 SECRET = "0123456789abcdef" * 4
 
@@ -80,7 +81,7 @@ def test_the_end_waits_for_downloads(folder, tmp_path):
         with server.get("/web-1.iso", stream=True) as reply:
             begun = reply.raw.read(4096)
             server.signal(signal.SIGTERM)
-            eventually(lambda: not _listens(server.port))
+            until(lambda: not _listens(server.port), "the server takes nobody any more")
             assert begun + reply.raw.read() == whole
         assert server.ended() == 0
         assert server.log[-1].endswith("ended")
@@ -107,7 +108,7 @@ def test_unguessable_names(bases, folder, tmp_path):
     found = []
     for _start_ in range(2):
         with Program(*arguments, "--images-publish-addr", "http://192.0.2.1:8084", bases=bases) as server:
-            urls = eventually(lambda: table.exists() and json.loads(table.read_text()))
+            urls = until(lambda: table.exists() and json.loads(table.read_text()), "the table of URLs")
             assert stat.S_IMODE(table.stat().st_mode) == stat.S_IMODE(secret.stat().st_mode) == 0o600
             path = urls["web-1.iso"].removeprefix("http://192.0.2.1:8084")
             assert len(path) <= 64
@@ -118,9 +119,9 @@ def test_unguessable_names(bases, folder, tmp_path):
             assert path not in "\n".join(server.log) + server.watch("/status") + server.watch("/metrics")
             found.append(urls)
             (folder / "db.yaml").write_text("")
-            eventually(lambda: "db.iso" in json.loads(table.read_text()))
+            until(lambda: "db.iso" in json.loads(table.read_text()), "a row for the host")
             (folder / "db.yaml").unlink()
-            eventually(lambda: "db.iso" not in json.loads(table.read_text()))
+            until(lambda: "db.iso" not in json.loads(table.read_text()), "no row for the host")
     assert found[0] == found[1]
 
 
@@ -130,19 +131,20 @@ def test_signed_urls(bases, folder, tmp_path):
     secret.chmod(0o400)
     arguments = ["--nmstate-dir", str(folder), "--signed-urls", "2", "--secret-file", str(secret)]
     with Program(*arguments, "--urls-file", str(table), bases=bases) as server:
-        first = eventually(lambda: table.exists() and json.loads(table.read_text()))["web-1.iso"]
+        first = until(lambda: table.exists() and json.loads(table.read_text()), "the table of URLs")["web-1.iso"]
         path = first.removeprefix("http://127.0.0.1:8084")
         assert server.status("/web-1.iso") == 403
         assert server.status(path.replace("web-1", "web-2")) == 403
-        eventually(lambda: json.loads(table.read_text())["web-1.iso"] != first)
-        eventually(lambda: server.status(path) == 403)  # it has expired, while the table has one that has not
+        until(lambda: json.loads(table.read_text())["web-1.iso"] != first, "another URL")
+        # it has expired, while the table has one that has not
+        until(lambda: server.status(path) == 403, f"{path} is refused")
 
         def fresh() -> bool:
             return (
                 server.status(json.loads(table.read_text())["web-1.iso"].removeprefix("http://127.0.0.1:8084")) == 200
             )
 
-        eventually(fresh)
+        until(fresh, "a URL of the table that is served")
 
 
 def certificate(place: Path, name: str) -> None:
@@ -168,11 +170,13 @@ def test_tls_is_renewed(bases, folder, tmp_path):
         certificate(tmp_path, "second")
         (tmp_path / "cert.new").rename(tmp_path / "cert.pem")
         server.signal(signal.SIGHUP)  # half of a pair: the one before stays
-        assert "the certificate that was there before is used" in eventually(lambda: server.problems().get("TLS"))
+        assert "the certificate that was there before is used" in until(
+            lambda: server.problems().get("TLS"), "the problem is told"
+        )
         assert served() == first
         (tmp_path / "key.new").rename(tmp_path / "key.pem")
         server.signal(signal.SIGHUP)
-        eventually(lambda: served() == (tmp_path / "cert.pem").read_text())
+        until(lambda: served() == (tmp_path / "cert.pem").read_text(), "the new certificate")
         assert server.problems() == {}
         assert server.head("/web-1.iso", verify=str(tmp_path / "cert.pem")).status_code == 200
 
@@ -201,7 +205,7 @@ def test_those_who_look_after_it(bases, folder):
         assert f'kubenode_image_server_host_sent_bytes_total{{host="web-1"}} {size}\n' in metrics
         assert "kubenode_image_server_images 4\n" in metrics  # two, and what boots without an ISO
         assert "kubenode_image_server_hosts_failed 0\n" in metrics
-        eventually(lambda: any("web-1: 127.0.0.1 fetched" in line for line in server.log))
+        until(lambda: any("web-1: 127.0.0.1 fetched" in line for line in server.log), "a line in the log")
         assert "/metrics" in server.watch("/elsewhere")
         for request in (b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"nonsense\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", server.metrics_port), PATIENCE) as client:
@@ -217,7 +221,7 @@ def test_names_of_every_kind(bases, folder):
     arguments = ["--nmstate-dir", str(folder), "--images-publish-addr", "http://192.0.2.1/images/"]
     table = folder.parent / "urls.json"
     with Program(*arguments, "--urls-file", str(table), bases=bases) as server:
-        urls = eventually(lambda: table.exists() and json.loads(table.read_text()))
+        urls = until(lambda: table.exists() and json.loads(table.read_text()), "the table of URLs")
         for name in names:
             url = urls[f"{name}.iso"]
             assert url.isascii()

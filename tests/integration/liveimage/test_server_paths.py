@@ -37,8 +37,8 @@ def registry(overlay: Overlay) -> Registry:
 
 def test_drain_ends_idle_readers_and_waits_for_the_others(registry, overlay):
     with Served(registry) as served, requests.Session() as idle:
-        assert idle.head(served.url("/host.iso"), timeout=60).status_code == 200
-        with requests.get(served.url("/host.iso"), stream=True, timeout=60) as reply:
+        assert idle.head(served.url("/host.iso"), timeout=180).status_code == 200
+        with requests.get(served.url("/host.iso"), stream=True, timeout=180) as reply:
             begun = reply.raw.read(1_000_000)
             drained = asyncio.run_coroutine_threadsafe(served.listener.drain(60), served.loop)
             while served.metrics.connections > 1:  # until the idle one is gone
@@ -52,7 +52,7 @@ def test_drain_ends_idle_readers_and_waits_for_the_others(registry, overlay):
 
 
 def test_drain_gives_up_on_a_reader_that_does_not_read(registry):
-    with Served(registry) as served, requests.get(served.url("/host.iso"), stream=True, timeout=60) as reply:
+    with Served(registry) as served, requests.get(served.url("/host.iso"), stream=True, timeout=180) as reply:
         asyncio.run_coroutine_threadsafe(served.listener.drain(0.3), served.loop).result(60)
         assert served.metrics.connections == 1
         assert reply.status_code == 200

@@ -16,8 +16,9 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.ignition import content
-from tests.integration.liveimage.program import ENVIRONMENT, Program, eventually
+from tests.integration.liveimage.program import ENVIRONMENT, Program
 from tests.unit.liveimage.maker import KARGS, LAYOUTS, Layout, make
+from tests.waiting import until
 
 NETWORK = """
 interfaces:
@@ -148,15 +149,14 @@ def test_every_variable_of_the_peer(bases, folder, tmp_path):
         assert "S3CRET" not in "\n".join(server.log) + server.watch("/status") + server.watch("/metrics")
         # files that all have in common are read again, and one that is bad changes nothing but what is told
         registries.write_text('[[registry]]\nlocation = "other.test"\n')
-        eventually(
-            lambda: "other.test" in files(ignition(server, "web-1", tmp_path))["/etc/containers/registries.conf"]
-        )
+        read = "/etc/containers/registries.conf"
+        until(lambda: "other.test" in files(ignition(server, "web-1", tmp_path))[read], "the new registries")
         tag = server.head("/web-1.iso").headers["ETag"]
         ca.write_text("no certificate")
-        assert "no certificate in PEM" in eventually(lambda: server.problems().get("common inputs"))
+        assert "no certificate in PEM" in until(lambda: server.problems().get("common inputs"), "the problem is told")
         assert server.head("/web-1.iso").headers["ETag"] == tag
         ca.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-        eventually(lambda: not server.problems())
+        until(lambda: not server.problems(), "no problem is left")
         assert "AAAA" in files(ignition(server, "web-1", tmp_path))["/etc/pki/ca-trust/source/anchors/ca.crt"]
 
 
@@ -170,13 +170,13 @@ def test_live_reload(bases, folder, tmp_path):
             return server.head(f"/{name}.iso").headers.get("ETag", "")
 
         (folder / "c.yaml").write_text(NETWORK % "192.0.2.3")
-        eventually(lambda: server.status("/c.iso") == 200)
+        until(lambda: server.status("/c.iso") == 200, "/c.iso is served")
         (folder / "a.yaml").write_text(NETWORK % "192.0.2.9")
-        eventually(lambda: tag("a") not in ("", tags["a"]))
+        until(lambda: tag("a") not in ("", tags["a"]), "another tag")
         assert "192.0.2.9" in files(ignition(server, "a", tmp_path))[PROFILE]
         # a bad document: its own image goes away, since the old one would boot into what was taken away
         (folder / "a.yaml").write_text("interfaces: [{name: eth0, type: ethernet, state: up, mtu: large}]")
-        eventually(lambda: server.status("/a.iso") == 503)
+        until(lambda: server.status("/a.iso") == 503, "/a.iso is away")
         assert server.head("/a.initramfs").headers["Retry-After"]
         told = server.problems()["host a"]
         assert str(folder / "a.yaml") in told
@@ -185,17 +185,17 @@ def test_live_reload(bases, folder, tmp_path):
         assert len([line for line in server.log if "large is no whole number" in line]) == 1
         assert (tag("b"), server.status("/c.iso")) == (tags["b"], 200)
         (folder / "a.yaml").write_text(NETWORK % "192.0.2.1")
-        eventually(lambda: tag("a") == tags["a"])  # the same content has the same tag again
+        until(lambda: tag("a") == tags["a"], "the tag of before")  # the same content has the same tag again
         assert server.problems() == {}
         (folder / "b.yaml").unlink()
-        eventually(lambda: server.status("/b.iso") == 404)
+        until(lambda: server.status("/b.iso") == 404, "/b.iso is gone")
         assert server.status("/b.initramfs") == 404
         # an editor that renames: the host is never gone
         scratch = folder / ".a.yaml.swp"
         scratch.write_text(NETWORK % "192.0.2.1")
         (folder / "a.yaml").rename(folder / "a.yaml~")
         scratch.rename(folder / "a.yaml")
-        eventually(lambda: "a.iso" not in str(server.problems()))
+        until(lambda: "a.iso" not in str(server.problems()), "the problem is over")
         assert tag("a") == tags["a"]
 
 
@@ -237,10 +237,10 @@ merge: {storage: {files: [{path: /etc/merged, contents: {source: "data:,merged"}
         assert files(ignition(server, "i", tmp_path)) == {"/etc/hostname": "i\n"}
         # what nobody knows is refused with its place
         (folder / "a.host.yml").write_text("kernel_arguments: {apend: [x]}\n")
-        eventually(lambda: server.status("/a.iso") == 503)
+        until(lambda: server.status("/a.iso") == 503, "/a.iso is away")
         assert "a.host.yml: kernel_arguments.apend: unknown key; did you mean append?" in server.problems()["host a"]
         (folder / "a.host.yml").unlink()
-        eventually(lambda: server.status("/a.iso") == 200)
+        until(lambda: server.status("/a.iso") == 200, "/a.iso is served")
         assert server.problems() == {}
 
 
@@ -251,7 +251,7 @@ def test_two_documents_never_share_an_image(bases, folder):
         assert server.status("/a.iso") == 503
         assert "a and a.yaml would share the image name a" in server.problems()["host a"]
         (folder / "a").unlink()
-        eventually(lambda: server.status("/a.iso") == 200)
+        until(lambda: server.status("/a.iso") == 200, "/a.iso is served")
 
 
 def test_icc_15_13_a_mounted_configmap(bases, folder):
@@ -276,9 +276,9 @@ def test_icc_15_13_a_mounted_configmap(bases, folder):
         publish("2026_02", a=NETWORK % "192.0.2.7", c="")
         shutil.rmtree(folder / "..2026_01")
         (folder / "b.yaml").unlink()
-        eventually(lambda: server.head("/a.iso").headers.get("ETag") != tags["a"])
-        eventually(lambda: server.status("/c.iso") == 200)
-        eventually(lambda: server.status("/b.iso") == 404)
+        until(lambda: server.head("/a.iso").headers.get("ETag") != tags["a"], "another tag")
+        until(lambda: server.status("/c.iso") == 200, "/c.iso is served")
+        until(lambda: server.status("/b.iso") == 404, "/b.iso is gone")
 
 
 def test_icc_15_13_a_missing_base_is_waited_for(bases, folder, tmp_path):
@@ -292,9 +292,9 @@ def test_icc_15_13_a_missing_base_is_waited_for(bases, folder, tmp_path):
         place.mkdir()
         for name in ("live.iso", "live.img"):
             shutil.copy(bases / name, place)
-        eventually(lambda: server.status("/a.iso") == 200)
-        eventually(lambda: server.status("/a.initramfs") == 200)
-        eventually(lambda: server.watch("/readyz") == "ok\n")
+        until(lambda: server.status("/a.iso") == 200, "/a.iso is served")
+        until(lambda: server.status("/a.initramfs") == 200, "/a.initramfs is served")
+        until(lambda: server.watch("/readyz") == "ok\n", "the server is ready")
         assert server.problems() == {}
 
 
@@ -318,7 +318,7 @@ def test_icc_15_14_a_base_replaced_under_load(folder, replaced):
         with server.get("/a.iso", stream=True) as reply:
             begun = reply.raw.read(10_000)
             replace()
-            eventually(lambda: server.head("/a.iso").headers.get("ETag") not in (None, first.headers["ETag"]))
+            until(lambda: server.head("/a.iso").headers.get("ETag") not in (None, first.headers["ETag"]), "another tag")
             assert begun + reply.raw.read() == first.content  # who has begun reads on in the old one
         second = server.get("/a.iso")
         assert second.headers["ETag"] != first.headers["ETag"]

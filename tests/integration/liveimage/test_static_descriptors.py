@@ -12,8 +12,9 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, whole
-from tests.integration.liveimage.program import Program, eventually
+from tests.integration.liveimage.program import Program
 from tests.unit.liveimage.maker import LAYOUTS, make
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +61,18 @@ def test_descriptors(bases, tmp_path):
         assert "created: 'now'" in told["date.json"]
         assert (server.status("/twin.iso"), server.status("/bad.iso")) == (503, 404)
         (place / "twin-2.json").unlink()
-        eventually(lambda: server.status("/twin.iso") == 200)
+        until(lambda: server.status("/twin.iso") == 200, "/twin.iso is served")
         put("a.iso.json", "a.iso", image.patched([(40_000, b"new bytes")]))
-        eventually(lambda: b"new bytes" in server.get("/a.iso").content)
+        until(lambda: b"new bytes" in server.get("/a.iso").content, "the new bytes")
         with own.open("r+b") as file:
             file.write(b"changed")
-        eventually(lambda: server.status("/a.iso") == 503)
-        eventually(lambda: "is another one by now" in str(server.problems().get(str(place / "a.iso.json"))))
+        until(lambda: server.status("/a.iso") == 503, "/a.iso is away")
+        until(
+            lambda: "is another one by now" in str(server.problems().get(str(place / "a.iso.json"))),
+            "the problem is told",
+        )
         (place / "a.iso.json").unlink()
-        eventually(lambda: server.status("/a.iso") == 404)
+        until(lambda: server.status("/a.iso") == 404, "/a.iso is gone")
 
 
 def image_bytes(base: Path, offset: int, patch: bytes) -> bytes:
@@ -89,6 +93,8 @@ def test_descriptors_beside_documents(bases, folder, tmp_path):
         assert server.get("/a.iso").content != (bases / "live.iso").read_bytes()  # the document's
         assert "already the image of a host" in server.problems()[str(place / "a.iso.json")]
         (folder / "a.yaml").unlink()
-        eventually(
-            lambda: server.status("/a.iso") == 200 and server.get("/a.iso").content == server.get("/b.iso").content
-        )
+
+        def taken_over() -> bool:
+            return server.status("/a.iso") == 200 and server.get("/a.iso").content == server.get("/b.iso").content
+
+        until(taken_over, "the descriptor's image")

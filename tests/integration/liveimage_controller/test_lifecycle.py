@@ -8,9 +8,11 @@ import re
 
 import pytest
 
-from .world import FINALIZER, PUBLISHED, appended, conditions, eventually, ignition, network, texts
+from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+from .world import FINALIZER, PUBLISHED, appended, conditions, ignition, network, texts
+
+pytestmark = pytest.mark.cluster
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
@@ -186,12 +188,12 @@ def test_label_added_later(world, replica):
     world.create("host-1")
     url = world.ready("host-1")["status"]["imageUrl"]
     world.change("host-1", metadata={"labels": labels})
-    eventually(lambda: "finalizers" not in world.get("host-1")["metadata"], "our finalizer is dropped")
+    until(lambda: "finalizers" not in world.get("host-1")["metadata"], "our finalizer is dropped")
     assert not replica.serves(url)
     assert "status" not in world.get("foreign")
     assert "finalizers" not in world.get("foreign")["metadata"]
     world.change("host-1", metadata={"labels": dict.fromkeys(labels)})
-    eventually(lambda: replica.serves(url), "without the label it is ours again")
+    until(lambda: replica.serves(url), "without the label it is ours again")
     assert world.ready("host-1")["metadata"]["finalizers"] == [FINALIZER]
 
 
@@ -200,8 +202,8 @@ def test_delete(world, replica):
     url = world.ready("host-1")["status"]["imageUrl"]
     assert replica.serves(url)
     world.delete("host-1")
-    eventually(lambda: world.gone("host-1"), "the object is gone")
-    eventually(lambda: not replica.serves(url), "its image is gone")
+    until(lambda: world.gone("host-1"), "the object is gone")
+    until(lambda: not replica.serves(url), "its image is gone")
 
 
 def test_delete_while_somebody_needs_it(world, replica, start):
@@ -220,5 +222,5 @@ def test_delete_while_somebody_needs_it(world, replica, start):
     with start(namespace=world.namespace) as restarted:
         assert restarted.until_ready().serves(url)
     world.change("host-1", metadata={"finalizers": [FINALIZER]})
-    eventually(lambda: world.gone("host-1"), "the object is gone")
-    eventually(lambda: not replica.serves(url), "its image is gone")
+    until(lambda: world.gone("host-1"), "the object is gone")
+    until(lambda: not replica.serves(url), "its image is gone")

@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from tests.unit.liveimage.maker import Layout, make
+from tests.waiting import until
 
 from .conftest import MANIFESTS
-from .world import World, conditions, eventually, kubeconfig, network
+from .world import World, conditions, kubeconfig, network
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 HOSTS = [f"host-{number}" for number in range(1, 7)]
 
 
@@ -33,7 +34,7 @@ def filled(world: World) -> dict[str, str]:
                 return None
         return {name: status["imageUrl"] for name, status in found.items()}
 
-    return eventually(settled, "all hosts are ready for the Secrets as they are")
+    return until(settled, "all hosts are ready for the Secrets as they are")
 
 
 def test_two_replicas_agree_and_come_to_rest(world, start):
@@ -44,17 +45,17 @@ def test_two_replicas_agree_and_come_to_rest(world, start):
         assert len(set(urls.values())) == len(HOSTS)
         for replica in (one, two):
             for url in urls.values():
-                eventually(lambda replica=replica, url=url: replica.serves(url), url)
+                until(lambda replica=replica, url=url: replica.serves(url), url)
         assert all(one.fetch(url).content == two.fetch(url).content for url in urls.values())
         both = (one, two)
-        eventually(lambda: all(replica.number("waiting") == 0 for replica in both), "nothing is under way")
+        until(lambda: all(replica.number("waiting") == 0 for replica in both), "nothing is under way")
         looks = [replica.number("looks_total") + len(HOSTS) for replica in both]
         writes = [replica.number("status_writes_total") for replica in both]
         for name in HOSTS:  # everybody looks at everything once more
             world.change(name, metadata={"labels": {"seen": "again"}})
         for replica, wanted in zip(both, looks, strict=True):
-            eventually(lambda replica=replica, wanted=wanted: replica.number("looks_total") >= wanted, "every look")
-        eventually(lambda: all(replica.number("waiting") == 0 for replica in both), "nothing is under way")
+            until(lambda replica=replica, wanted=wanted: replica.number("looks_total") >= wanted, "every look")
+        until(lambda: all(replica.number("waiting") == 0 for replica in both), "nothing is under way")
         assert [replica.number("status_writes_total") for replica in both] == writes
         assert {name: world.get(name)["status"]["imageUrl"] for name in HOSTS} == urls
 
@@ -87,7 +88,7 @@ def test_the_api_server_restarts(world, start, cluster):
         finally:
             cluster.start()
         world.secret("net-1", nmstate=network("203.0.113.1"))  # known only to who watches again
-        eventually(lambda: world.ready("host-1")["status"]["imageUrl"] != urls["host-1"], "the change is seen")
+        until(lambda: world.ready("host-1")["status"]["imageUrl"] != urls["host-1"], "the change is seen")
         world.create("host-9")
         assert replica.serves(world.ready("host-9")["status"]["imageUrl"])
         assert all(replica.serves(url) for name, url in urls.items() if name not in ("host-1", "host-2"))
@@ -107,7 +108,7 @@ def test_a_base_that_is_replaced_is_noticed(world, start, bases):
             answer = replica.fetch(before["imageUrl"])
             return answer.content if answer.status_code == 200 and len(answer.content) > len(old) else None
 
-        new = eventually(whole, "the image over the new base")
+        new = until(whole, "the image over the new base")
         assert new.startswith((bases / "live_s390x.iso").read_bytes()[:32768])
         assert world.ready("host-1")["status"]["imageUrl"] == before["imageUrl"]
 
@@ -150,8 +151,8 @@ def test_a_right_that_is_missing_is_named(world, start, tmp_path, verb, resource
     world.create("host-1")
     with start(kubeconfig=file, namespace=world.namespace) as replica:
         named = f'the service account lacks verb "{verb}" on {resource} in API group '
-        eventually(lambda: named in replica.watch("/readyz"), replica.watch("/readyz"))
-        eventually(lambda: any(named in line for line in replica.log), str(replica.log))
+        until(lambda: named in replica.watch("/readyz"), named, show=lambda: replica.watch("/readyz"))
+        until(lambda: any(named in line for line in replica.log), named, show=lambda: replica.log)
         assert "status" not in world.get("host-1")
         give(world, rules())  # nobody has to restart it
         assert replica.until_ready()
@@ -165,7 +166,7 @@ def test_a_right_that_is_taken_away_is_named_and_waited_for(world, start, tmp_pa
         give(world, rules(without=("patch", "preprovisioningimages/status")))
         world.create("host-1")
         named = 'lacks verb "patch" on preprovisioningimages/status in API group "metal3.io"'
-        eventually(lambda: any(named in line for line in replica.log), str(replica.log))
+        until(lambda: any(named in line for line in replica.log), named, show=lambda: replica.log)
         give(world, rules())
         assert replica.serves(world.ready("host-1")["status"]["imageUrl"])
         assert not any("Traceback" in line for line in replica.log)
@@ -196,7 +197,7 @@ def test_secrets_are_in_no_log(world, start):
         replica.until_ready()
         world.create("host-1", networkDataName="net")
         world.until("host-1", lambda status: "Error" in conditions(status) and "format" in status)
-        eventually(lambda: replica.number("waiting") == 0)
+        until(lambda: replica.number("waiting") == 0, "nothing is under way")
         log = "\n".join(replica.log)
         assert "host-1" in log
         assert "hunter2" not in log

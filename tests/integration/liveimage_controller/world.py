@@ -18,7 +18,8 @@ import requests
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
 from lab.cluster.api import ApiError
 from lab.cluster.running import RunningCluster
-from tests.integration.liveimage.program import PATIENCE, Program, eventually
+from tests.integration.liveimage.program import PATIENCE, Program
+from tests.waiting import until
 
 FINALIZER = "preprovisioningimage.metal3.io"
 MERGE = "application/merge-patch+json"
@@ -99,10 +100,7 @@ class World:
             found.update(self.get(name))
             return bool(check(found.get("status", {})))
 
-        try:
-            eventually(passes)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {json.dumps(found)}") from error
+        until(passes, name, show=lambda: json.dumps(found))
         return found
 
     def ready(self, name: str) -> dict[str, Any]:
@@ -139,7 +137,7 @@ class Replica(Program):
         )  # fmt: skip
 
     def until_ready(self) -> Replica:
-        eventually(lambda: self.watch("/readyz") == "ok\n", str(self.log[-5:]))
+        until(lambda: self.watch("/readyz") == "ok\n", "a replica that is ready", show=lambda: self.log[-5:])
         return self
 
     def fetch(self, url: str) -> requests.Response:
@@ -198,4 +196,4 @@ def kubeconfig(cluster: RunningCluster, folder: Path, namespace: str = HOME, acc
     return file
 
 
-__all__ = ["PATIENCE", "Replica", "World", "eventually"]
+__all__ = ["PATIENCE", "Replica", "World"]

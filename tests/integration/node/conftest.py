@@ -1,18 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes of one lab, and a controller that knows them."""
+"""A controller for nodes of one lab."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.node.controller import Controller
+from tests.integration.controller import Controller
 
 
 @pytest.fixture(scope="module")
-def controller(lab_nspawn, tmp_path_factory: pytest.TempPathFactory) -> Controller:
+def controller(lab_nspawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A controller for machines of the run's nspawn lab."""
-    folder: Path = tmp_path_factory.mktemp("controller")
-    return Controller(lab_nspawn, folder)
+    controller = Controller(lab_nspawn, tmp_path_factory.mktemp("controller"))
+    yield controller
+    controller.stop()

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 import pytest
 
 from lab.nodes import Node
-from tests.integration.node.controller import Controller, Play, mirrored
+from tests.integration.controller import Controller
+from tests.integration.mirrored import mirrored
+from tests.integration.runs import Run
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
 
 BASE = "kubenode.provision.node_base"
 PROGRAMS = [
@@ -60,43 +62,35 @@ def enabled(node: Node) -> str:
     )
 
 
-def wait_for(what: str, happened, seconds: float = 180) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, f"{what} within {seconds} s"
-        time.sleep(0.5)
-
-
 @dataclass
 class Runs:
     """A fresh machine on which base ran three times."""
 
     node: Node
-    check: Play
+    check: Run
     touched_by_check: list[str]
     units_before: str
     units_after_check: str
-    first: Play
-    second: Play
+    first: Run
+    second: Run
     touched_by_second: list[str]
 
 
 @pytest.fixture(scope="module")
 def runs(controller: Controller, lab_nspawn) -> Runs:
     node = lab_nspawn.node("base-1")
-    controller.add(node)
+    controller.add_nodes(node)
     variables = mirrored(lab_nspawn)
     units = enabled(node)
     mark(node)
-    check = controller.run(BASE, "--check", "--diff", hosts=["base-1"], **variables)
-    assert check.code == 0, check.output
+    check = controller.play(BASE, "--check", "--diff", hosts=["base-1"], **variables)
+    assert check.rc == 0, check.output
     seen, after = touched(node), enabled(node)
-    first = controller.run(BASE, hosts=["base-1"], **variables)
-    assert first.code == 0, first.output
+    first = controller.play(BASE, hosts=["base-1"], **variables)
+    assert first.rc == 0, first.output
     mark(node)
-    second = controller.run(BASE, "--diff", hosts=["base-1"], **variables)
-    assert second.code == 0, second.output
+    second = controller.play(BASE, "--diff", hosts=["base-1"], **variables)
+    assert second.rc == 0, second.output
     return Runs(node, check, seen, units, after, first, second, touched(node))
 
 
@@ -154,7 +148,7 @@ def test_the_second_run_changes_nothing_and_is_short(runs: Runs):
 @pytest.mark.long
 def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Controller, lab_nspawn):
     other = lab_nspawn.node("base-2", "debian")
-    controller.add(other, **mirrored(lab_nspawn, "bookworm"))
+    controller.add_nodes(other, **mirrored(lab_nspawn, "bookworm"))
     # its package manager was cut off at some time
     other.run("mkdir -p /var/lib/dpkg/updates && touch /var/lib/dpkg/updates/0001")
     controller.hosts["base-dead"] = {
@@ -163,8 +157,8 @@ def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Co
     }
     wanted = {name: value for name, value in mirrored(lab_nspawn).items() if name not in controller.hosts["base-2"]}
     controller.hosts["base-1"].update(mirrored(lab_nspawn))
-    play = controller.run(BASE, hosts=["base-dead", "base-1", "base-2"], **wanted)
-    assert play.code == 4, play.output
+    play = controller.play(BASE, hosts=["base-dead", "base-1", "base-2"], **wanted)
+    assert play.rc == 4, play.output
     assert [entry["host"] for entry in play.results if entry["kind"] == "unreachable"] == ["base-dead"]
     assert play.changed("base-1") == []
     # Debian 12 with its containerd, from the same variables
@@ -177,10 +171,10 @@ def test_one_dead_machine_among_three_holds_nobody_up(runs: Runs, controller: Co
 @pytest.mark.long
 def test_tags_choose_steps_and_switches_leave_steps_out(runs: Runs, controller: Controller, lab_nspawn):
     variables = {**mirrored(lab_nspawn), "base_journald_max": "2G", "base_shutdown_grace_period": "90s"}
-    play = controller.run(BASE, "--tags", "journald", hosts=["base-1"], **variables)
+    play = controller.play(BASE, "--tags", "journald", hosts=["base-1"], **variables)
     assert play.settings("base-1") == {"journald/cap", "journald/restart"}
     variables["base_manage_shutdown"] = False
-    play = controller.run(BASE, hosts=["base-1"], **variables)
+    play = controller.play(BASE, hosts=["base-1"], **variables)
     assert play.settings("base-1") == set(), play.output
     assert runs.node.run("cat /etc/systemd/journald.conf.d/90-kubenode.conf").endswith("SystemMaxUse=2G")
     assert "60s" in runs.node.run("cat /etc/systemd/logind.conf.d/zz-kubenode.conf")
@@ -189,8 +183,8 @@ def test_tags_choose_steps_and_switches_leave_steps_out(runs: Runs, controller: 
 def test_a_lost_program_is_brought_back_and_its_service_restarted(runs: Runs, controller: Controller, lab_nspawn):
     runs.node.run("echo damage >> /usr/local/bin/runc; rm /etc/containerd/config.toml; rm /usr/local/bin/crictl")
     before = runs.node.run("systemctl show -P MainPID containerd")
-    play = controller.run(BASE, "--tags", "runtime", hosts=["base-1"], **mirrored(lab_nspawn))
-    assert play.code == 0, play.output
+    play = controller.play(BASE, "--tags", "runtime", hosts=["base-1"], **mirrored(lab_nspawn))
+    assert play.rc == 0, play.output
     assert runs.node.run("systemctl show -P MainPID containerd") != before
     assert runs.node.run("crictl info | grep -c RuntimeReady") == "1"
     assert runs.node.run("runc --version | head -1").startswith("runc version 1.1.15")
@@ -200,8 +194,8 @@ def test_a_lost_program_is_brought_back_and_its_service_restarted(runs: Runs, co
 def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, controller: Controller, lab_nspawn):
     """Docker Engine does not start in containers; what can be said here is that its plan is one."""
     variables = {**mirrored(lab_nspawn), "base_container_runtime": "docker"}
-    play = controller.run(BASE, "--check", hosts=["base-1"], **variables)
-    assert play.code == 0, play.output
+    play = controller.play(BASE, "--check", hosts=["base-1"], **variables)
+    assert play.rc == 0, play.output
     assert "docker.io docker-cli" in str([entry["result"].get("msg") for entry in play.of("base-1")])
     assert {"runtime/docker-unit", "facts/base"} <= play.settings("base-1")
     assert "cri-dockerd" in play.fetched("base-1")
@@ -211,8 +205,8 @@ def test_docker_is_planned_and_applied_nowhere_in_check_mode(runs: Runs, control
 def test_every_refusal_is_told_at_once_and_nothing_is_changed(runs: Runs, controller: Controller, lab_nspawn):
     mark(runs.node)
     wrong = {"base_version_check": "refuse", "base_kubernetes_version": "1.35.8", "base_min_disk": "900T"}
-    play = controller.run(BASE, hosts=["base-1"], **{**mirrored(lab_nspawn), **wrong})
-    assert play.code != 0
+    play = controller.play(BASE, hosts=["base-1"], **{**mirrored(lab_nspawn), **wrong})
+    assert play.rc != 0
     error = play.error("base-1")
     assert "containerd 1.7.24 is too old for Kubernetes 1.35" in error
     assert "base_min_disk is 900T" in error
@@ -223,23 +217,23 @@ def test_without_the_rights_of_root_there_is_one_clear_error(runs: Runs, control
     run = runs.node.run
     run("id plain >/dev/null 2>&1 || useradd -m plain; cp -r /root/.ssh /home/plain/; chown -R plain /home/plain/.ssh")
     controller.hosts["base-plain"] = {**controller.hosts["base-1"], "ansible_user": "plain", "ansible_become": False}
-    play = controller.run(BASE, hosts=["base-plain"], **mirrored(lab_nspawn))
+    play = controller.play(BASE, hosts=["base-plain"], **mirrored(lab_nspawn))
     assert "set become: true" in play.error("base-plain")
 
 
 def test_without_python_there_is_one_clear_error(runs: Runs, controller: Controller, lab_nspawn):
     bare = {**controller.hosts["base-1"], "ansible_python_interpreter": "/opt/bin/python"}
     controller.hosts["base-bare"] = bare
-    play = controller.run(BASE, hosts=["base-bare"], **mirrored(lab_nspawn))
+    play = controller.play(BASE, hosts=["base-bare"], **mirrored(lab_nspawn))
     errors = [entry["result"]["msg"] for entry in play.of("base-bare", "failed")]
     assert "no Python was found on the machine" in errors[-1]
 
 
 @pytest.mark.long
 def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs, controller: Controller, lab_nspawn):
-    probe = {"interval": "1s", "timeout": "8s", "threshold": 2}
-    play = controller.run(BASE, "--tags", "health", hosts=["base-1"], **mirrored(lab_nspawn), base_runtime_probe=probe)
-    assert play.code == 0, play.output
+    probe = {"interval": "1s", "timeout": "20s", "threshold": 2}
+    play = controller.play(BASE, "--tags", "health", hosts=["base-1"], **mirrored(lab_nspawn), base_runtime_probe=probe)
+    assert play.rc == 0, play.output
 
     def pid() -> str:
         return runs.node.run("systemctl show -P MainPID containerd")
@@ -252,8 +246,8 @@ def test_a_stopped_containerd_is_restarted_and_a_slow_one_left_alone(runs: Runs,
     runs.node.run(f"for n in 1 2 3 4 5 6; do kill -STOP {slow}; sleep 2; kill -CONT {slow}; sleep 0.5; done")
     assert pid() == slow
     runs.node.run(f"kill -STOP {slow}")
-    wait_for("a new containerd", lambda: pid() not in (slow, "0"))
-    wait_for("an answer", lambda: runs.node.ssh("crictl info").returncode == 0)
+    until(lambda: pid() not in (slow, "0"), "a new containerd")
+    until(lambda: runs.node.ssh("crictl info").returncode == 0, "an answer")
     assert "restarting containerd" in runs.node.run("journalctl -o cat -u kubenode-runtime-probe")
     assert probes() >= 3
 
@@ -263,8 +257,8 @@ def test_a_second_play_of_the_same_run_reports_nothing_of_the_first(runs: Runs, 
     """Registered results outlive a play; packages that the first one installed are no change of the second."""
     runs.node.run("dpkg --purge --force-depends conntrack")
     play = {"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.base"]}
-    again = controller.run([play, play], hosts=["base-1"], **mirrored(lab_nspawn))
-    assert again.code == 0, again.output
+    again = controller.play([play, play], hosts=["base-1"], **mirrored(lab_nspawn))
+    assert again.rc == 0, again.output
     named = [entry["result"]["msg"] for entry in again.of("base-1") if "Name the steps" in entry["task"]]
     assert named[0].startswith("changed: packages")
     assert named[1] == "changed: nothing"

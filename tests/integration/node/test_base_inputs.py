@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.node.controller import Controller, Play
+from tests.integration.controller import Controller
+from tests.integration.runs import Run
 
 #: host → its wrong variables, and what its error has to say
 ROWS = {
@@ -39,28 +40,28 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
+def play(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run in which every host has something wrong, and no host could be reached."""
     controller = Controller(None, tmp_path_factory.mktemp("controller"))
     for name, (variables, _words) in ROWS.items():
         # whoever talks to it fails at once, and as unreachable
         controller.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": 1, **variables}
-    return controller.run("kubenode.provision.node_base", "--forks", "4")
+    return controller.play("kubenode.provision.node_base", "--forks", "4")
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_one_error_names_variable_value_and_way_out(play: Play, name: str):
+def test_one_error_names_variable_value_and_way_out(play: Run, name: str):
     error = play.error(name)
     for word in ROWS[name][1]:
         assert word in error
 
 
-def test_no_machine_was_asked(play: Play):
+def test_no_machine_was_asked(play: Run):
     assert [entry for entry in play.results if entry["kind"] == "unreachable"] == []
     assert {entry["host"] for entry in play.results if entry["kind"] == "failed"} == set(ROWS)
 
 
-def test_secrets_are_in_no_error(play: Play):
+def test_secrets_are_in_no_error(play: Run):
     assert "hunter2" not in play.error("proxy")
 
 
@@ -68,5 +69,5 @@ def test_swap_off_without_quotes_is_understood(tmp_path):
     """YAML reads ``off`` as false."""
     controller = Controller(None, tmp_path)
     controller.hosts["unquoted"] = {"ansible_host": "127.0.0.1", "ansible_port": 1, "base_swap": False}
-    play = controller.run("kubenode.provision.node_base")
+    play = controller.play("kubenode.provision.node_base")
     assert [entry["task"].rpartition("| ")[2] for entry in play.of("unquoted", "unreachable")] == ["Read the facts"]

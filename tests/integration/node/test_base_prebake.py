@@ -12,9 +12,11 @@ import pytest
 from lab import mirror
 from lab.images import cache
 from lab.nodes import Node
-from tests.integration.node.controller import Controller, Play, mirrored
+from tests.integration.controller import Controller
+from tests.integration.mirrored import mirrored
+from tests.integration.runs import Run
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
 
 BASE = "kubenode.provision.node_base"
 PAUSE = "registry.k8s.io/pause:3.10.2"
@@ -25,7 +27,7 @@ IDENTITY = "cat /etc/machine-id; cat /etc/ssh/ssh_host_ed25519_key.pub; cat /var
 class Copies:
     """A machine that was made an image, the run that did, and a machine made from it."""
 
-    prebake: Play
+    prebake: Run
     identity: list[str]
     traces: str
     second: Node
@@ -34,12 +36,12 @@ class Copies:
 @pytest.fixture(scope="module")
 def copies(controller: Controller, lab_nspawn) -> Copies:
     first = lab_nspawn.node("prebake-1")
-    controller.add(first)
+    controller.add_nodes(first)
     # a prebaked machine that ever held a token or a history would hand it on
     first.run("echo 'export TOKEN=hunter2' > /root/.bash_history; mkdir -p /etc/kubenode; echo hunter2 > /tmp/left")
     identity = first.run(IDENTITY).splitlines()
     archive = mirror.find("images/pause-3.10.2.tar")
-    play = controller.run(
+    play = controller.play(
         BASE,
         "--diff",
         hosts=["prebake-1"],
@@ -49,7 +51,7 @@ def copies(controller: Controller, lab_nspawn) -> Copies:
         ],
         **mirrored(lab_nspawn),
     )
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     lab_nspawn.power_off("prebake-1")
     image = lab_nspawn.disk_image("prebake-1")
     lab_nspawn.remove("prebake-1")
@@ -57,7 +59,7 @@ def copies(controller: Controller, lab_nspawn) -> Copies:
     traces = "/root /tmp /var/lib/cloud /var/log"
     found = second.run(f"grep -rslE 'hunter2|{identity[0]}' {traces} /etc /var/lib/dbus || true")
     lab_nspawn.isolate("prebake-2", [lab_nspawn.controller])
-    controller.add(second)
+    controller.add_nodes(second)
     return Copies(play, identity, found, second)
 
 
@@ -83,17 +85,17 @@ def test_the_copy_holds_all_it_needs_and_waits(copies: Copies):
 def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, controller: Controller, lab_nspawn):
     mirror_host = lab_nspawn.mirror_url.split("/")[2]
     assert copies.second.ssh(f"curl -m 3 -s http://{mirror_host}/ || exit 9").returncode == 9
-    play = controller.run(BASE, "--diff", hosts=["prebake-2"], **mirrored(lab_nspawn))
-    assert play.code == 0, play.output
+    play = controller.play(BASE, "--diff", hosts=["prebake-2"], **mirrored(lab_nspawn))
+    assert play.rc == 0, play.output
     assert play.changed("prebake-2") == []
     assert len(play.remote("prebake-2")) == 2
     # also when it is told of the images again, whose archive nobody could fetch
     archive = {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar"}
     archive["sha256"] = cache.sha256(mirror.find("images/pause-3.10.2.tar"))
-    play = controller.run(
+    play = controller.play(
         BASE, hosts=["prebake-2"], base_images=[PAUSE], base_image_archives=[archive], **mirrored(lab_nspawn)
     )
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     assert play.changed("prebake-2") == []
 
 
@@ -101,7 +103,7 @@ def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, c
 def test_the_copy_joins_with_nothing_but_the_api_server(copies: Copies, controller: Controller, lab_nspawn):
     cluster = lab_nspawn.cluster()
     assert cluster.endpoint.startswith(f"https://{lab_nspawn.controller}:")  # all that the copy may send to
-    play = controller.run(
+    play = controller.play(
         "kubenode.provision.node_join",
         hosts=["prebake-2"],
         join_api_server=cluster.endpoint,
@@ -109,17 +111,17 @@ def test_the_copy_joins_with_nothing_but_the_api_server(copies: Copies, controll
         join_token=cluster.token(),
         join_version_check="warn",  # the API server of the lab is older than the kubelet
     )
-    assert play.code == 0, play.output
+    assert play.rc == 0, play.output
     assert len(play.remote("prebake-2")) <= 8
     assert "prebake-2" in cluster.nodes()
 
 
 def test_a_node_of_a_cluster_is_refused_before_anything_changes(copies: Copies, controller: Controller, lab_nspawn):
     copies.second.run("mkdir -p /etc/kubernetes && touch /etc/kubernetes/kubelet.conf")
-    play = controller.run(BASE, hosts=["prebake-2"], base_prebake=True, **mirrored(lab_nspawn))
+    play = controller.play(BASE, hosts=["prebake-2"], base_prebake=True, **mirrored(lab_nspawn))
     assert "belongs to a cluster (/etc/kubernetes/kubelet.conf" in play.error("prebake-2")
     assert play.changed("prebake-2") == []
     direct = [{"hosts": "all", "gather_facts": False, "tasks": [{"kubenode.provision.node_cleanup": {}}]}]
-    play = controller.run(direct, hosts=["prebake-2"])
+    play = controller.play(direct, hosts=["prebake-2"])
     assert "belongs to a cluster" in play.error("prebake-2")
     assert copies.second.run("cat /etc/machine-id") != ""

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.node.controller import Controller, mirrored
+from tests.integration.controller import Controller
+from tests.integration.mirrored import mirrored
 
 pytestmark = [pytest.mark.root, pytest.mark.qemu, pytest.mark.mirror, pytest.mark.timeout(1800)]
 
@@ -51,10 +52,10 @@ def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     fstab = node.run("cat /etc/fstab")
 
     controller = Controller(lab_qemu, tmp_path)
-    controller.add(node)
+    controller.add_nodes(node)
     variables = mirrored(lab_qemu)
-    first = controller.run(BASE, limit=1000, **variables)
-    assert first.code == 0, first.output
+    first = controller.play(BASE, limit=1000, **variables)
+    assert first.rc == 0, first.output
     prove(node)
 
     before = node.boot_id()
@@ -64,8 +65,8 @@ def test_base_lasts_over_a_reboot(lab_qemu, node, tmp_path):
     kept = [line for line in node.run("cat /etc/fstab").splitlines() if line in fstab.splitlines()]
     assert len(kept) == len(fstab.splitlines()) - 1, "only the line of the swap file was taken out"
 
-    second = controller.run(BASE, "--diff", limit=1000, **variables)
-    assert second.code == 0, second.output
+    second = controller.play(BASE, "--diff", limit=1000, **variables)
+    assert second.rc == 0, second.output
     reasons = [step for entry in second.of("base-qemu") for step in entry["result"].get("steps", []) if step["changed"]]
     assert reasons == [], reasons
     assert second.changed("base-qemu") == [], second.output

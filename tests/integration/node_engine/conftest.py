@@ -4,53 +4,38 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.rescue.conftest import Run
+from tests.integration.controller import Controller
+from tests.integration.runs import Run
 
 if TYPE_CHECKING:
     from lab.nodes import Node
 
+NAME = "node"
 
-class Target:
-    """One machine."""
 
-    def __init__(self, node: Node, folder: Path) -> None:
-        self.node, self.folder = node, folder
+class Target(Controller):
+    """One machine, and the controller that knows it."""
+
+    def __init__(self, lab: Any, node: Node, folder: Path) -> None:
+        super().__init__(lab, folder)
+        self.node = node
         folder.mkdir()
-        hosts = {"all": {"hosts": {"node": {**node.inventory, "ansible_ssh_pipelining": True}}}}
-        (folder / "inventory.json").write_text(json.dumps(hosts))
+        self.hosts[NAME] = node.inventory
 
-    def module(self, name: str, *flags: str, **options: object) -> Run:
+    def run(self, name: str, *flags: str, **options: object) -> Run:
         """One run of a module, with everything printed that Ansible can print of its arguments."""
-        line = ["ansible", "node", "-i", str(self.folder / "inventory.json"), "-m", f"kubenode.provision.{name}"]
-        done = subprocess.run(
-            [*line, "-a", json.dumps(options), *flags],
-            env={
-                **os.environ,
-                "ANSIBLE_NOCOLOR": "true",
-                "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"),
-                "ANSIBLE_HOME": str(self.folder / "home"),
-                "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        return Run(done.returncode, done.stdout, done.stderr)
+        return self.module(NAME, name, *flags, **options)
 
-    def settings(self, *settings: dict, flags: tuple[str, ...] = (), **options: object) -> Run:
+    def apply(self, *settings: dict, flags: tuple[str, ...] = (), **options: object) -> Run:
         """One run of node_settings."""
-        return self.module("node_settings", *flags, settings=[{"step": "s", **one} for one in settings], **options)
+        return self.run("node_settings", *flags, settings=[{"step": "s", **one} for one in settings], **options)
 
     def put(self, path: str, text: str) -> None:
         """Write a file of the machine."""
@@ -78,7 +63,7 @@ def target_of(lab_nspawn, tmp_path_factory) -> TargetFactory:
     def make(image: str) -> Target:
         if image not in made:
             name = f"engine-{image}-{os.getpid()}-{len(made)}"
-            made[image] = Target(lab_nspawn.node(name, image), tmp_path_factory.mktemp("target") / image)
+            made[image] = Target(lab_nspawn, lab_nspawn.node(name, image), tmp_path_factory.mktemp("target") / image)
         return made[image]
 
     return make

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.node_engine.web import serving
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.mirror]
 
 SERVICE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 
@@ -44,7 +44,7 @@ def test_facts(target_of, image, version, codename):
         'apt-mark hold bash >/dev/null; mkdir -p /etc/kubenode; echo \'{"bin_dir": "/x"}\' >/etc/kubenode/base.json'
     )
     before = target.tree()
-    run = target.module(
+    run = target.run(
         "node_info",
         packages=["bash", "nonesuch"],
         candidates=True,
@@ -54,7 +54,7 @@ def test_facts(target_of, image, version, codename):
         sysctls=["kernel.ostype", "no.such"],
         modules=["overlay", "nonesuch"],
     )
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert not run["changed"]
     node = run["node"]
     found = node["os"]
@@ -95,45 +95,45 @@ def test_a_service_from_nothing_to_restarted(target):
         },
     ]
     before = target.tree()
-    checked = target.settings(*wanted, flags=("--check", "--diff"))
-    assert not checked.failed, checked.printed
+    checked = target.apply(*wanted, flags=("--check", "--diff"))
+    assert not checked.failed, checked.output
     assert target.tree() == before
-    run = target.settings(*wanted)
-    assert not run.failed, run.printed
+    run = target.apply(*wanted)
+    assert not run.failed, run.output
     # the second unit setting finds a service that was just started, and need not know that
     assert set(run["changed_ids"]) == set(checked["changed_ids"])
     assert target.node.run("systemctl is-active kn-one; systemctl is-enabled kn-one").split() == ["active", "enabled"]
     assert target.node.run("stat -c '%a %U:%G' /etc/kn-one.conf") == "640 root:adm"
     old = pid(target, "kn-one")
 
-    again = target.settings(*wanted)
+    again = target.apply(*wanted)
     assert not again["changed"]
     assert pid(target, "kn-one") == old
     target.put("/etc/kn-one.conf", "a=2\n")
-    run = target.settings(*wanted, flags=("--diff",))
+    run = target.apply(*wanted, flags=("--diff",))
     assert run["changed_ids"] == ["/etc/kn-one.conf", "restart", "handler"]
     assert pid(target, "kn-one") != old
     assert target.file("/run/kn-handler").count("\n") == 1
-    assert not target.settings(*wanted)["changed"]
+    assert not target.apply(*wanted)["changed"]
     assert target.file("/run/kubenode/pending.json") == "{}"
 
 
 @pytest.mark.long
 def test_a_run_that_is_killed_before_the_restart_leaves_it_to_the_next(target):
     wanted = service("kn-two")
-    assert not target.settings(*wanted).failed
+    assert not target.apply(*wanted).failed
     old = pid(target, "kn-two")
     wanted[0]["content"] = SERVICE.replace("infinity", "1000000")
     # the module dies of its own handler, after the file and before the restart
     killer = {"id": "killer", "kind": "handler", "argv": ["sh", "-c", "kill -9 $PPID"], "on": [wanted[0]["id"]]}
-    assert target.settings(wanted[0], killer, wanted[1]).failed
+    assert target.apply(wanted[0], killer, wanted[1]).failed
     assert target.file("/etc/systemd/system/kn-two.service") == wanted[0]["content"].strip()
     assert pid(target, "kn-two") == old
-    run = target.settings(*wanted)
-    assert run["changed_ids"] == ["kn-two"], run.printed
+    run = target.apply(*wanted)
+    assert run["changed_ids"] == ["kn-two"], run.output
     assert pid(target, "kn-two") != old
     assert "1000000" in target.node.run(f"tr '\\0' ' ' </proc/{pid(target, 'kn-two')}/cmdline")
-    assert not target.settings(*wanted)["changed"]
+    assert not target.apply(*wanted)["changed"]
 
 
 @pytest.mark.parametrize("restart", ["no", "always"])
@@ -141,14 +141,14 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
     name = f"kn-bad-{restart}"
     text = f"[Service]\nExecStart=/bin/sh -c 'echo unknown flag: --xyz; exit 1'\nRestart={restart}\nRestartSec=100ms\n"
     wanted = service(name, text, enabled=False, wait=5)
-    run = target.settings(*wanted, file("/etc/kn-after", ""))
+    run = target.apply(*wanted, file("/etc/kn-after", ""))
     assert run.failed
     assert "unknown flag: --xyz" in run["msg"]
     assert run["failed_id"] == name
     assert [step["id"] for step in run["steps"]] == [wanted[0]["id"]]
     assert target.node.ssh("test -e /etc/kn-after").returncode == 1
     waiting = [wanted[0], {**wanted[1], "wait": 0}]
-    assert not target.settings(*waiting).failed, "with wait 0 somebody else looks after it"
+    assert not target.apply(*waiting).failed, "with wait 0 somebody else looks after it"
     target.node.run(f"systemctl stop {name}")
 
 
@@ -156,30 +156,30 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
 def test_conditions_masks_and_stops(target):
     text = SERVICE.replace("[Service]", "[Unit]\nConditionPathExists=/etc/kn-joined\n[Service]")
     wanted = service("kn-waiting", text)
-    run = target.settings(*wanted)
-    assert not run.failed, run.printed
+    run = target.apply(*wanted)
+    assert not run.failed, run.output
     assert target.node.run("systemctl is-active kn-waiting || true") == "inactive"
-    assert not target.settings(*wanted)["changed"]
+    assert not target.apply(*wanted)["changed"]
     joined = file("/etc/kn-joined", "")
-    assert target.settings(wanted[0], joined, unit("kn-waiting", joined["id"], state="started"))["changed_ids"] == [
+    assert target.apply(wanted[0], joined, unit("kn-waiting", joined["id"], state="started"))["changed_ids"] == [
         joined["id"],
         "kn-waiting",
     ]
     assert target.node.run("systemctl is-active kn-waiting") == "active"
     gone = unit("kn-waiting", state="stopped", enabled=False)
-    assert target.settings(gone)["changed"]
-    assert not target.settings(gone)["changed"]
+    assert target.apply(gone)["changed"]
+    assert not target.apply(gone)["changed"]
     assert target.node.run("systemctl is-active kn-waiting || true") == "inactive"
     target.put("/usr/lib/systemd/system/kn-vendor.service", SERVICE)
     target.node.run("systemctl daemon-reload && systemctl start kn-vendor")
     masked = unit("kn-vendor", masked=True, state="stopped")
-    assert target.settings(masked)["changed"]
+    assert target.apply(masked)["changed"]
     assert target.node.run("systemctl is-enabled kn-vendor; systemctl is-active kn-vendor || true").split() == [
         "masked",
         "inactive",
     ]
-    assert not target.settings(masked)["changed"]
-    assert target.settings(unit("kn-vendor", masked=False, enabled=True, state="started"))["changed"]
+    assert not target.apply(masked)["changed"]
+    assert target.apply(unit("kn-vendor", masked=False, enabled=True, state="started"))["changed"]
     assert target.node.run("systemctl is-enabled kn-vendor; systemctl is-active kn-vendor").split() == [
         "enabled",
         "active",
@@ -195,14 +195,14 @@ def test_secrets_are_nowhere(target):
         {"id": "c", "kind": "file", "path": "/etc/kn-secret-by-name", "content_secret": "it"},
     ]
     for flags in (("--check", "--diff", "-vvv"), ("--diff", "-vvv")):
-        run = target.settings(*wanted, secrets={"it": f"{token}\nby name\n"}, flags=flags)
-        assert not run.failed, run.printed
+        run = target.apply(*wanted, secrets={"it": f"{token}\nby name\n"}, flags=flags)
+        assert not run.failed, run.output
         assert len(run["changed_ids"]) == 3
-        assert token not in run.printed
-        assert encoded not in run.printed
-    bad = target.settings({**wanted[0], "validate": ["cat", "%s", "/nonesuch"], "mode": "0640"}, flags=("-vvv",))
+        assert token not in run.output
+        assert encoded not in run.output
+    bad = target.apply({**wanted[0], "validate": ["cat", "%s", "/nonesuch"], "mode": "0640"}, flags=("-vvv",))
     assert bad.failed
-    assert token not in bad.printed
+    assert token not in bad.output
     assert target.file("/etc/kn-secret") == f"a line\ntoken: {token}"
     assert target.file("/etc/kn-secret64") == f"{token}64"
     assert target.node.run("stat -c %a /etc/kn-secret*").split() == ["600", "600", "600"]
@@ -221,7 +221,7 @@ def test_bad_settings_change_nothing(target):
         {"id": "m", "kind": "absent", "path": "/etc/systemd"},
     ]
     for bad in (wrong, unreachable):
-        run = target.settings(file("/etc/kn-x", ""), *bad)
+        run = target.apply(file("/etc/kn-x", ""), *bad)
         assert run.failed
         assert len(run["errors"]) == len(bad)
         assert run["steps"] == []
@@ -246,20 +246,20 @@ def test_the_system_itself(target):
         {"id": "tree", "kind": "absent", "path": "/var/lib/kubelet", "recursive": True},
     ]
     before = target.node.run("hostname")
-    checked = target.settings(*wanted, flags=("--check",))
-    assert checked["changed_ids"] == ["swap", "hold", "name", "tree"], checked.printed
-    run = target.settings(*wanted)
-    assert not run.failed, run.printed
+    checked = target.apply(*wanted, flags=("--check",))
+    assert checked["changed_ids"] == ["swap", "hold", "name", "tree"], checked.output
+    run = target.apply(*wanted)
+    assert not run.failed, run.output
     assert run["changed_ids"] == checked["changed_ids"]
-    assert run.printed.count("this is a container, which shares its kernel") == 1
-    assert not target.settings(*wanted)["changed"]
+    assert run.output.count("this is a container, which shares its kernel") == 1
+    assert not target.apply(*wanted)["changed"]
     assert target.file("/etc/fstab").splitlines()[1] == "# kubenode: swap is off: UUID=1 none swap sw 0 0"
     assert target.node.run("systemctl is-enabled swap.target || true") == "masked"
     assert target.node.run("systemctl start mnt-x.swap; systemctl is-active mnt-x.swap || true") == "inactive"
     assert "tar" in target.node.run("apt-mark showhold").split()
     assert target.node.run("hostname; cat /etc/hostname").split() == ["kn-renamed"] * 2
     assert target.node.run("ls /var/lib; grep -c kubelet /proc/self/mountinfo || true").split()[-1] == "0"
-    target.settings({"id": "name", "kind": "hostname", "name": before})
+    target.apply({"id": "name", "kind": "hostname", "name": before})
 
 
 @pytest.mark.long
@@ -271,31 +271,31 @@ def test_artifacts_and_the_service_that_uses_them(target, lab_nspawn):
         web.files["/tool"] = program
         wanted.update(url=web.url("/tool", lab_nspawn.controller), sha256=hashlib.sha256(program).hexdigest())
         before = target.tree()
-        run = target.module("node_artifacts", "--check", "--diff", artifacts=[wanted])
-        assert run["changed_ids"] == ["artifact:kn-tool"], run.printed
+        run = target.run("node_artifacts", "--check", "--diff", artifacts=[wanted])
+        assert run["changed_ids"] == ["artifact:kn-tool"], run.output
         assert target.tree() == before
         assert web.requests == []
-        run = target.module("node_artifacts", "-vvv", artifacts=[wanted], headers={"X-Key": "hunter3hunter3"})
-        assert not run.failed, run.printed
+        run = target.run("node_artifacts", "-vvv", artifacts=[wanted], headers={"X-Key": "hunter3hunter3"})
+        assert not run.failed, run.output
         assert run["artifacts"][0]["bytes"] == len(program)
         assert web.requests[0][1]["X-Key"] == "hunter3hunter3"
-        assert "hunter3" not in run.printed
+        assert "hunter3" not in run.output
         assert target.node.run("journalctl --no-pager | grep -c hunter3 || true") == "0"
         # the settings come in another task, and are not told what changed before
         started = service("kn-tool", text, restart_on=["artifact:kn-tool"])
-        assert not target.settings(*started).failed
+        assert not target.apply(*started).failed
         old = pid(target, "kn-tool")
         web.files["/tool"] = newer = program + b"# newer\n"
         wanted.update(version="1.1", sha256=hashlib.sha256(newer).hexdigest())
-        assert target.module("node_artifacts", artifacts=[wanted])["changed_ids"] == ["artifact:kn-tool"]
-        assert target.settings(*started)["changed_ids"] == ["kn-tool"]
+        assert target.run("node_artifacts", artifacts=[wanted])["changed_ids"] == ["artifact:kn-tool"]
+        assert target.apply(*started)["changed_ids"] == ["kn-tool"]
         assert pid(target, "kn-tool") != old
         seen = len(web.requests)
-        assert not target.module("node_artifacts", artifacts=[wanted])["changed"]
+        assert not target.run("node_artifacts", artifacts=[wanted])["changed"]
         assert len(web.requests) == seen
 
         wanted.update(version="1.2", sha256="0" * 64)
-        run = target.module("node_artifacts", artifacts=[wanted])
+        run = target.run("node_artifacts", artifacts=[wanted])
         assert run.failed
         assert wanted["url"] in run["msg"]
         assert f"expected sha256 {'0' * 64}, got {hashlib.sha256(newer).hexdigest()}" in run["msg"]

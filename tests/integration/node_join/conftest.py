@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ from lab.cluster.running import RunningCluster
 from lab.kubelet import build
 from lab.nodes import Node
 from lab.running import RunningLab
+from tests.integration.controller import Controller
+from tests.integration.runs import Run
 
 VERSION = "1.36.4"
 PLAYS = Path(__file__).parent / "plays"
@@ -52,7 +52,6 @@ _BASE = {
     "kubernetes": {"version": VERSION, "minor": "1.36"},
     "runtime": {"name": "containerd", "version": "2.3.4", "socket": "/run/containerd/containerd.sock"},
 }
-_QUICK = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s"}
 _CLEAN = """
 systemctl stop kubelet
 rm -rf /etc/kubernetes /var/lib/kubelet /etc/cni /etc/kubenode/join.json /run/kubenode
@@ -62,13 +61,12 @@ true
 """
 
 
-@dataclass
-class Run:
+class Joined(Run):
     """What came of one run of the role."""
 
-    rc: int
-    output: str
-    report: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, run: Run, report: Path) -> None:
+        super().__init__(run.rc, run.output)
+        self.report: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
 
     @property
     def code(self) -> str:
@@ -81,27 +79,28 @@ class Run:
         return self.report.get("failure", {}).get("msg", "")
 
     @property
-    def changed(self) -> list[str]:
+    def applied(self) -> list[str]:
         """Ids of the settings that changed."""
         return [step["id"] for step in self.report.get("applied", {}).get("steps", []) if step["changed"]]
 
 
-class Joiner:
+class Joiner(Controller):
     """One machine with a kubelet, and the role join on it."""
 
-    def __init__(self, node: Node, cluster: RunningCluster, folder: Path) -> None:
-        self.node, self.cluster, self.folder = node, cluster, folder
+    def __init__(self, lab: RunningLab, node: Node, cluster: RunningCluster, folder: Path) -> None:
+        super().__init__(lab, folder)
+        self.node, self.cluster = node, cluster
 
-    def run(self, *options: str, **variables: Any) -> Run:
+    def run(self, *options: str, **variables: Any) -> Joined:
         """Run the role; ``variables`` without ``join_``, over the usual ones; None leaves one out."""
         given: dict[str, Any] = {
             "api_server": self.cluster.endpoint,
             "ca_cert": self.cluster.ca_pem,
             "version_check": "warn",  # the lab's control plane is much older than the kubelet
-            "timeout": 60,
+            "timeout": 200,
             **variables,
         }
-        return self._play("join.yml", {f"join_{name}": value for name, value in given.items()}, *options)
+        return self._join("join.yml", {f"join_{name}": value for name, value in given.items()}, *options)
 
     def checks(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The results of node_join_check with the options of each case, over the usual ones."""
@@ -109,30 +108,19 @@ class Joiner:
             "api_server": self.cluster.endpoint,
             "ca_cert": self.cluster.ca_pem,
             "node_name": self.node.name,
-            "timeout": 20,
+            "timeout": 120,
         }
         options = [{name: value for name, value in {**usual, **case}.items() if value is not None} for case in cases]
-        done = self._play("check.yml", {"cases": options})
+        done = self._join("check.yml", {"cases": options})
         assert done.rc == 0, done.output
         return done.report["results"]
 
-    def _play(self, play: str, variables: dict[str, Any], *options: str) -> Run:
+    def _join(self, play: str, variables: dict[str, Any], *options: str) -> Joined:
         report = self.folder / f"{self.node.name}.json"
         report.unlink(missing_ok=True)
         given = {name: value for name, value in variables.items() if value is not None}
-        host = {**self.node.inventory, **given, "report": str(report)}
-        (self.folder / "inventory.json").write_text(json.dumps({"all": {"hosts": {self.node.name: host}}}))
-        done = subprocess.run(
-            ["ansible-playbook", "-i", "inventory.json", PLAYS / play, *options],
-            cwd=self.folder,
-            env={**os.environ, **_QUICK},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=280,
-        )
-        return Run(done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else {})
+        self.add_nodes(self.node, **given, report=str(report))
+        return Joined(self.play(str(PLAYS / play), *options), report)
 
     def clean(self) -> None:
         """Leave the machine as base left it, and the cluster without its Node."""
@@ -168,7 +156,7 @@ def machine(lab_nspawn: RunningLab, cluster: RunningCluster, tmp_path_factory: p
     """One machine that base has prepared."""
     node = lab_nspawn.node("join-1")
     prepare(node, tmp_path_factory.mktemp("kubelet"))
-    return Joiner(node, cluster, tmp_path_factory.mktemp("join"))
+    return Joiner(lab_nspawn, node, cluster, tmp_path_factory.mktemp("join"))
 
 
 def prepare(node: Node, folder: Path) -> None:

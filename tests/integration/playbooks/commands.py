@@ -9,15 +9,15 @@ from dev.stage import CHECKOUT
 RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 
 
-def slow_command(folder, seconds):
-    """A command of the user's own: says that it starts, takes its time, then does what raw-disk does."""
+def waiting_command(folder):
+    """A command of the user's own: says that it starts, waits for /root/go, then does what raw-disk does."""
     folder.mkdir(exist_ok=True)
     path = folder / "image-url-command-slow"
     script = f"""#!/bin/bash
 set -e
 echo start >> /root/starts
 echo "start $(wc -l < /root/starts)"
-sleep {seconds}
+while [ ! -e /root/go ]; do sleep 0.2; done
 cat > /root/raw-disk <<'END-OF-RAW-DISK'
 {RAW_DISK.read_text()}
 END-OF-RAW-DISK

@@ -4,88 +4,111 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
 import pytest
 
 from dev.dedicated import DedicatedStage
 from dev.stage import Stage
+from lab.client import call
+from tests.integration.controller import Controller
+from tests.integration.runs import LIMIT, Run, Running
 
 StageKind = TypeVar("StageKind", bound=Stage)
 
 
-class Playground(Generic[StageKind]):
+class Playground(Controller, Generic[StageKind]):
     """A stage, and playbook runs on it whose output is kept."""
 
     def __init__(self, stage: StageKind) -> None:
+        super().__init__(None, stage.folder / "controller")
+        self.folder.mkdir()
         self.stage = stage
         self.output = ""
 
-    def run(self, *arguments: str, timeout: float = 240) -> int:
-        """Run the playbook; what it printed is in ``output``."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of the stage, with what Ansible remembers below our folder."""
+        return {**self.stage.environment, **self.settings}
+
+    def start(self, *arguments: str, inventory: str = "") -> Running:
+        """Begin to run the playbook of the stage."""
         words = self.stage.playbook_command(*arguments)
-        done = subprocess.run(
-            words,
-            env=self.stage.environment,
-            cwd=self.stage.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        self.output = done.stdout
-        return done.returncode
+        if inventory:
+            words[words.index("-i") : words.index("-i")] = ["-i", inventory]
+        return self.begin(words, cwd=self.stage.folder)
+
+    def finish(self, *arguments: str, limit: float = LIMIT, **options: Any) -> Run:
+        """Run the playbook to its end; what it printed is in ``output``."""
+        done = self.start(*arguments, **options).wait(limit)
+        self.output = done.output
+        return done
+
+    def run(self, *arguments: str, limit: float = LIMIT, **options: Any) -> int:
+        """The exit code of a run."""
+        return self.finish(*arguments, limit=limit, **options).rc
+
+    def control(self, method: str, path: str, body: object = None) -> Any:
+        """Call one of the lab's own routes."""
+        return call(self.stage.lab["endpoint"], self.stage.token, method, path, body, 300)
+
+    def row(self, key: str, value: object) -> dict[str, Any]:
+        """What the lab says of the machine with this ``name`` or ``number``."""
+        (found,) = [one for one in self.control("GET", "/machines")["machines"] if one.get(key) == value]
+        return found
 
     def boots(self, name: str) -> list[str]:
         """What a machine booted so far, oldest first: the lab's word, not ours."""
-        for machine in self.stage.machines():
-            if machine["name"] == name:
-                return [boot["source"] for boot in machine["boots"]]
-        return []
+        return [boot["source"] for boot in self.row("name", name)["boots"]]
+
+    def proof(self, name: str) -> list[str]:
+        """What a new system says of itself."""
+        return self.stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
+
+
+_NUMBERS = itertools.count(1)
+
+
+def _name() -> str:
+    """A name of a lab that no other run on this host has."""
+    return f"test-{os.getpid()}-{next(_NUMBERS)}"
 
 
 @pytest.fixture(scope="module")
-def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Playground]]:
+def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Playground[Stage]]]:
     """Make labs of a kind; they end with the module."""
-    stages: list[Stage] = []
+    with ExitStack() as stack:
 
-    def make(kind: str, *options: str) -> Playground:
-        folder: Path = tmp_path_factory.mktemp("stage")
-        lab_options = ["--kind", kind, "--datacenters", *options]
-        stage = Stage(folder / "stage", f"test-{os.getpid()}-{len(stages)}-{kind}", lab_options=lab_options)
-        stage.__enter__()
-        stages.append(stage)
-        return Playground(stage)
+        def make(kind: str, *options: str) -> Playground[Stage]:
+            folder = tmp_path_factory.mktemp("stage")
+            lab_options = ["--kind", kind, "--datacenters", *options]
+            made = Playground(stack.enter_context(Stage(folder / "stage", _name(), lab_options=lab_options)))
+            stack.callback(made.stop)
+            return made
 
-    yield make
-    for stage in stages:
-        stage.__exit__()
+        yield make
 
 
 @pytest.fixture(scope="module")
 def dedicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Playground[DedicatedStage]]]:
     """Make labs of a kind with dedicated servers; they end with the module."""
-    stages: list[Stage] = []
+    with ExitStack() as stack:
 
-    def make(kind: str, servers: list[dict[str, Any]]) -> Playground[DedicatedStage]:
-        folder: Path = tmp_path_factory.mktemp("dedicated")
-        name = f"dedicated-{os.getpid()}-{len(stages)}-{kind}"
-        stage = DedicatedStage(folder / "stage", name, servers, lab_options=["--kind", kind])
-        stage.__enter__()
-        stages.append(stage)
-        return Playground(stage)
+        def make(kind: str, servers: list[dict[str, Any]]) -> Playground[DedicatedStage]:
+            folder = tmp_path_factory.mktemp("dedicated")
+            stage = DedicatedStage(folder / "stage", _name(), servers, lab_options=["--kind", kind])
+            made = Playground(stack.enter_context(stage))
+            stack.callback(made.stop)
+            return made
 
-    yield make
-    for stage in stages:
-        stage.__exit__()
+        yield make
 
 
 @pytest.fixture(scope="module")
-def nspawn(playground: Callable[..., Any]) -> Playground:
+def nspawn(playground: Callable[..., Any]) -> Playground[Stage]:
     """One lab whose machines really boot, for the tests of a module."""
     return playground("nspawn")

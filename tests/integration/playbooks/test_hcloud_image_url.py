@@ -5,16 +5,12 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import time
 
 import pytest
 
-from lab.client import call
-from tests.integration.playbooks.commands import slow_command
+from tests.integration.playbooks.commands import waiting_command
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nspawn
 
 SIX_STEPS = [
     ("", "Initializing"),
@@ -26,10 +22,6 @@ SIX_STEPS = [
 ]
 
 
-def proof(stage, name):
-    return stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
-
-
 def test_from_nothing_to_a_verified_system_and_again(nspawn):
     stage = nspawn.stage
     stage.write_inventory(["first-1", "first-2"])
@@ -38,7 +30,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     for machine in report["machines"]:
         assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS
         assert machine["boot_state"] == "OperatingSystemRunning"
-        assert proof(stage, machine["name"]) == [machine["name"], "made by the bootstrap data"]
+        assert nspawn.proof(machine["name"]) == [machine["name"], "made by the bootstrap data"]
         assert nspawn.boots(machine["name"]) == ["rescue", "disk"]
     assert [machine["name"] for machine in report["machines"]] == ["first-1", "first-2"]
 
@@ -55,35 +47,25 @@ def test_dynamic_inventory_finds_the_same_machines(nspawn):
     assert nspawn.run() == 0, nspawn.output
     inventory = stage.folder / "inventory.hcloud.yml"
     inventory.write_text("plugin: hetzner.hcloud.hcloud\nlabel_selector: role=dynamic\ngroups:\n  machines: true\n")
-    words = stage.playbook_command()
-    words[words.index("-i") + 1 : words.index("-i") + 2] = [str(inventory), "-i", str(stage.inventory)]
-    done = subprocess.run(words, env=stage.environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing changed" in done.stdout
-    assert "dynamic-1 " in done.stdout
+    assert nspawn.run(inventory=str(inventory)) == 0, nspawn.output
+    assert "Nothing changed" in nspawn.output
+    assert "dynamic-1 " in nspawn.output
 
 
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspawn):
     stage = nspawn.stage
     commands = stage.folder / "commands"
-    slow_command(commands, seconds=12)
+    waiting_command(commands)
     variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
     stage.write_inventory(["cut-1"], **variables)
-    words = stage.playbook_command("-v")
-    log = stage.folder / "interrupted.txt"
-    with log.open("w") as output:
-        first = subprocess.Popen(words, env=stage.environment, stdout=output, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 120
-        while "start 1" not in log.read_text() and time.monotonic() < deadline and first.poll() is None:
-            time.sleep(0.2)
-        first.send_signal(signal.SIGINT)
-        first.wait(timeout=60)
-    assert "start 1" in log.read_text()
-    assert first.returncode != 0
+    first = nspawn.start("-v")
+    first.until("start 1")
+    assert first.interrupt().failed
     assert nspawn.boots("cut-1") == ["rescue"]
 
+    stage.ssh("cut-1", "touch /root/go", "rescue")
     assert nspawn.run() == 0, nspawn.output
-    assert proof(stage, "cut-1") == ["cut-1", "made by the bootstrap data"]
+    assert nspawn.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
     assert nspawn.boots("cut-1") == ["rescue", "disk"]
     (stdout,) = (stage.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
     text = stdout.read_text()
@@ -94,13 +76,13 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
 @pytest.mark.long
 def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
     stage = nspawn.stage
-    stage.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=25)
+    stage.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=600)
     fault = {"point": "boot", "machine": "late-1", "effect": "ignore_rescue", "times": 1}
-    call(stage.lab["endpoint"], stage.environment["HCLOUD_TOKEN"], "POST", "/faults", fault)
+    nspawn.control("POST", "/faults", fault)
     assert nspawn.run() == 0, nspawn.output
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.boots("late-2") == ["rescue", "disk"]
-    assert proof(stage, "late-1") == ["late-1", "made by the bootstrap data"]
+    assert nspawn.proof("late-1") == ["late-1", "made by the bootstrap data"]
 
 
 @pytest.mark.long
@@ -121,7 +103,7 @@ def test_one_bad_machine_does_not_fail_the_others(nspawn):
     stage.write_inventory(["good-1", "bad-1"])
     fault = {"point": "request", "method": "POST", "path": "/servers", "status": 412, "code": "resource_unavailable"}
     fault |= {"message": "error during placement", "times": 1}
-    call(stage.lab["endpoint"], stage.environment["HCLOUD_TOKEN"], "POST", "/faults", fault)
+    nspawn.control("POST", "/faults", fault)
     assert nspawn.run() != 0
     report = json.loads(stage.report.read_text())
     states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -21,22 +20,25 @@ import yaml
 
 from lab import images, mirror
 from lab.images import cache
-from tests.integration.hcloud.conftest import Project
-from tests.integration.node.controller import mirrored
+from tests.integration.accounts import CloudAccount
+from tests.integration.controller import pinned
+from tests.integration.mirrored import mirrored
+from tests.integration.runs import Running
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn]
 
 SNAPSHOT = "kubenode.provision.node_image_snapshot"
 #: A container cannot grow its disk, and cloud-init would call that a warning.
 CLOUD_CONFIG = "#cloud-config\ngrowpart: {mode: 'off'}\n"
 
 
-class Workshop(Project):
+class Workshop(CloudAccount):
     """A project in the shared lab, and playbook runs that may be cut off."""
 
     def __init__(self, lab, folder: Path) -> None:
-        super().__init__(lab, folder, f"images-{os.getpid()}")
-        self.output = folder / "output.txt"
+        super().__init__(lab, folder)
+        self.told = ""
         self.variables: dict[str, Any] = {
             "ansible_ssh_private_key_file": str(self.key),
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -52,51 +54,21 @@ class Workshop(Project):
         with urllib.request.urlopen(f"{url}.sha256", timeout=300) as answer:
             return f"{url}#sha256={answer.read().decode().split()[0]}"
 
-    def start(self, *playbooks: str, hosts: tuple[str, ...] = (), **variables: Any) -> subprocess.Popen:
-        """Begin a run in a session of its own, so that its whole group can be signalled."""
-        inventory = self.folder / "inventory.yml"
-        everyone = {"hosts": dict.fromkeys(hosts), "vars": {**self.variables, **variables}}
-        inventory.write_text(yaml.safe_dump({"all": everyone}))
-        environment = {
-            **os.environ,
-            **self.lab.env,
-            "ANSIBLE_NOCOLOR": "true",
-            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"/tmp/kubenode-ni-{os.getpid()}",
-        }
-        with self.output.open("w") as output:
-            return subprocess.Popen(
-                ["ansible-playbook", "-i", str(inventory), *playbooks],
-                env=environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+    def start(self, playbook: str, *more: str, hosts: tuple[str, ...] = (), **variables: Any) -> Running:
+        """Begin to run playbooks."""
+        return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
 
-    def play(self, *playbooks: str, **options: Any) -> int:
-        """A run to its end."""
-        return self.start(*playbooks, **options).wait(timeout=900)
+    def run(self, playbook: str, *more: str, **options: Any) -> int:
+        """Run playbooks to their end; what they printed is in ``told``."""
+        done = self.start(playbook, *more, **options).wait(1200)
+        self.told = done.output
+        return done.rc
 
-    def cut(self, ready: Callable[[], bool], how: signal.Signals, **options: Any) -> None:
-        """Begin a run and end it as soon as ``ready`` says so."""
-        process = self.start(SNAPSHOT, **options)
-        end = time.monotonic() + 600
-        try:
-            while not ready():
-                assert process.poll() is None, self.told
-                assert time.monotonic() < end, self.told
-                time.sleep(0.1)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, how)
-            process.wait(timeout=60)
-
-    @property
-    def told(self) -> str:
-        """What the last run printed."""
-        return self.output.read_text()
+    def cut(self, ready: str | Callable[[], bool], how: signal.Signals, **options: Any) -> None:
+        """Begin a run and end it as soon as it has printed a text, or a check is true."""
+        running = self.start(SNAPSHOT, **options)
+        running.until(ready, "what the run is cut off at")
+        self.told = running.interrupt(how).output
 
     def builders(self) -> dict[str, dict]:
         """The temporary machines."""
@@ -105,6 +77,12 @@ class Workshop(Project):
     def snapshots(self, name: str) -> list[dict]:
         """The snapshots of a name."""
         return self.call("GET", f"/images?label_selector=caph-image-name=={name}")["images"]
+
+    def close(self) -> None:
+        """Delete what was made, images too."""
+        super().close()
+        for image in self.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
+            self.call("DELETE", f"/images/{image['id']}")
 
     def acting(self, command: str) -> bool:
         """Whether an action of this kind runs on a temporary machine."""
@@ -122,21 +100,14 @@ class Workshop(Project):
 def workshop(lab_nspawn, tmp_path_factory):
     """One project for the module; what it made is deleted in the end."""
     made = Workshop(lab_nspawn, tmp_path_factory.mktemp("images"))
-    before = set(made.servers())
     yield made
-    lab_nspawn.control("DELETE", "/faults")
-    for name, server in made.servers().items():
-        if name not in before:
-            made.call("DELETE", f"/servers/{server['id']}")
-    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
-        made.call("DELETE", f"/images/{image['id']}")
-    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+    made.close()
 
 
 def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(workshop):
     before = set(workshop.servers())
     options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": workshop.image_url("debian.raw.zst")}]}
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     assert set(workshop.servers()) == before
     (image,) = workshop.snapshots("raw-0")
     file = workshop.lab.lab.cloud.images[image["id"]].file
@@ -144,7 +115,7 @@ def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(workshop):
         while piece := given.read(1 << 22):
             assert written.read(len(piece)) == piece
 
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     assert "changed=0" in workshop.told
     assert workshop.snapshots("raw-0") == [image]
 
@@ -159,20 +130,20 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
         if stage:
             workshop.fault(point="action", command=stage, effect="stuck", times=2)
         workshop.cut(
-            (lambda stage=stage: workshop.acting(stage)) if stage else lambda: "writing /dev/sda" in workshop.told,
+            (lambda stage=stage: workshop.acting(stage)) if stage else "writing /dev/sda",
             signal.SIGKILL if number % 2 else signal.SIGINT,
             **options,
         )
         assert workshop.builders(), stage
-        workshop.lab.control("DELETE", "/faults")
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+        workshop.forget_faults()
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     assert set(workshop.servers()) == others
     made = [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")]
     assert [len(found) for found in made] == [1, 1]
     assert {image["status"] for found in made for image in found} == {"available"}
 
     # the second run makes nothing, and creates no machine for that
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     assert "changed=0" in workshop.told
     assert [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")] == made
     assert workshop.told.count("exists") == 2
@@ -189,32 +160,30 @@ def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(worksh
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", needy], check=True)
     uploads = [{"name": path.name, "path": str(path), "sha256": cache.sha256(path)} for path in (packed, qcow2, needy)]
     before = set(workshop.servers())
-    assert workshop.play(SNAPSHOT, kubenode_image_uploads=uploads) != 0
+    assert workshop.run(SNAPSHOT, kubenode_image_uploads=uploads) != 0
     assert "it needs other files (a backing or data file)" in workshop.told
     damaged = {**uploads[0], "sha256": "0" * 64}
-    assert workshop.play(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
+    assert workshop.run(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
     assert "it is damaged or not the one you meant" in workshop.told
     assert set(workshop.servers()) == before
 
-    assert workshop.play(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, workshop.told
     for upload in uploads[:2]:
         (image,) = workshop.snapshots(upload["name"])
         with workshop.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
             while piece := given.read(1 << 22):
                 assert written.read(len(piece)) == piece
-    end = time.monotonic() + 60
-    while any("_run_server" in line for line in command_lines()):  # it ends with the run
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    until(lambda: not servers_of(workshop.folder), "the end of the server of files, which ends with the run")
 
 
-def command_lines() -> list[str]:
-    """The command lines of all processes."""
+def servers_of(folder: Path) -> list[str]:
+    """The command lines of the servers of files that runs from a folder have started."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found.append(path.read_text(errors="replace"))
-    return found
+            if str(folder) in (path / "environ").read_text(errors="replace"):
+                found.append((path / "cmdline").read_text(errors="replace"))
+    return [line for line in found if "_run_server" in line]
 
 
 @pytest.mark.mirror
@@ -236,11 +205,11 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
             ],
         },
     }
-    workshop.cut(lambda: "TASK [kubenode.provision.base : apply | Fetch" in workshop.told, signal.SIGINT, **options)
+    workshop.cut("TASK [kubenode.provision.base : apply | Fetch", signal.SIGINT, **options)
     assert len(workshop.builders()) == 2
 
     # one of two fails: the other becomes an image, and both machines go
-    assert workshop.play(SNAPSHOT, **options) != 0
+    assert workshop.run(SNAPSHOT, **options) != 0
     assert workshop.builders() == {}
     assert "damaged-kubernetes-1.36.4: no image was made" in workshop.told
     assert workshop.snapshots("damaged-kubernetes-1.36.4") == []
@@ -253,7 +222,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
     name = {"kubenode_image_name": "debian-13-kubernetes-1.36.4", "kubenode_server_type": "cx23"}
     name["kubenode_user_data"] = CLOUD_CONFIG
     play = "kubenode.provision.hcloud_image_name"
-    assert workshop.play(play, hosts=(node,), **name) == 0, workshop.told
+    assert workshop.run(play, hosts=(node,), **name) == 0, workshop.told
     assert workshop.commands(node) == ["create_server", "start_server"]
     lab_nspawn.isolate(node, [lab_nspawn.controller])
     cluster = lab_nspawn.cluster()
@@ -263,15 +232,13 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
         "join_token": cluster.token(),
         "join_version_check": "warn",
     }
-    assert workshop.play(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
+    assert workshop.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
     assert node in cluster.nodes()
 
     # the very key that built the image is not in it, and the image is none that a run of ours installed
-    address = workshop.servers()[node]["public_net"]["ipv4"]["ip"]
-    known = f"-o UserKnownHostsFile={workshop.folder}/kubenode/known_hosts/{node}.os -o HostKeyAlias={node}.os"
-    words = ["ssh", "-i", str(workshop.key), *known.split(), "-o", "BatchMode=yes", f"root@{address}"]
+    workshop.reach(node, workshop.servers()[node]["public_net"]["ipv4"]["ip"])
     script = "hostname; ls /etc/kubenode; ls /etc/cloud/cloud.cfg.d /var/lib/cloud/seed 2>/dev/null || true"
-    told = subprocess.run([*words, script], capture_output=True, text=True, check=True).stdout
+    told = workshop.ssh(node, script, pinned(workshop.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
     assert told.splitlines()[0] == node
     assert "installed.json" not in told
     assert "zz-kubenode" not in told
@@ -280,7 +247,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
 def test_bad_input_is_told_at_once_and_creates_nothing(workshop):
     before = set(workshop.servers())
     matrix = {"kubernetes": ["1.36"], "architecture": ["mips"], "base": ["debian-13"], "name": "n" * 64}
-    assert workshop.play(SNAPSHOT, kubenode_image_matrix=matrix) != 0
+    assert workshop.run(SNAPSHOT, kubenode_image_matrix=matrix) != 0
     for finding in (
         "'1.36': give a full version",
         "'mips': use x86 or arm",
@@ -288,9 +255,9 @@ def test_bad_input_is_told_at_once_and_creates_nothing(workshop):
     ):
         assert finding in workshop.told
     nobody = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
-    assert workshop.play(SNAPSHOT, kubenode_image_matrix=nobody) != 0
+    assert workshop.run(SNAPSHOT, kubenode_image_matrix=nobody) != 0
     assert "'no-such-image' is neither the name nor the id of an image" in workshop.told
     wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
-    assert workshop.play(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
+    assert workshop.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
     assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(workshop.told)
     assert set(workshop.servers()) == before

@@ -12,10 +12,10 @@ import yaml
 
 from lab import mirror
 from lab.images import cache, host
-from tests.integration.node.controller import mirrored
+from tests.integration.mirrored import mirrored
 from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, Workshop
 
-pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
 
 IMAGE = "own-13-kubernetes-1.36.4"
 
@@ -24,11 +24,7 @@ IMAGE = "own-13-kubernetes-1.36.4"
 def workshop(lab_nspawn, tmp_path):
     made = Workshop(lab_nspawn, tmp_path)
     yield made
-    for server in made.builders().values():
-        made.call("DELETE", f"/servers/{server['id']}")
-    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
-        made.call("DELETE", f"/images/{image['id']}")
-    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+    made.close()
 
 
 def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
@@ -47,16 +43,16 @@ def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
         "kubenode_image_matrix": {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": packages}]},
     }
     cached = workshop.folder / "kubenode/images"
-    assert workshop.play(SNAPSHOT, "--check", **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, "--check", **options) == 0, workshop.told
     assert not cached.exists()
     assert workshop.builders() == {}
 
     wrong = {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": {**packages, "include": ["no-such"]}}]}
-    assert workshop.play(SNAPSHOT, **{**options, "kubenode_image_matrix": wrong}) != 0
+    assert workshop.run(SNAPSHOT, **{**options, "kubenode_image_matrix": wrong}) != 0
     assert "Unable to locate package no-such" in workshop.told
     assert workshop.builders() == {}, "nothing is created before the base is there"
 
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     (snapshot,) = workshop.snapshots(IMAGE)
     assert snapshot["labels"]["kubenode.provision/base-image"] == "own-13"
     assert workshop.builders() == {}
@@ -66,7 +62,7 @@ def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
     assert not [name for name in held if "ssh_host_" in name]
 
     when = made.stat().st_mtime_ns
-    assert workshop.play(SNAPSHOT, **options) == 0, workshop.told
+    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
     assert "changed=0" in workshop.told
     assert workshop.snapshots(IMAGE) == [snapshot]
     assert made.stat().st_mtime_ns == when

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import signal
 import subprocess
 import threading
-import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,10 @@ from lab import images
 from lab.api.model import Image
 from lab.images import disk, rawdisk
 from lab.machines.store import copy_sparse
+from tests.integration.controller import pinned
 from tests.integration.playbooks.test_node_image import Workshop
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn]
 
 PLAYBOOK = "kubenode.provision.node_image_tarball"
 TARBALL = "Debian-1200-bookworm-amd64-kubenode-1.36.4.tar.zst"
@@ -74,12 +73,7 @@ def workshop(lab_nspawn, tmp_path_factory):
     disk.put(made.folder / "unfit.raw", {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
     add_snapshot(lab_nspawn, made.folder / "unfit.raw", UNFIT)
     yield made
-    for name, server in made.builders().items():
-        assert name
-        made.call("DELETE", f"/servers/{server['id']}")
-    for image in made.call("GET", "/images?label_selector=kubenode.provision/node-image")["images"]:
-        made.call("DELETE", f"/images/{image['id']}")
-    made.call("DELETE", f"/ssh_keys/{made.key_id}")
+    made.close()
 
 
 def files(workshop) -> set[str]:
@@ -91,15 +85,10 @@ def files(workshop) -> set[str]:
 def test_cut_off_while_packing_and_run_again(workshop):
     before = set(workshop.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
-    process = workshop.start(PLAYBOOK, **options)
+    running = workshop.start(PLAYBOOK, **options)
     partial = workshop.folder / f"kubenode/tarballs/{TARBALL}.partial"
-    end = time.monotonic() + 300
-    while not (partial.exists() and partial.stat().st_size > 1 << 20):
-        assert process.poll() is None, workshop.told
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    running.until(lambda: partial.exists() and partial.stat().st_size > 1 << 20, "a part of the file")
+    running.interrupt(signal.SIGKILL)
     assert len(workshop.builders()) == 1
     assert TARBALL not in files(workshop)
 
@@ -110,7 +99,7 @@ def test_cut_off_while_packing_and_run_again(workshop):
         "kubenode_tarball_formats": ["tarball", "raw"],
     }
     options["kubenode_tarball_systems"] = {"unfit": "Debian-1200-other"}
-    assert workshop.play(PLAYBOOK, **options) != 0
+    assert workshop.run(PLAYBOOK, **options) != 0
     assert "/etc/machine-id is one machine's" in workshop.told
     assert set(workshop.servers()) == before
     assert files(workshop) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
@@ -120,11 +109,11 @@ def test_a_tarball_is_made_once(workshop):
     before = set(workshop.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
     options["kubenode_tarball_formats"] = ["tarball", "raw"]
-    assert workshop.play(PLAYBOOK, **options) == 0, workshop.told
+    assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
     folder = workshop.folder / "kubenode/tarballs"
     subprocess.run(["sha256sum", "--check", "--quiet", f"{TARBALL}.sha256", f"{RAW}.sha256"], cwd=folder, check=True)
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert workshop.play(PLAYBOOK, **options) == 0, workshop.told
+    assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
     assert "changed=0" in workshop.told
     assert "exists" in workshop.told
     assert times == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
@@ -164,16 +153,16 @@ def test_a_dedicated_server_boots_it(workshop, lab_nspawn, how):
             url = f"http://{lab_nspawn.controller}:{server.server_address[1]}/{RAW}"
             variables["kubenode_image_url"] = f"{url}#sha256={digest}"
             variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
-        assert workshop.play(playbook, hosts=(name,), **variables) == 0, workshop.told
+        assert workshop.run(playbook, hosts=(name,), **variables) == 0, workshop.told
     finally:
         server.shutdown()
         server.server_close()
-    known = f"-o UserKnownHostsFile={workshop.folder}/kubenode/known_hosts/{name}.os -o HostKeyAlias={name}.os"
     (machine,) = [one for one in lab_nspawn.control("GET", "/machines")["machines"] if one.get("number") == number]
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
-    words = ["ssh", "-i", str(workshop.key), *known.split(), "-o", "BatchMode=yes", f"root@{machine['address']}"]
+    workshop.reach(name, machine["address"])
     script = "hostname; ls /etc/proof; cat /etc/kubenode/base.json; echo; findmnt -no SOURCE /"
-    told = subprocess.run([*words, script], capture_output=True, text=True, check=True).stdout.splitlines()
+    trust = pinned(workshop.folder / f"kubenode/known_hosts/{name}.os", f"{name}.os")
+    told = workshop.ssh(name, script, trust).splitlines()
     assert told[:3] == [name, "/etc/proof", PREBAKED]
 
 
@@ -190,7 +179,7 @@ WRONG = {
 def test_bad_input_is_told_before_anything_is_made(workshop, what):
     variables, words = WRONG[what]
     before = workshop.servers()
-    assert workshop.play(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
+    assert workshop.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
     assert words in workshop.told
     assert "Traceback" not in workshop.told
     assert workshop.servers() == before

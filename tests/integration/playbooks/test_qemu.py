@@ -18,7 +18,7 @@ def test_a_whole_machine_boots_what_was_written(playground):
     lab = playground("qemu")
     stage = lab.stage
     stage.write_inventory(["whole-1"], **PATIENCE)
-    assert lab.run(timeout=1400) == 0, lab.output
+    assert lab.run(limit=1400) == 0, lab.output
     assert lab.boots("whole-1") == ["rescue", "disk"]
     hostname, proof, kernel, root = stage.ssh(
         "whole-1", "hostname; cat /etc/kubenode-proof; cat /proc/cmdline; findmnt -no SOURCE /"

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import time
 
 import pytest
 
-from lab.client import call
-from tests.integration.playbooks.commands import slow_command
+from tests.integration.playbooks.commands import waiting_command
+from tests.waiting import until
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nspawn
 
 TWO_DISKS = [{"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G", "rotational": True}]
 #: Each test has servers of its own: what one leaves on its disks is nobody else's business.
@@ -36,6 +33,8 @@ FIVE_STEPS = [
     ("BootingToRealOS", "OperatingSystemRunning"),
 ]
 SMALLEST = {"smallest": True}
+#: For runs whose machines let us in: the look at one ends as soon as it answers.
+THERE = ("-e", '{"kubenode_look_timeout": 240}')
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +58,14 @@ def inventory(lab, *names, **variables):
     lab.stage.write_groups({"machines": group})
 
 
-def control(lab, method, path, body=None):
-    return call(lab.stage.lab["endpoint"], lab.stage.token, method, path, body)
-
-
 @pytest.fixture(autouse=True)
 def hour_of_its_own(lab):
     """The tests of this module share one lab; an hour of Robot allows 50 resets in all."""
-    control(lab, "DELETE", "/robot/limits")
+    lab.control("DELETE", "/robot/limits")
 
 
 def machine(lab, name):
-    (found,) = [one for one in control(lab, "GET", "/machines")["machines"] if one.get("number") == NUMBERS[name]]
-    return found
+    return lab.row("number", NUMBERS[name])
 
 
 def boots(lab, name):
@@ -83,16 +77,12 @@ def resets(lab, name):
 
 
 def disks(lab, name):
-    return [disk["sha256"] for disk in control(lab, "GET", f"/dedicated/{NUMBERS[name]}/disks")["disks"]]
+    return [disk["sha256"] for disk in lab.control("GET", f"/dedicated/{NUMBERS[name]}/disks")["disks"]]
 
 
 def requests(lab, method=None, path=""):
-    found = [one for one in control(lab, "GET", "/requests")["requests"] if one["api"] == "robot"]
+    found = [one for one in lab.control("GET", "/requests")["requests"] if one["api"] == "robot"]
     return [one for one in found if method in (None, one["method"]) and one["path"].startswith(path)]
-
-
-def proof(lab, name):
-    return lab.stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
 
 
 def report(lab):
@@ -102,11 +92,11 @@ def report(lab):
 def test_from_empty_disks_to_verified_systems_and_again(lab):
     inventory(lab, "first-1", "first-2")
     before = {name: disks(lab, name) for name in ("first-1", "first-2")}
-    control(lab, "DELETE", "/requests")
+    lab.control("DELETE", "/requests")
     assert lab.run() == 0, lab.output
     for name in ("first-1", "first-2"):
         assert [(step["from"], step["to"]) for step in report(lab)[name]["transitions"]] == FIVE_STEPS
-        assert proof(lab, name) == [name, "made by the bootstrap data"]
+        assert lab.proof(name) == [name, "made by the bootstrap data"]
         assert boots(lab, name)[-2:] == ["rescue", "disk"]
         assert len(resets(lab, name)) == 1
         assert machine(lab, name)["name"] == name
@@ -114,8 +104,8 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         assert disks(lab, name)[1] == before[name][1]
     fleet = [one for one in requests(lab) if one["path"] in ("/server", "/key", "/reset")]
     assert len(requests(lab)) - len(fleet) <= 2 * 4
-    control(lab, "DELETE", "/requests")
-    assert lab.run() == 0, lab.output
+    lab.control("DELETE", "/requests")
+    assert lab.run(*THERE) == 0, lab.output
     assert "changed=0" in lab.output
     assert not [one for one in requests(lab) if one["method"] != "GET"]
     # A node that was proven and is silent now may be down for a reason: it is not reset.
@@ -129,24 +119,18 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
 @pytest.mark.long
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab):
     folder = lab.stage.folder / "slow"
-    slow_command(folder, 15)
+    waiting_command(folder)
     inventory(lab, "cut-1", kubenode_image_url_command="image-url-command-slow", kubenode_command_dir=str(folder))
-    words = lab.stage.playbook_command()
-    with subprocess.Popen(
-        words, env=lab.stage.environment, cwd=lab.stage.folder, stdout=subprocess.PIPE, text=True
-    ) as run:
-        log = lab.stage.folder / "kubenode/logs/cut-1/image-url-command.log"
-        deadline = time.monotonic() + 200
-        while not (log.exists() and "start 1" in log.read_text()):
-            assert time.monotonic() < deadline, "the command did not start"
-            time.sleep(0.2)
-        run.send_signal(signal.SIGINT)
-        run.communicate(timeout=120)
-    assert lab.run() == 0, lab.output
+    log = lab.stage.folder / "kubenode/logs/cut-1/image-url-command.log"
+    first = lab.start()
+    first.until(lambda: log.exists() and "start 1" in log.read_text(), "the start of the command")
+    assert first.interrupt().failed
+    lab.stage.ssh("cut-1", "touch /root/go", "rescue")
+    assert lab.run(*THERE) == 0, lab.output
     assert boots(lab, "cut-1")[-2:] == ["rescue", "disk"]
     assert len(resets(lab, "cut-1")) == 1
     assert log.read_text().count("start ") == 1
-    assert proof(lab, "cut-1") == ["cut-1", "made by the bootstrap data"]
+    assert lab.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
 
 
 @pytest.mark.long
@@ -161,11 +145,11 @@ def test_a_disk_with_a_foreign_system_is_written_only_when_wipe_names_it(lab):
     assert disks(lab, "foreign-1") == before
     # In check mode the user sees what would be erased, and nothing is.
     inventory(lab, "foreign-1", kubenode_wipe=[first["serial"]])
-    assert lab.run("--check", "--diff") == 0, lab.output
+    assert lab.run("--check", "--diff", *THERE) == 0, lab.output
     assert first["serial"] in lab.output
     assert disks(lab, "foreign-1") == before
-    assert lab.run() == 0, lab.output
-    assert proof(lab, "foreign-1") == ["foreign-1", "made by the bootstrap data"]
+    assert lab.run(*THERE) == 0, lab.output
+    assert lab.proof("foreign-1") == ["foreign-1", "made by the bootstrap data"]
     assert disks(lab, "foreign-1")[1] == before[1]
 
 
@@ -174,19 +158,19 @@ def test_a_machine_with_a_permanent_error_stays_in_quarantine_until_it_is_mended
     inventory(lab, "mended-1", kubenode_root_device_hints={"serial": "NOT-THERE"})
     assert lab.run() != 0
     assert "NOT-THERE" in lab.output
-    control(lab, "DELETE", "/requests")
+    lab.control("DELETE", "/requests")
     inventory(lab, "mended-1")
     assert lab.run() != 0
     assert "in quarantine since" in lab.output
     assert requests(lab) == []
-    assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}') == 0, lab.output
-    assert proof(lab, "mended-1") == ["mended-1", "made by the bootstrap data"]
+    assert lab.run("-e", '{"kubenode_clear_quarantine": ["mended-1"]}', *THERE) == 0, lab.output
+    assert lab.proof("mended-1") == ["mended-1", "made by the bootstrap data"]
 
 
 @pytest.mark.long
 def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["imposter-1"]), "effect": "other_host_keys"}
-    control(lab, "POST", "/faults", fault)
+    lab.control("POST", "/faults", fault)
     before = disks(lab, "imposter-1")
     inventory(lab, "imposter-1")
     assert lab.run() != 0
@@ -198,14 +182,14 @@ def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
 @pytest.mark.long
 def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
     fault = {"point": "request", "api": "robot", "method": "POST", "path": f"/server/{NUMBERS['unnamed-1']}"}
-    control(lab, "POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
+    lab.control("POST", "/faults", fault | {"status": 400, "code": "INVALID_INPUT", "times": 50})
     inventory(lab, "unnamed-1")
     assert lab.run() != 0
     assert "only its name in Robot could not be changed" in lab.output
     installed = boots(lab, "unnamed-1")
     assert installed[-2:] == ["rescue", "disk"]
-    control(lab, "DELETE", "/faults")
-    assert lab.run() == 0, lab.output
+    lab.control("DELETE", "/faults")
+    assert lab.run(*THERE) == 0, lab.output
     assert boots(lab, "unnamed-1") == installed
     assert machine(lab, "unnamed-1")["name"] == "unnamed-1"
 
@@ -213,13 +197,13 @@ def test_a_name_that_cannot_be_changed_costs_no_second_installation(lab):
 @pytest.mark.long
 def test_nobody_waits_for_a_machine_whose_rescue_is_late(lab):
     fault = {"point": "boot", "machine": str(NUMBERS["late-1"]), "effect": "ignore_rescue"}
-    control(lab, "POST", "/faults", fault)
-    inventory(lab, "late-1", "early-1", kubenode_give_back_after=15, kubenode_sw_reset_timeout=20)
+    lab.control("POST", "/faults", fault)
+    inventory(lab, "late-1", "early-1", kubenode_give_back_after=30, kubenode_sw_reset_timeout=60)
     assert lab.run() == 0, lab.output
     assert len(resets(lab, "late-1")) == 2
     assert len(resets(lab, "early-1")) == 1
     for name in ("late-1", "early-1"):
-        assert proof(lab, name) == [name, "made by the bootstrap data"]
+        assert lab.proof(name) == [name, "made by the bootstrap data"]
 
 
 @pytest.mark.long
@@ -237,17 +221,18 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
     lab.stage.ssh(name, "systemctl --no-block poweroff", "rescue")
+    until(lambda: not machine(lab, name)["powered"], "a machine that is off")
     inventory(lab, name, kubenode_root_device_hints={"wwn": wanted["wwn"]}, kubenode_sw_reset_timeout=20)
     assert lab.run() == 0, lab.output
     after = disks(lab, name)
     assert after[0] != before[0]
     assert after[1] == before[1]
-    assert proof(lab, name) == [name, "made by the bootstrap data"]
+    assert lab.proof(name) == [name, "made by the bootstrap data"]
 
 
 def test_wrong_credentials_are_tried_once(lab):
     inventory(lab, "first-1")
-    control(lab, "DELETE", "/requests")
+    lab.control("DELETE", "/requests")
     before = dict(lab.stage.environment)
     lab.stage.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
     try:
@@ -257,4 +242,4 @@ def test_wrong_credentials_are_tried_once(lab):
     assert "HROBOT_API_PASSWORD" in lab.output
     assert "wrong-secret-4711" not in lab.output
     assert len(requests(lab)) == 1
-    assert lab.run() == 0, lab.output
+    assert lab.run(*THERE) == 0, lab.output

@@ -8,9 +8,7 @@ import json
 
 import pytest
 
-from lab.client import call
-
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
 NUMBERS = {"tar-1": 201, "tar-2": 202, "never-1": 203}
@@ -59,9 +57,7 @@ def inventory(lab, *names, **variables):
 
 
 def machine(lab, name):
-    rows = call(lab.stage.lab["endpoint"], lab.stage.token, "GET", "/machines")["machines"]
-    (found,) = [one for one in rows if one.get("number") == NUMBERS[name]]
-    return found
+    return lab.row("number", NUMBERS[name])
 
 
 def test_from_empty_disks_to_verified_systems_and_again(lab):
@@ -75,7 +71,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         hostname, proof, boot, record = lab.stage.ssh(name, looks).splitlines()
         assert (hostname, proof, boot) == (name, "made by the bootstrap data", "1")
         assert json.loads(record)["command"] == "installimage"
-    assert lab.run() == 0, lab.output
+    assert lab.run("-e", '{"kubenode_look_timeout": 240}') == 0, lab.output
     assert "Nothing changed" in lab.output
     assert len(machine(lab, "tar-1")["resets"]) == 1
 

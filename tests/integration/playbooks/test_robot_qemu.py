@@ -23,7 +23,7 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     group["vars"] |= PATIENCE
     stage.playbook = "kubenode.provision.robot_installimage"
     stage.write_groups({"by_installimage": group})
-    assert lab.run(timeout=2300) == 0, lab.output
+    assert lab.run(limit=2300) == 0, lab.output
     looks = (
         "hostname; cat /etc/kubenode-proof; findmnt -no SOURCE /; findmnt -no FSTYPE /var/lib/data; cat /proc/mdstat"
     )

@@ -15,6 +15,7 @@ import pytest
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
 from tests.integration.commands.web import Web
+from tests.integration.runs import LIMIT
 
 PLAYBOOKS = Path(__file__).parent / "playbooks"
 
@@ -78,7 +79,7 @@ class Machine:
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run to the end."""
         with self.start(*arguments, stdin=subprocess.PIPE) as process:
-            stdout, stderr = process.communicate(stdin, timeout=200)
+            stdout, stderr = process.communicate(stdin, timeout=LIMIT)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 

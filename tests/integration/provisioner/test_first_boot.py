@@ -20,17 +20,13 @@ from dev.toolchain.paths import CHECKOUT
 from lab import mirror
 from lab.nodes import Node
 from tests.integration.commands.web import Web
-from tests.integration.node.controller import mirrored
+from tests.integration.controller import Controller
+from tests.integration.mirrored import mirrored
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.mirror, pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.mirror]
 
 NAME = "first-boot-1"
-ROLE = """
-- hosts: all
-  gather_facts: false
-  roles:
-    - role: kubenode.provision.node_user_data
-"""
+ROLE = [{"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.node_user_data"]}]
 NETWORK = {"cniVersion": "1.0.0", "name": "lo", "plugins": [{"type": "loopback"}]}
 
 
@@ -45,19 +41,11 @@ def web(lab_nspawn) -> Iterator[Web]:
 def user_data(folder: Path, **variables: object) -> str:
     """What the role node_user_data makes of a host's variables."""
     result = folder / "user-data"
-    host = {"ansible_connection": "local", "node_user_data_dest": str(result), **variables}
-    (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": {NAME: host}}}))
-    (folder / "playbook.yml").write_text(ROLE)
-    done = subprocess.run(
-        ["ansible-playbook", "-i", "inventory.json", "playbook.yml", "-v"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert variables["join_token"] not in done.stdout
+    controller = Controller(None, folder)
+    controller.hosts[NAME] = {"ansible_connection": "local", "node_user_data_dest": str(result), **variables}
+    done = controller.play(ROLE, "-v")
+    assert not done.failed, done.output
+    assert variables["join_token"] not in done.output
     assert result.stat().st_mode & 0o777 == 0o600
     return result.read_text(encoding="utf-8")
 

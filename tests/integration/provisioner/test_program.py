@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,9 @@ import pytest
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
 from provision import unpack
+from tests.waiting import until
 
-pytestmark = [pytest.mark.root]
+pytestmark = pytest.mark.root
 
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
 #: every process from a module up to the program: its command line and environment
@@ -41,16 +41,22 @@ def variables(machine) -> dict:
     return json.loads((machine.told / "variables.json").read_text(encoding="utf-8"))
 
 
-def wait_for(what, path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert what.poll() is None, "the run ended early"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def has_told(process, machine) -> None:
+    """Wait until a run has told its variables."""
+
+    def told() -> bool:
+        ended = process.poll() is not None
+        found = (machine.told / "variables.json").exists()
+        assert found or not ended, "the run ended early"
+        return found
+
+    until(told, "the variables of the run")
 
 
 def run_folders(machine) -> list[Path]:
-    return list(Path("/run/kubenode-provision").glob("*/vars.yml"))
+    """The files of variables that runs with this state folder have left."""
+    name = hashlib.sha256(str(machine.state.resolve()).encode()).hexdigest()[:16]
+    return list(Path("/run/kubenode-provision", name).glob("vars.yml"))
 
 
 def test_two_builds_are_the_same_bytes(program, sources):
@@ -181,13 +187,13 @@ def test_a_failed_run_says_why(used):
 def test_one_run_at_a_time_and_the_payload_is_kept(used):
     machine = used()
     with machine.start("--phase", "base", "--set", "base_packages_extra=[wait]") as first:
-        wait_for(first, machine.told / "variables.json")
+        has_told(first, machine)
         kept = [(path, path.stat().st_mtime_ns) for path in machine.state.iterdir() if path.is_dir()]
         second = machine.run("--phase", "base")
         assert second.returncode == 1
         assert f"another run is at work here (process {first.pid})" in second.stderr
         (machine.told / "go").touch()
-        first.communicate(timeout=120)
+        first.communicate(timeout=180)
         assert first.returncode == 0
     assert machine.run("--phase", "base", "--check").returncode == 0
     assert [(path, path.stat().st_mtime_ns) for path in machine.state.iterdir() if path.is_dir()] == kept
@@ -198,10 +204,10 @@ def test_an_interrupted_run_leaves_nothing_behind(used, number):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]"]
     with machine.start(*arguments, start_new_session=True) as process:
-        wait_for(process, machine.told / "variables.json")
+        has_told(process, machine)
         # Ctrl-C goes to the whole group of the terminal, a service manager's end to the program
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _stdout, stderr = process.communicate(timeout=60)
+        _stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 130, stderr
     assert not run_folders(machine)
 
@@ -210,7 +216,7 @@ def test_what_a_killed_run_left_is_gone_after_the_next(used):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]", "--token", TOKEN]
     with machine.start(*arguments, start_new_session=True) as process:
-        wait_for(process, machine.told / "variables.json")
+        has_told(process, machine)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert run_folders(machine)
@@ -283,7 +289,7 @@ def test_without_a_fitting_python_the_way_out_is_told(machine, tmp_path):
     with subprocess.Popen(
         ["/bin/sh", str(machine.program)], env=machine.environment, stderr=subprocess.PIPE, text=True
     ) as process:
-        stderr = process.communicate(timeout=60)[1]
+        stderr = process.communicate(timeout=180)[1]
     assert process.returncode == 1
     assert re.match(r"provision: Python 3\.11, 3\.12 or 3\.13 is needed and none was found: .*install", stderr)
     assert len(stderr.splitlines()) == 1

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.integration.rescue.conftest import Run
+from tests.integration.controller import Controller
+from tests.integration.runs import Run
 
 GOOD = {
     "name": "node-1",
@@ -21,35 +20,21 @@ GOOD = {
 }
 
 
-class User:
-    """A folder with image commands, a key, and Ansible."""
+class User(Controller):
+    """A user with image commands and a key."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.commands, self.key = folder, folder / "commands", folder / "key"
+        super().__init__(None, folder)
+        self.commands = folder / "commands"
         self.commands.mkdir()
         command = self.commands / GOOD["command"]
         command.write_text("#!/bin/sh\n")
         command.chmod(0o755)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
 
     def check(self, *machines: dict, **options: object) -> Run:
         """Run the module."""
-        given = {
-            "machines": list(machines),
-            "command_dir": str(self.commands),
-            "ssh_private_key": str(self.key),
-            **options,
-        }
-        process = subprocess.run(
-            ["ansible", "localhost", "-vvv", "-m", "kubenode.provision.image_url_check", "-a", json.dumps(given)],
-            env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible")},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return Run(process.returncode, process.stdout, process.stderr)
+        given = {"command_dir": str(self.commands), "ssh_private_key": str(self.key), **options}
+        return self.module("localhost", "image_url_check", "-vvv", machines=list(machines), **given)
 
 
 @pytest.fixture
@@ -70,7 +55,7 @@ def test_a_digest_can_be_asked_for(user):
     assert [one["failed"] for one in run["machines"]] == [True, False, True, False]
     assert "names no digest; give #sha256=" in run["machines"][0]["msg"]
     assert "names no digest; give NAME@sha256:" in run["machines"][2]["msg"]
-    assert "secret" not in run.printed
+    assert "secret" not in run.output
 
 
 def test_what_is_right_is_resolved_and_nothing_is_shown(user):
@@ -79,7 +64,7 @@ def test_what_is_right_is_resolved_and_nothing_is_shown(user):
         {**GOOD, "bootstrap_data_file": str(user.folder / "user-data")},
         {**GOOD, "name": "node-2", "bootstrap_data": {"ignition": {"version": "3.4.0", "key": "secret-ign"}}},
     )
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run["changed"] is False
     first, second = run["machines"]
     assert first == {
@@ -93,7 +78,7 @@ def test_what_is_right_is_resolved_and_nothing_is_shown(user):
         "command_shipped": False,
     }
     assert second["name"] == "node-2"
-    assert "secret" not in run.printed
+    assert "secret" not in run.output
 
 
 def test_one_message_lists_every_finding(user):
@@ -138,7 +123,7 @@ def test_one_message_lists_every_finding(user):
     ):
         assert any(line.startswith(expected) for line in lines), f"{expected}\nis not in\n{run['msg']}"
     assert {machine["name"] for machine in run["machines"] if not machine["failed"]} == set()
-    assert "secret" not in run.printed
+    assert "secret" not in run.output
 
 
 def test_a_vaulted_file_is_bootstrap_data(user, monkeypatch):
@@ -150,12 +135,12 @@ def test_a_vaulted_file_is_bootstrap_data(user, monkeypatch):
     subprocess.run(vault, capture_output=True, check=True, stdin=subprocess.DEVNULL)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
     run = user.check({**GOOD, "bootstrap_data_file": str(data)})
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
 
 
 def test_a_shipped_command_is_found(user):
     run = user.check({**GOOD, "command": "image-url-command-raw-disk"})
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run["machines"][0]["command_shipped"] is True
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
@@ -25,7 +24,7 @@ def rescued(controller, name: str, script: str = DONE, **more: object) -> dict:
     """A machine whose image command has ended; returns the result of that."""
     controller.machine(name, **more)
     run = controller.command(name, controller.install(name, script))
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     return run.result
 
 
@@ -42,7 +41,7 @@ def test_the_new_system_is_proven_and_recorded(controller):
         "hostname": "boot-a",
     }
     run = controller.run("boot-a", "machine_boot", **options)
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run["changed"] is True
     system = run["system"]
     assert (system["hostname"], system["previous_boot_id"]) == ("boot-a", before["boot_id"])
@@ -68,13 +67,13 @@ def test_the_new_system_is_proven_and_recorded(controller):
     assert system["host_key_fingerprints"]
 
     again = controller.run("boot-a", "machine_boot", **options)
-    assert not again.failed, again.printed
+    assert not again.failed, again.output
     assert again["changed"] is False
     assert again["boot_id"] == system["boot_id"]
 
     # The same system may boot again under the keys that were pinned; it is no installation.
     rebooted = controller.run("boot-a", "machine_boot")
-    assert not rebooted.failed, rebooted.printed
+    assert not rebooted.failed, rebooted.output
     assert (rebooted["proof"], rebooted["verified"]) == ("ssh", False)
     assert rebooted["system"]["previous_boot_id"] == system["boot_id"]
     assert rebooted["boot_id"] != system["boot_id"]
@@ -89,11 +88,11 @@ def test_a_system_that_shows_nothing_of_its_installation_is_unproven(controller)
     assert (run["proof"], run["verified"]) == ("unproven", False)
     assert "nothing shows that the image command changed sda" in run["msg"]
     run = controller.run("boot-f", "machine_boot", reboot=False, proof="ssh", **about)
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert (run["proof"], run["verified"], run["record_written"]) == ("ssh", False, False)
     for little in ("port", "none"):
         run = controller.run("boot-f", "machine_boot", reboot=False, proof=little, **about)
-        assert not run.failed, run.printed
+        assert not run.failed, run.output
         assert (run["proof"], run["verified"]) == (little, False)
     other = controller.run("boot-f", "machine_boot", reboot=False, installation="f" * 32, proof="disk")
     assert other.failed
@@ -120,16 +119,17 @@ def test_a_disk_that_does_not_boot_is_told_apart(controller):
 @pytest.mark.long
 def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
     before = rescued(controller, "boot-c")
-    key = controller.folder / "host_key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    wrong = [key.with_suffix(".pub").read_text()]
+    wrong = [controller.new_key("host_key").with_suffix(".pub").read_text()]
+    # the new system is there before the time that it has for an answer begins
+    controller.ssh("boot-c", "systemctl --no-block reboot")
+    controller.rebooted("boot-c", before["boot_id"])
     run = controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=10)
     assert run.failed
     assert "a host key that is not the pinned one" in run["msg"]
     right = controller.ssh("boot-c", "cat /etc/ssh/ssh_host_ed25519_key.pub").splitlines()
     run = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right)
-    assert not run.failed, run.printed
-    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=3)
+    assert not run.failed, run.output
+    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=10)
     assert name.failed
     assert "its hostname is 'boot-c', expected 'other'" in name["msg"]
     bad = controller.run("boot-c", "machine_boot", reboot=False, host_keys=["ssh-ed25519 non-sense"])
@@ -143,23 +143,23 @@ def test_a_cloud_init_that_ends_with_errors_is_a_failure(controller):
     assert "cloud-init ended with status error" in run["msg"]
     assert run["system"]["cloud_init"]["errors"]
     lenient = controller.run("boot-d", "machine_boot", previous_boot_id=before["boot_id"], wait_cloud_init=False)
-    assert not lenient.failed, lenient.printed
+    assert not lenient.failed, lenient.output
 
 
 def test_a_rescue_can_be_expected(controller):
     controller.machine("boot-e", rescue=False)
     first = controller.run("boot-e", "machine_boot", reboot=False)
-    assert not first.failed, first.printed
+    assert not first.failed, first.output
     controller.act("boot-e", "enable_rescue", {"type": "linux64", "ssh_keys": [controller.key_id]})
     run = controller.run("boot-e", "machine_boot", expect="rescue", boot_state="EnablingRescue")
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run["hostname"] == "rescue"
     assert run["boot_state"] == "BootingToRescue"
     assert run["system"]["previous_boot_id"] == first["boot_id"]
 
 
 def test_check_mode_contacts_nobody(controller):
-    (controller.folder / "nobody.host").write_text("nobody ansible_host=127.0.0.1 ansible_port=1\n")
+    controller.reach("nobody", "127.0.0.1", ansible_port=1)
     run = controller.run("nobody", "machine_boot", "--check")
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run["changed"] is True

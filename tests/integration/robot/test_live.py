@@ -42,7 +42,7 @@ def test_a_server_that_is_off_serves_nobody_and_is_started(account):
     assert CLOSED in looked.machines["off"]["msg"]
     assert untouched(account, "off"), "a look switches nobody on"
     run = account.rescue(machines, prove=False)
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     # no time is lost with keys and buttons that start nobody
     assert account.resets("off") == ["power"]
 
@@ -58,7 +58,7 @@ def test_what_an_interrupted_run_had_begun_goes_on_without_another_word(account)
     intents = str(account.folder / "intents")
     assert not account.rescue(prove=False, intents_dir=intents).failed
     again = account.rescue(account.machines(first_contact="refuse"), prove=False, intents_dir=intents)
-    assert not again.failed, again.printed
+    assert not again.failed, again.output
     assert account.resets("n1") == ["sw", "sw"]
 
 

@@ -16,7 +16,7 @@ def test_facts_of_a_fleet_cost_one_request(account):
     account.add("n1", "n2", product="EX44")
     account.forget_requests()
     run = account.run("robot_server", machines=account.machines())
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert run.result["api_calls"] == len(account.requests()) == 1
     for name, result in run.machines.items():
         shown = server(account, name)
@@ -32,12 +32,12 @@ def test_servers_get_the_names_that_differ(account):
     planned = account.run("robot_server", "--check", "--diff", machines=machines)
     assert planned.result["changed"]
     assert planned.machines["n2"]["msg"] == "would be renamed from 'old' to 'n2'"
-    assert '\n-    "server_name": "old"\n+    "server_name": "n2"\n' in planned.printed
+    assert '\n-    "server_name": "old"\n+    "server_name": "n2"\n' in planned.output
     assert server(account, "n2")["server_name"] == "old"
 
     account.forget_requests()
     run = account.run("robot_server", machines=machines)
-    assert not run.failed, run.printed
+    assert not run.failed, run.output
     assert (run.machines["n1"]["changed"], run.machines["n2"]["changed"]) == (False, True)
     assert len(account.requests()) == 2
     assert server(account, "n2")["server_name"] == "n2"

@@ -1,0 +1,183 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A user's accounts at the lab: our modules on one side, a plain look at the provider's APIs on the other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.integration.controller import Controller
+from tests.waiting import until
+
+_NUMBERS = itertools.count(5001)
+
+
+class _Account(Controller):
+    """What the lab's control routes do for both."""
+
+    def forget_faults(self) -> None:
+        """The lab works again."""
+        self.lab.control("DELETE", "/faults")
+
+    def forget_requests(self) -> None:
+        """Count from here."""
+        self.lab.control("DELETE", "/requests")
+
+    def _requests(self, api: str) -> list[dict[str, Any]]:
+        """The requests that an API got, oldest first."""
+        return [one for one in self.lab.control("GET", "/requests")["requests"] if one["api"] == api]
+
+
+class CloudAccount(_Account):
+    """A project of the Cloud API that knows our key. A lab is shared: what was made is deleted in the end."""
+
+    def __init__(self, lab: Any, folder: Path, key_name: str = "") -> None:
+        super().__init__(lab, folder)
+        self.key_name = key_name or f"key-of-{folder.name}"
+        body = {"name": self.key_name, "public_key": self.public_key}
+        self.key_id = self.call("POST", "/ssh_keys", body)["ssh_key"]["id"]
+        self._before = set(self.servers())
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """One request to the API as another client would make it."""
+        request = urllib.request.Request(
+            self.lab.endpoint + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.lab.token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=180) as response:
+            text = response.read()
+        return json.loads(text) if text else {}
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """All servers by name."""
+        return {server["name"]: server for server in self.call("GET", "/servers?per_page=50")["servers"]}
+
+    def commands(self, name: str) -> list[str]:
+        """The commands of all actions of a server, oldest first."""
+        server = self.servers()[name]
+        actions = self.call("GET", f"/servers/{server['id']}/actions?sort=id:asc")["actions"]
+        return [action["command"] for action in actions]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests that the API got, oldest first."""
+        return self._requests("cloud")
+
+    def act(self, name: str, action: str, body: object = None) -> None:
+        """An action on a server, waited for."""
+        self.ended(self.call("POST", f"/servers/{self.servers()[name]['id']}/actions/{action}", body)["action"])
+
+    def ended(self, action: dict[str, Any]) -> None:
+        """Wait until an action has succeeded."""
+
+        def found() -> dict[str, Any] | None:
+            now = self.call("GET", f"/actions/{action['id']}")["action"]
+            return None if now["status"] == "running" else now
+
+        done = until(found, f"the end of {action['command']}")
+        assert done is not None
+        assert done["status"] == "success", done
+
+    def fault(self, **fault: object) -> None:
+        """Add a fault to the lab's script."""
+        self.lab.control("POST", "/faults", fault)
+
+    def close(self) -> None:
+        """End what runs, and delete what was made."""
+        self.stop()
+        self.forget_faults()
+        for name, server in self.servers().items():
+            if name not in self._before:
+                self.call("DELETE", f"/servers/{server['id']}")
+        self.call("DELETE", f"/ssh_keys/{self.key_id}")
+
+
+class RobotAccount(_Account):
+    """An account at Robot, and its dedicated servers. A lab is shared: what was made is taken away in the end."""
+
+    def __init__(self, lab: Any, folder: Path) -> None:
+        super().__init__(lab, folder)
+        self.numbers: dict[str, int] = {}
+        self._fingerprint = ""
+
+    def add(self, *names: str, **fields: object) -> None:
+        """Add dedicated servers of these fields."""
+        for name in names:
+            self.numbers[name] = next(_NUMBERS)
+        self.lab.dedicated(*({"number": self.numbers[name], **fields} for name in names))
+        for name in names:
+            self.reach(name, self.row(name)["address"])
+
+    def robot(self, method: str, path: str, form: dict[str, Any] | None = None) -> Any:
+        """One request to Robot as another client would make it."""
+        answer = requests.request(
+            method,
+            self.lab.robot_endpoint + path,
+            data=form,
+            auth=(self.lab.robot_user, self.lab.robot_password),
+            timeout=180,
+        )
+        answer.raise_for_status()
+        return answer.json() if answer.content else {}
+
+    def arm(self, name: str) -> None:
+        """Activate the rescue, which will know our key, for the next boot."""
+        if not self._fingerprint:
+            form = {"name": self.folder.name, "data": self.public_key}
+            self._fingerprint = self.robot("POST", "/key", form)["key"]["fingerprint"]
+        form = {"os": "linux", "authorized_key[]": self._fingerprint}
+        self.robot("POST", f"/boot/{self.numbers[name]}/rescue", form)
+
+    def reset(self, name: str, way: str) -> None:
+        """Reset a machine."""
+        self.robot("POST", f"/reset/{self.numbers[name]}", {"type": way})
+
+    def rescue_of(self, name: str) -> dict[str, Any]:
+        """Robot's view of the rescue of a machine."""
+        return self.robot("GET", f"/boot/{self.numbers[name]}/rescue")["rescue"]
+
+    def row(self, name: str) -> dict[str, Any]:
+        """What the lab says of a machine."""
+        rows = self.lab.control("GET", "/machines")["machines"]
+        (found,) = [row for row in rows if row.get("number") == self.numbers[name]]
+        return found
+
+    def boots(self, name: str) -> list[str]:
+        """What a machine booted, oldest first."""
+        return [boot["source"] for boot in self.row(name)["boots"]]
+
+    def resets(self, name: str) -> list[str]:
+        """The resets that reached a machine, oldest first."""
+        return [reset["type"] for reset in self.row(name)["resets"]]
+
+    def digests(self, name: str) -> list[str]:
+        """SHA-256 of the content of each disk now, in the order of its description."""
+        found = self.lab.control("GET", f"/dedicated/{self.numbers[name]}/disks", timeout=300)["disks"]
+        return [disk["sha256"] for disk in found]
+
+    def requests(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
+        """The requests that Robot got, oldest first."""
+        found = self._requests("robot")
+        return [one for one in found if one["method"].startswith(method) and one["path"].startswith(path)]
+
+    def fault(self, **fault: object) -> None:
+        """Add a fault to the lab's script; ``machine`` by our name."""
+        if "machine" in fault:
+            fault["machine"] = str(self.numbers[str(fault["machine"])])
+        self.lab.control("POST", "/faults", fault)
+
+    def close(self) -> None:
+        """End what runs, and take away what was made."""
+        self.stop()
+        self.forget_faults()
+        for number in self.numbers.values():
+            self.lab.control("DELETE", f"/dedicated/{number}", timeout=180)
+        if self._fingerprint:
+            self.robot("DELETE", f"/key/{self._fingerprint}")

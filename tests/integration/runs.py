@@ -1,0 +1,131 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of Ansible, finished and going on, and what every task of theirs said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import until
+
+#: Tasks that run on the controller alone; all others are a round trip to the machine.
+LOCAL = {"assert", "debug", "fail", "include_vars", "set_fact", "validate_argument_spec", "include_tasks"}
+#: Seconds until a run counts as hanging.
+LIMIT = 800
+
+
+class Run:
+    """One finished run: its exit code, everything that was printed, and what every task said of every host."""
+
+    def __init__(self, rc: int, output: str, record: Path | None = None) -> None:
+        self.rc, self.output = rc, output
+        lines = record.read_text(encoding="utf-8").splitlines() if record and record.exists() else []
+        self.results: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error."""
+        return self.rc != 0
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result of the one task of the run, which is the one of a module on one host."""
+        assert self.results, f"no result in:\n{self.output}"
+        (entry,) = self.results
+        return entry["result"]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.result[key]
+
+    @property
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """The results of the machines of a module for a fleet, by name."""
+        return {machine["name"]: machine for machine in self.result["machines"]}
+
+    def of(self, host: str, kind: str = "ok") -> list[dict[str, Any]]:
+        """What the tasks of one host said."""
+        return [entry for entry in self.results if entry["host"] == host and entry["kind"] == kind]
+
+    def remote(self, host: str) -> list[str]:
+        """The names of the tasks that ran on a machine, in order."""
+        return [entry["task"] for entry in self.of(host) if entry["action"].rpartition(".")[2] not in LOCAL]
+
+    def changed(self, host: str) -> list[str]:
+        """The names of the tasks that changed something."""
+        return [entry["task"] for entry in self.of(host) if entry["result"].get("changed")]
+
+    def settings(self, host: str) -> set[str]:
+        """The ids of all settings that changed, or would in check mode."""
+        steps = [step for entry in self.of(host) for step in entry["result"].get("steps", [])]
+        return {step["id"] for step in steps if step["changed"]}
+
+    def fetched(self, host: str) -> list[str]:
+        """The names of the downloads that were made, or would be in check mode."""
+        found = [one for entry in self.of(host) for one in entry["result"].get("artifacts", [])]
+        return sorted(one["name"] for one in found if one["changed"])
+
+    def error(self, host: str) -> str:
+        """What the failed task of a host said."""
+        (entry,) = self.of(host, "failed")
+        return entry["result"]["msg"]
+
+
+class Running:
+    """A command in the background: its output is in a file, and its processes are a group that can be signalled."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, cwd: Path) -> None:
+        self.log, self._record = folder / "output.txt", folder / "record.jsonl"
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def until(self, happened: str | Callable[[], object], what: str = "") -> None:
+        """Wait until it has printed a text, or until a check is true; it must not end before."""
+        what = what or str(happened)
+
+        def check() -> bool:
+            ended = self.process.poll() is not None
+            true = happened in self.output if isinstance(happened, str) else bool(happened())
+            assert true or not ended, f"the run ended before: {what}\n{self.output}"
+            return true
+
+        until(check, what, seconds=LIMIT, show=lambda: self.output)
+
+    def interrupt(self, number: int = signal.SIGINT) -> Run:
+        """Signal the whole group, as a terminal does, and wait for the end."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+        return self.wait()
+
+    def wait(self, limit: float = LIMIT) -> Run:
+        """Wait for the end; what hangs is killed."""
+        try:
+            rc = self.process.wait(limit)
+        except BaseException:
+            self.kill()
+            raise
+        return Run(rc, self.output, self._record)
+
+    def kill(self) -> None:
+        """End what is left of it."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
