@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ import yaml
 
 from dev.dedicated import DedicatedStage
 from dev.stage import CHECKOUT, Stage
-from lab.client import call
+from tests.integration.playbooks.conftest import Playground
+from tests.waiting import until
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
 DONE = "echo IMAGE_URL_DONE\n"
@@ -30,12 +30,11 @@ RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 DISK = {"size": "4G", "kind": "sata"}
 
 
-class Scene:
+class Scene(Playground[Stage]):
     """A lab, the operator's playbook runs in it, and what other people do at the same time."""
 
     def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.output = ""
+        super().__init__(stage)
         self.commands = stage.folder / "commands"
         self.commands.mkdir()
 
@@ -65,30 +64,14 @@ class Scene:
         assert isinstance(self.stage, DedicatedStage)
         self.stage.write_groups({"machines": group})
 
-    def control(self, method: str, path: str, body: object = None) -> Any:
-        """The lab's own routes."""
-        return call(self.stage.lab["endpoint"], self.stage.token, method, path, body)
-
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""
         return json.loads(self.ssh(name, "cat /etc/kubenode/installed.json"))
 
-    def run(self, *arguments: str, timeout: float = 400) -> int:
-        """Run the playbook; what it printed is in ``output``, what came of it in ``report``."""
+    def run(self, *arguments: str, **options: Any) -> int:
+        """Run the playbook; what it printed is in ``output``, what came of it in the report."""
         self.stage.report.unlink(missing_ok=True)
-        done = subprocess.run(
-            self.stage.playbook_command(*arguments),
-            env=self.stage.environment,
-            cwd=self.stage.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        self.output = done.stdout
-        return done.returncode
+        return super().run(*arguments, **options)
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the last run's report says of a machine."""
@@ -129,9 +112,9 @@ class Scene:
     def act(self, name: str, action: str, body: object = None) -> None:
         """A person presses a button of a server, and waits until it is done."""
         answer = self.api("POST", f"/servers/{self.server(name)['id']}/actions/{action}", body)
-        while (found := self.api("GET", f"/actions/{answer['action']['id']}")["action"])["status"] == "running":
-            time.sleep(0.1)
-        assert found["status"] == "success", found
+        path = f"/actions/{answer['action']['id']}"
+        until(lambda: self.api("GET", path)["action"]["status"] != "running", f"the end of {action}")
+        assert self.api("GET", path)["action"]["status"] == "success"
 
     def robot(self, method: str, path: str, form: dict[str, str] | None = None) -> dict[str, Any]:
         """One request to Robot, as a person sends it."""
@@ -151,8 +134,7 @@ class Scene:
     def dedicated_reset(self, name: str, number: int, before: str = "") -> None:
         """A person presses the reset button of a dedicated server."""
         self.robot("POST", f"/reset/{number}", {"type": "hw"})
-        while self.wait_for(name) == before:
-            time.sleep(1)
+        until(lambda: self.wait_for(name) != before, f"another boot of {name}", pause=0.5)
 
     def into_rescue(self, name: str) -> None:
         """A person boots a server into its rescue, in order to repair it."""
@@ -165,13 +147,13 @@ class Scene:
 
     def boots(self, name: str) -> list[str]:
         """What a machine booted so far, oldest first: the lab's word, not ours."""
-        inventory = isinstance(self.stage, DedicatedStage) and self.stage.address(name)
+        address = self.stage.address(name) if isinstance(self.stage, DedicatedStage) else None
         for machine in self.stage.machines():
-            if machine["name"] == name or machine["address"] == inventory:
+            if machine["name"] == name or machine["address"] == address:
                 return [boot["source"] for boot in machine["boots"]]
         return []
 
-    def ssh(self, name: str, script: str, check: bool = True) -> str:
+    def ssh(self, name: str, script: str, check: bool = True) -> str:  # type: ignore[override]
         """What a script prints on whatever the machine runs; a person's own SSH."""
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
         words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=5"]
@@ -180,13 +162,10 @@ class Scene:
         assert not check or done.returncode == 0, (script, done.stdout, done.stderr)
         return done.stdout
 
-    def wait_for(self, name: str, seconds: float = 120) -> str:
+    def wait_for(self, name: str) -> str:
         """Wait until the machine answers; returns the boot id of what does."""
-        deadline = time.monotonic() + seconds
-        while not (found := self.ssh(name, "cat /proc/sys/kernel/random/boot_id", check=False).strip()):
-            assert time.monotonic() < deadline, f"{name} does not answer"
-            time.sleep(0.5)
-        return found
+        ask = "cat /proc/sys/kernel/random/boot_id"
+        return until(lambda: self.ssh(name, ask, check=False).strip(), f"an answer of {name}", pause=0.5)
 
 
 def _scenes(make: Callable[[Path, str], Stage], folder: Path, what: str) -> Iterator[Scene]:

@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
-
 import pytest
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
@@ -32,17 +29,10 @@ def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
 
     # its owner boots it back while a run is on its way
     cloud.inventory({"repaired-1": {}})
-    run = subprocess.Popen(
-        cloud.stage.playbook_command(),
-        env=cloud.stage.environment,
-        cwd=cloud.stage.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    time.sleep(4)
+    running = cloud.start()
+    running.until("TASK [Create the machines that do not exist")
     cloud.act("repaired-1", "reset")
-    run.wait(timeout=400)
+    running.wait()
     cloud.wait_for("repaired-1")
     assert cloud.boots("repaired-1") == [*boots, "disk"]
     assert cloud.ssh("repaired-1", "ls /etc/precious") == "/etc/precious\n"

@@ -95,7 +95,7 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
 
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
     refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})
-    refused("answered with status 404", image={
+    refused("HTTP 404", image={
         "url": f"{controller.lab.images_url}/none/{IMAGE}", "digest": "sha256:" + "0" * 64})  # fmt: skip
     changed = [{**found["to_empty"][0], "content_id": "0" * 8}]
     run = controller.install("inst-held", empty=changed)
