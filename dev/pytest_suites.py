@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """pytest plugin: the order of the tests, Hypothesis' data, and a table of the suites at the end.
 
-Files whose tests have the longest time limits come first, so that no worker is left alone with one of them at the end.
+Files that take minutes come first, so that no worker is left alone with one of them at the end.
 Property tests use the same data in every run; ``KUBENODE_HYPOTHESIS=random`` draws new data, ``fuzz`` more of it.
 """
 
@@ -28,6 +28,23 @@ hypothesis.settings.register_profile("fuzz", hypothesis.settings.get_profile("ra
 hypothesis.settings.load_profile(os.environ.get(PROFILE) or "same")
 
 
+#: Where the files that take minutes are, the longest first; after them, those with the longest time limits.
+LONGEST = (
+    "integration/playbooks",
+    "integration/consent",
+    "integration/node",
+    "integration/test_molecule",
+    "integration",
+)
+
+
+def _rank(path: Path) -> int:
+    for number, where in enumerate(LONGEST):
+        if f"/tests/{where}" in path.as_posix():
+            return number
+    return len(LONGEST)
+
+
 def _limit(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     return float(marker.args[0]) if marker and marker.args else 0.0
@@ -35,14 +52,14 @@ def _limit(item: pytest.Item) -> float:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the longest limits first; the order within a file and between equals stays."""
+    """The longest files first; the order within a file and between equals stays."""
     if os.environ.get(PROFILE) == "fuzz":
         random.shuffle(items)  # a round that is ended early has looked at other tests than the one before
         return
     limits: dict[Path, float] = {}
     for item in items:
         limits[item.path] = max(_limit(item), limits.get(item.path, 0.0))
-    items.sort(key=lambda item: -limits[item.path])
+    items.sort(key=lambda item: (_rank(item.path), -limits[item.path]))
 
 
 class Failures:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nspawn
 
 
 def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):

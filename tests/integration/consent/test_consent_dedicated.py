@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nspawn
 
 DISK = {"kind": "nvme", "size": "3G", "serial": "CONSENT00000001"}
 SERVERS = [{"number": number, "disks": [DISK], "memory_mib": 1024} for number in (301, 302)]

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nspawn
 
 
 @pytest.fixture(scope="module")

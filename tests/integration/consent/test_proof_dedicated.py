@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nspawn
 
 FIRST, SECOND = {"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G"}
 SERVERS = [

@@ -8,7 +8,7 @@ import pytest
 
 from tests.waiting import until
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nspawn
 
 
 def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):

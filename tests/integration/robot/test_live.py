@@ -89,7 +89,6 @@ def test_an_error_of_robot_on_the_way_disarms_too(account):
 
 
 @pytest.mark.nspawn
-@pytest.mark.timeout(900)
 def test_a_server_that_refuses_our_key_is_left_as_it_is(real_account):
     account = real_account
     account.add("closed", image="debian")

@@ -45,10 +45,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_with_the_longest_limits_come_first(folder):
+def test_the_longest_files_come_first(folder):
     _code, output = run(folder, "-v")
     names = [line.partition("::")[2].split()[0] for line in output.splitlines() if "%]" in line]
-    assert names == ["test_longest", "test_long", "test_short", "test_scenario", "test_quick", "test_bad"]
+    assert names == ["test_scenario", "test_longest", "test_long", "test_short", "test_quick", "test_bad"]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
