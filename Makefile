@@ -33,7 +33,7 @@ demo-image: ## node images: a prebaked snapshot, a node of it without downloads,
 	@dev/setup --debian base,lab,cluster main
 	@dev/demo-image
 
-test: ## whether the product works: every default test, once; 20 min on two cores, more with empty caches
+test: ## whether the product works: every default test, once; 15 min on two cores, 5 more with empty caches
 	@dev/test default --pytest "$(PYTEST_ARGS)"
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min
@@ -43,7 +43,7 @@ test-unit: ## the unit tests alone: no root, no lab; 2 min
 test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 100 min
 	@dev/test long
 
-test-long-%: ## one part of it: units-2.18, units-2.21, fleet, node, qemu, random
+test-long-%: ## one part of it: units-2.18, units-2.21, machines, fleet, node, qemu, random
 	@dev/test $* --pytest "$(PYTEST_ARGS)"
 
 fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test
