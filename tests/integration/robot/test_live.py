@@ -61,6 +61,14 @@ def test_what_an_interrupted_run_had_begun_goes_on_without_another_word(account)
     assert not again.failed, again.output
     assert account.resets("n1") == ["sw", "sw"]
 
+    # once a disk was begun, somebody else may have put right what does not answer now
+    intent = account.folder / "intents/n1.json"
+    intent.write_text(json.dumps({**json.loads(intent.read_text()), "disks": [{"serial": "S", "wwn": ""}]}))
+    machines = account.machines(first_contact="refuse")
+    refused = account.rescue(machines, prove=False, intents_dir=intents, on_error="report")
+    assert CLOSED in refused.machines["n1"]["msg"]
+    assert account.resets("n1") == ["sw", "sw"]
+
 
 def test_whoever_gives_up_disarms(account):
     """Nobody answers on these machines: every way is tried, and then the next boot leads to the disk again."""

@@ -203,7 +203,9 @@ class RobotRescueFleet:
         run.result["used"] = self._words.used_by(run.name, self._intents.of(run.name))
         named = self._words.names(run.name) and not run.result["used"]
         kept = self._intents.of(run.name)
-        may_reset = given.get("first_contact") == directory.RESET or intents.is_open(kept, run.name)
+        # Once its disks were begun, what is silent now may be what somebody else has put there.
+        begun = intents.is_open(kept, run.name) and not kept.get("disks")
+        may_reset = given.get("first_contact") == directory.RESET or begun
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
