@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -79,6 +80,8 @@ class _Boot:
             flow.timeline.to(_states.PROVISIONING_FAILED)
             about = self._facts(exc.system) if exc.system else {}
             about.update(proof=_proof.UNPROVEN, verified=False)
+            if not (exc.system and exc.system.is_rescue):
+                self._give_up()
             return flow.result(failed=True, changed=sent, msg=f"{flow.machine}: {exc}", **about)
         about = self._facts(system)
         if given["expect"] == "os":
@@ -232,6 +235,12 @@ class _Boot:
                 intents.close(given["intent_file"], intents.DONE, proof=self._proof.kind)
         except (_claims.ClaimError, intents.IntentError) as exc:
             _say.warning(f"{self._flow.machine}: {exc}")
+
+    def _give_up(self) -> None:
+        """What the installation was allowed to write stays as it is: somebody may mend it now."""
+        if self._given["expect"] == "os" and self._given["intent_file"]:
+            with contextlib.suppress(intents.IntentError):  # the reason of the failure says more
+                intents.close(self._given["intent_file"], intents.GIVEN_UP)
 
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given

@@ -203,9 +203,7 @@ class RobotRescueFleet:
         run.result["used"] = self._words.used_by(run.name, self._intents.of(run.name))
         named = self._words.names(run.name) and not run.result["used"]
         kept = self._intents.of(run.name)
-        # Once its disks were begun, what is silent now may be what somebody else has put there.
-        begun = intents.is_open(kept, run.name) and not kept.get("disks")
-        may_reset = given.get("first_contact") == directory.RESET or begun
+        may_reset = given.get("first_contact") == directory.RESET
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
@@ -325,7 +323,11 @@ class RobotRescueFleet:
         if not (journey.sight.intended or journey.sight.rearm) and not self._check:
             # By the word of the user; what lies on its disks will say whether the word still covers it.
             run.result["installation"] = installed.new_installation()
-            self._intents.open(run, consents.REINSTALL, server=run.result["server_number"])
+            self._intents.open(
+                run, consents.REINSTALL, server=run.result["server_number"], attached=run.result["boot_id"]
+            )
+        elif not self._check:
+            self._reached(run)
         run.timeline.found(_states.BOOTING_TO_RESCUE)
         run.result["msg"] = "is in the rescue"
 
@@ -359,9 +361,13 @@ class RobotRescueFleet:
         consent = consents.joined(consents.REINSTALL if self._words.names(run.name) else consents.EMPTY)
         self._intents.open(run, consent, server=run.result["server_number"])
         go()
-        if run.result["host_keys"]:
-            self._intents.armed(run.name, host_keys=run.result["host_keys"])
+        self._reached(run)
         run.result["msg"] = "is in the rescue" if self._tools.prove else "is booting into the rescue (not proved)"
+
+    def _reached(self, run):
+        """From now on this boot of the rescue is the one that the intent is for, and no later one."""
+        if run.result["in_rescue"]:
+            self._intents.armed(run.name, host_keys=run.result["host_keys"], boot=run.result["boot_id"])
 
     def _disarm(self, journey, run):
         run.result.update(changed=True, diff=_diff(run))
@@ -398,9 +404,14 @@ def started_for(name, kept, answer, shown, now=None):
         return not kept or answer.intent["installation"] == kept["installation"]
     if not intents.is_open(kept, name) or kept.get("disarmed"):
         return False
-    known = (kept.get("armed") or {}).get("host_keys") or []
-    if known:
-        return bool(set(known).intersection(shown))
+    if kept.get("attached"):
+        # Nothing was armed for it: it is for this very boot of a rescue that somebody else had started.
+        return kept["attached"] == answer.boot_id
+    armed = kept.get("armed") or {}
+    if armed.get("host_keys"):
+        return bool(set(armed["host_keys"]).intersection(shown))
+    if armed.get("boot"):
+        return armed["boot"] == answer.boot_id
     # The run was cut off before the rescue came: it is ours when it booted while it was armed.
     if answer.origin.uptime is None:
         return False

@@ -40,7 +40,7 @@ class Sight:
     ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
     ``proven``: whether an earlier run saw its new system with its own eyes. ``intended``: whether the rescue that
     answers was started for an open intent, None until somebody asked. ``may_reset``: the user's consent to the first
-    reset, or an interrupted run's. ``off``: whether Robot says so, None until somebody asked.
+    reset. ``off``: whether Robot says so, None until somebody asked.
     """
 
     def __init__(

@@ -71,7 +71,8 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
     entries = _named(disks, wipe, verdict)
     named = list(entries)
     for name, text in entries.items():
-        for why in () if claimed else _used_up(by_name[name], "wipe", text, used):
+        # A claim is for the chosen disks alone.
+        for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
             verdict.refuse("disk %s (%s): %s" % (name, names.identity(by_name[name]), why))
     for name in chosen:
         disk = by_name[name]

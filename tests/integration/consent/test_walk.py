@@ -1,0 +1,127 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Operators, other people and runs that are cut off, in any order: nothing is written that nobody named, and "verified"
+is said only of what this installation put there."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Words, World, play, run
+
+WALKS, MORE, STEPS = 200, 4000, 25
+
+
+class Walk:
+    """One sequence; everything is drawn from its seed."""
+
+    def __init__(self, seed: int, folder: Path, world: World) -> None:
+        self.chance, self.folder, self.world = random.Random(seed), folder, world
+        self.controllers = [folder / "mine", folder / "colleague"]
+        self.inventory = Words()  # what stands there and was never taken out
+        self.steps: list[str] = []
+        self.runs = self.verified = 0
+
+    def step(self) -> None:
+        """One of the things that happen."""
+        acts = [self.run] * 5 + [
+            self.rescue, self.reset, self.install, self.second, self.swap, self.key, self.silence, self.forget_word,
+        ]  # fmt: skip
+        act = self.chance.choice(acts)
+        self.steps.append(act.__name__)
+        act()
+
+    def run(self) -> None:
+        """A run, perhaps killed, perhaps from another controller, with the words of the inventory or more."""
+        words = self.inventory
+        if self.chance.random() < 0.5:
+            words = self._words()
+        cut = self.chance.choice(STAGES) if self.chance.random() < 0.35 else ""
+        good = self.chance.random() < 0.8
+        controller = self.chance.choice([*self.controllers[:1] * 3, *self.controllers])
+        self.steps[-1] = f"run {words} cut={cut} good={good} {controller.name}"
+        self.runs += 1
+        self.verified += run(self.world, controller, words, cut, good)
+
+    def _words(self) -> Words:
+        named = [()] * 3 + [(NAME,)]
+        system = self.world.disks["sda"]
+        if system is not None and system.record:
+            named.append({NAME: system.record["installation"][:8]})
+        wipes = [(), (), (SERIALS["sda"],), (SERIALS["sdb"],), tuple(SERIALS.values())]
+        return Words(
+            self.chance.choice(named), self.chance.choice(wipes), self.chance.choice(["refuse", "reset", "reset"])
+        )
+
+    def rescue(self) -> None:
+        """A person boots it into a rescue."""
+        self.world.armed = "person"
+        self.world.start()
+
+    def reset(self) -> None:
+        """A person presses the button; what is armed boots."""
+        self.world.start()
+
+    def install(self) -> None:
+        """A person puts a system of their own on the first disk, and boots it."""
+        self.world.disks["sda"] = Content(False, None, lets_in=self.chance.random() < 0.5)
+        self.world.armed = ""
+        self.world.start()
+
+    def second(self) -> None:
+        """A person brings a second disk with an old system, perhaps one of ours of another machine or time."""
+        record = {
+            "machine": self.chance.choice([NAME, "other"]),
+            "installation": f"{self.chance.getrandbits(128):032x}",
+        }
+        record.update(verified_at="2026-01-01T00:00:00Z", installed_at="2026-01-01T00:00:00Z", consent="wipe")
+        old = Content(False, self.chance.choice([None, record]), ran=True)
+        self.world.disks["sdb"] = self.chance.choice([None, old])
+        self.world.start()
+
+    def swap(self) -> None:
+        """The firmware prefers the other disk from now on."""
+        self.world.order.reverse()
+        self.world.start()
+
+    def key(self) -> None:
+        """The keys of what runs are changed."""
+        if self.world.system is not None:
+            self.world.system.lets_in = not self.world.system.lets_in
+
+    def silence(self) -> None:
+        """Its network goes, or comes back."""
+        self.world.silent = not self.world.silent
+
+    def forget_word(self) -> None:
+        """A word is left in the inventory."""
+        self.inventory = self._words()
+
+
+def walk(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One walk for each seed."""
+    runs = verified = 0
+    for seed in seeds:
+        world = World()
+        play(world, monkeypatch)
+        one = Walk(seed, folder / str(seed), world)
+        for _number in range(STEPS):
+            one.step()
+            assert not world.wrong, f"seed {seed}: {world.wrong}\n" + "\n".join([*one.steps, *world.told[-4:]])
+        runs, verified = runs + one.runs, verified + one.verified
+    # walks that never get anywhere would prove nothing
+    assert verified > runs / 20, (runs, verified)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_walk_writes_what_nobody_named_or_proves_what_is_not_there(part, tmp_path, monkeypatch):
+    walk(range(part * WALKS // 4, (part + 1) * WALKS // 4), tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_no_longer_walk_does(part, tmp_path, monkeypatch):
+    walk(range(WALKS + part * MORE // 10, WALKS + (part + 1) * MORE // 10), tmp_path, monkeypatch)

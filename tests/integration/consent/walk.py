@@ -1,0 +1,470 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A dedicated server in memory, its people, and runs of ours that decide by the real code.
+
+What is real: robot_rescue's fleet, the actions of machine_disks and machine_boot, intents, claims, words and proof. What
+is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` collects what must never happen.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.action import machine_boot, machine_disks
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys, keys, ladder
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRescueFleet
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, serve
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _known_hosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import CloudInit, System
+
+NAME, NUMBER = "n1", 1
+SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
+#: Where a run may be cut off, in this order.
+STAGES = ("armed", "reset", "rescue", "claimed", "half", "written", "rebooted")
+_numbers = itertools.count(1)
+
+
+def public_key() -> str:
+    """Another one at each call."""
+    name = b"ssh-ed25519"
+    blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + next(_numbers).to_bytes(32, "big")
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
+
+
+OPERATOR = public_key()
+
+
+class Cut(Exception):
+    """The run is killed here."""
+
+
+@dataclass
+class Content:
+    """What a disk holds: a system of one of our commands, or of a person."""
+
+    ours: bool
+    record: dict[str, str] | None
+    lets_in: bool = True
+    good: bool = True  # its cloud-init ends well
+    whole: bool = True
+    ran: bool = False
+    uuid: str = field(default_factory=lambda: f"uuid-{next(_numbers)}")
+
+
+@dataclass
+class Boot:
+    """What runs: a rescue, the system of a disk, or nothing."""
+
+    kind: str
+    disk: str = ""
+    by: str = ""  # who had armed the rescue
+    intent: str = ""
+    done: bool = False  # a command of ours ended well in this rescue
+    key: str = field(default_factory=public_key)
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def id(self) -> str:
+        """The kernel's boot id."""
+        return "%08d-0000-0000-0000-000000000000" % self.number
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the operator says in one run."""
+
+    reinstall: Any = ()
+    wipe: Any = ()
+    first_contact: str = "refuse"
+
+
+class World:
+    """One server. ``wrong``: every thing that happened without consent, or was called verified without proof."""
+
+    def __init__(self) -> None:
+        self.disks: dict[str, Content | None] = {"sda": None, "sdb": None}
+        self.order = ["sda", "sdb"]
+        self.boot = Boot("nothing")
+        self.armed = ""
+        self.armed_by_this_run = False
+        self.silent = False
+        self.last_rescue_key = ""
+        self.words = Words()
+        self.wrong: list[str] = []
+        self.told: list[str] = []
+
+    # --- the machine
+
+    def start(self) -> None:
+        """It boots: the armed rescue, else the first disk that can."""
+        if self.armed:
+            self.boot, self.armed = Boot("rescue", by=self.armed), ""
+            self.last_rescue_key = self.boot.key
+            return
+        for disk in self.order:
+            content = self.disks[disk]
+            if content is not None and content.whole:
+                content.ran = True
+                self.boot = Boot("disk", disk)
+                return
+        self.boot = Boot("nothing")
+
+    @property
+    def system(self) -> Content | None:
+        """The system that runs from a disk."""
+        return self.disks[self.boot.disk] if self.boot.kind == "disk" else None
+
+    def hears(self) -> str:
+        """What SSH meets: silent, denied or system."""
+        system = self.system
+        if self.boot.kind == "nothing" or (system is not None and self.silent):
+            return ssh.SILENT
+        return ssh.SYSTEM if system is None or system.lets_in else ssh.DENIED
+
+    def origin(self) -> origin.Origin:
+        """What the running system tells of its root."""
+        if self.boot.kind == "rescue":
+            return origin.Origin(0, origin.RAM, ["motd"], uptime=10.0)
+        return origin.Origin(0, origin.DISK, disks=[self.about(self.boot.disk)], uptime=10.0)
+
+    def about(self, disk: str) -> dict[str, Any]:
+        """What tells a disk from others."""
+        return {"name": disk, "size": 1 << 30, "wwns": [], "serials": [SERIALS[disk]]}
+
+    def facts(self) -> list[dict[str, Any]]:
+        """What machine_disks sees."""
+        return [self._facts(disk, content) for disk, content in self.disks.items()]
+
+    def _facts(self, disk: str, content: Content | None) -> dict[str, Any]:
+        entry = {"device": disk, "disks": [disk], "label": "", "detail": "", "mounts": [], "in_use": False}
+        holds = []
+        if content is not None:
+            holds.append({**entry, "kind": "filesystem", "type": "ext4", "uuid": content.uuid})
+            if content.whole:
+                record = {"installed": content.record} if content.record else {}
+                holds.append({**entry, "kind": "system", "type": "", "uuid": "", "system": "Debian", **record})
+        return {
+            "name": disk, "path": f"/dev/{disk}", "size": (1 << 30) + (disk == "sdb"), "wwn": "",
+            "serial": SERIALS[disk], "model": "", "by_id": [], "by_path": "", "kind": "sata", "rotational": False,
+            "read_only": False, "removable": False, "health": {"status": "unknown", "detail": ""}, "holds": holds,
+            "system": False, "content_id": content.uuid if content else "", "mounts": [], "virtual": False,
+        }  # fmt: skip
+
+    # --- what must not happen
+
+    def may_go(self, disk: str) -> bool:
+        """Whether the operator's words, or nothing being there, allow what a disk holds to go."""
+        content = self.disks[disk]
+        if content is None or (content.ours and not content.ran):
+            return True
+        wipe, reinstall = consents.Words("wipe", self.words.wipe), consents.Words("reinstall", self.words.reinstall)
+        record = content.record or {}
+        if SERIALS[disk] in list(wipe) and wipe.covers(SERIALS[disk], record):
+            return True
+        return content.ours and record.get("machine") == NAME and reinstall.covers(NAME, record)
+
+    def empties(self, disk: str) -> None:
+        """A run of ours erases a disk."""
+        if not self.may_go(disk):
+            self.wrong.append(f"{disk} was emptied, nobody had named {self.disks[disk]}")
+        self.disks[disk] = None
+
+    def reset_by_run(self) -> None:
+        """A run of ours presses the button, or reboots by SSH."""
+        named = consents.Words("reinstall", self.words.reinstall).names(NAME)
+        if self.boot.kind == "rescue" and self.boot.by == "person" and not named:
+            self.wrong.append("a person's rescue was reset")
+        if self.boot.kind == "disk" and not named:
+            if self.hears() == ssh.SYSTEM:
+                self.wrong.append("a system that lets us in was reset")
+            elif self.words.first_contact != "reset":
+                self.wrong.append("a live server was reset")
+        self.start()
+
+
+class _Limits:
+    def sent(self, *_given: object) -> None: ...
+
+    def left(self, _route: str) -> int:
+        return 50
+
+    hourly = left
+
+
+class _Robot:
+    """Robot's webservice, as far as the fleet asks it."""
+
+    def __init__(self, world: World, cut: str) -> None:
+        self._world, self._cut = world, cut
+        self.limits, self.calls_of = _Limits(), {}
+
+    def read_list(self, path: str, _key: str, _deadline: object) -> list[dict[str, Any]]:
+        return {
+            "/server": [{"server_number": NUMBER, "server_name": NAME, "server_ip": "192.0.2.1", "status": "ready"}],
+            "/reset": [{"server_number": NUMBER, "type": ["hw"]}],
+            "/key": [{"fingerprint": keys.fingerprint(OPERATOR), "data": OPERATOR}],
+        }[path]
+
+    def read(self, path: str, _deadline: object, machine: str = "") -> dict[str, Any]:
+        active = {"active": bool(self._world.armed)}
+        if path.endswith("/last"):
+            key = self._world.last_rescue_key
+            told = [{"key": {"fingerprint": host_keys.fingerprint(key)}}] if key else []
+            return {"rescue": {**active, "host_key": told}}
+        if path.startswith("/boot"):
+            return {"rescue": active, "boot": {"rescue": active}}
+        if path.startswith("/reset"):
+            return {"reset": {"operating_status": "running"}}
+        return {"server": {"wol": False}}
+
+    def change(self, method: str, path: str, _deadline: object, look: Any, **_more: object) -> dict[str, Any]:
+        if method == "POST" and self._world.armed:
+            raise ApiError(409, "BOOT_ALREADY_ENABLED", "armed")
+        self._world.armed = "run" if method == "POST" else ""
+        self._world.armed_by_this_run = True
+        if method == "POST" and self._cut == "armed":
+            raise Cut
+        return {}
+
+    def reserve(self, *_given: object) -> None: ...
+
+    def stop(self, _error: Exception) -> None: ...
+
+    def request(self, _method: str, _path: str, _deadline: object, **_more: object) -> dict[str, Any]:
+        self._world.reset_by_run()
+        if self._cut == "reset":
+            raise Cut
+        return {"reset": {}}
+
+
+class _Shell(ssh.Ssh):
+    """SSH from a controller; its files are real."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        super().__init__(str(folder / "known_hosts"))
+        (folder / "known_hosts").mkdir(parents=True, exist_ok=True)
+        self._world = world
+
+    def probe(self, _name: str, _address: str) -> ssh.Answer:
+        world, kind = self._world, self._world.hears()
+        if kind != ssh.SYSTEM:
+            return ssh.Answer(kind, "played")
+        record = world.system.record if world.system else None
+        intent = intents.parse(world.boot.intent) if world.boot.kind == "rescue" else None
+        return ssh.Answer(
+            ssh.SYSTEM, hostname="host", boot_id=world.boot.id, installed=record, origin=world.origin(), intent=intent
+        )
+
+    def probe_pinned(self, name: str, address: str) -> ssh.Answer:
+        return self.probe(name, address)
+
+    def host_keys(self, _name: str, _address: str) -> list[str]:
+        return [] if self._world.hears() == ssh.SILENT else [self._world.boot.key]
+
+    def keys_of_last_probe(self, name: str) -> list[str]:
+        return self.host_keys(name, "")
+
+    def reboot(self, _name: str, _address: str) -> bool:
+        self._world.reset_by_run()
+        return True
+
+
+class _Remote:
+    """Ansible's connection to the machine."""
+
+    world: World
+
+    def __init__(self, _action: object) -> None: ...
+
+    def use(self, *_given: object, **_named: object) -> None: ...
+
+    log_in = reset = use
+
+    def run(self, _script: str, *arguments: str) -> tuple[int, str]:
+        system = self.world.system
+        if system is None or not arguments:
+            return 1, ""
+        system.record = json.loads(arguments[0])
+        return 0, "recorded=1"
+
+
+class _Action:
+    """What an action plugin needs of Ansible."""
+
+    class _task:
+        check_mode = False
+        diff = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def _execute_module(self, module_name: str, module_args: Mapping[str, Any], task_vars: object) -> dict[str, Any]:
+        payload = module_args["payload"]
+        if payload["step"] == serve.WIPE:
+            for target in payload["targets"]:
+                self._world.empties(target["name"])
+        job = {"running": False, "succeeded": self._world.boot.done}
+        return {"disks": self._world.facts(), "job": job, "uptime": 1000.0}
+
+
+def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SSH and the clock of our code lead into the world."""
+
+    def system() -> System:
+        cloud_init = CloudInit("done", errors=[] if world.system is None or world.system.good else ["played"])
+        record = world.system.record if world.system else None
+        return System(world.boot.id, "host", "6.1", "Debian", world.origin(), cloud_init, record)
+
+    def wait_for(_remote: object, known: Any, judge: Any, _timeout: float, what: str, **more: Any) -> System:
+        if world.hears() != ssh.SYSTEM:
+            raise _gate.GateClosed(f"{what} did not answer", None)
+        found = system()
+        verdict = judge(found)
+        if verdict.verdict is not _gate.Verdict.OPEN:
+            raise _gate.GateClosed(verdict.why, found)
+        if more.get("ask"):
+            world.start()
+            return System(**{**found.__dict__, "reboot_sent": True})
+        if more.get("prove", True):
+            known.prove(found.boot_id)
+        return found
+
+    _Remote.world = world
+    for module in (machine_boot, machine_disks):
+        monkeypatch.setattr(module, "Remote", _Remote)
+    monkeypatch.setattr(_gate, "wait_for", wait_for)
+    monkeypatch.setattr(_known_hosts.KnownHosts, "fingerprints", lambda self: [])
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(Deadline, "sleep", lambda self, _seconds, reason: None if self.left() else _late(self, reason))
+
+
+def _late(deadline: Deadline, reason: str) -> None:
+    raise deadline.exceeded(reason)
+
+
+def run(world: World, folder: Path, words: Words, cut: str = "", good: bool = True) -> bool:
+    """One run of the playbook from a controller's folder; returns whether it called the system verified.
+
+    ``cut``: one of STAGES; ``good``: whether what it installs comes up well.
+    """
+    world.words, world.armed_by_this_run = words, False
+    verified = False
+    try:
+        verified = _run(world, folder, words, cut, good)
+    except Cut:
+        pass
+    else:
+        if world.armed == "run" and world.armed_by_this_run:
+            world.wrong.append("the run ended and left a rescue armed")
+    return verified
+
+
+def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool:
+    intent = folder / "intents" / f"{NAME}.json"
+    tools = Tools(
+        _Robot(world, cut), _Shell(world, folder), dict.fromkeys((ladder.SSH, ladder.HW), 0.0),
+        timeout=60, look_timeout=0, strict=True, prove=True, give_back_after=0,
+    )  # fmt: skip
+    machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}
+    fleet = RobotRescueFleet(
+        tools, [machine], "rescue", words.reinstall, False, (OPERATOR, None), "key", False, False,
+        wanted=[{"name": NAME, "image_url": "https://i/a.raw"}], intents_dir=str(intent.parent),
+    )  # fmt: skip
+    (result,) = fleet.run()
+    world.told.append(result["msg"])
+    if result["failed"]:
+        return False
+    if cut == "rescue":
+        raise Cut
+    common = {
+        "known_hosts_dir": str(folder / "known_hosts"),
+        "boot_state": result["boot_state"],
+        "boot_state_since": None,
+    }
+    written, installation = None, result["installation"]
+    reboot = result["in_rescue"]
+    if reboot:
+        disks = _disks(world, common, intent, words, result)
+        world.told.append(disks["msg"])
+        if disks["failed"]:
+            return False
+        if cut == "claimed":
+            raise Cut
+        installation = installation or installed.new_installation()
+        written = _command(world, intent, installation, disks, cut, good)
+    elif result["proven"] or not result["installed"]:
+        return bool(result["proven"])
+    about = {
+        **_defaults(options.machine_boot_spec()), **common, "expect": "os", "reboot": reboot, "proof": "disk",
+        "installation": installation, "written": written, "intent_file": str(intent), "image_url": "https://i/a.raw",
+        "previous_boot_id": world.boot.id if reboot else None,
+    }  # fmt: skip
+    if cut == "rebooted":
+        world.start()
+        raise Cut
+    booted = machine_boot._Boot(_Action(world), about, Flow(about, {"inventory_hostname": NAME}), []).result()
+    world.told.append(booted["msg"])
+    if booted["verified"] and not booted["failed"]:
+        system = world.system
+        if system is None or not system.ours or not system.good:
+            world.wrong.append(f"verified, but {system} runs")
+        elif installation and (system.record or {}).get("installation") != installation:
+            world.wrong.append(f"verified as {installation}, but {system} runs")
+    return bool(booted["verified"] and not booted["failed"])
+
+
+def _disks(world: World, common: dict[str, Any], intent: Path, words: Words, result: dict[str, Any]) -> dict[str, Any]:
+    given = {
+        **_defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": "now",
+        "root_device_hints": hints.check({"serial": SERIALS["sda"]}), "reinstall": words.reinstall,
+        "claim_file": str(intent), "host_keys": result["host_keys"], "previous_boot_id": result["previous_boot_id"],
+    }  # fmt: skip
+    named = {"wipe": consents.Words("wipe", words.wipe), "reinstall": consents.Words("reinstall", words.reinstall)}
+    assert not guard.check_entries(named["wipe"])
+    action = machine_disks._Disks(_Action(world), {}, given, Flow(given, {"inventory_hostname": NAME}), named)
+    return action.result()
+
+
+def _command(
+    world: World, intent: Path, installation: str, disks: dict[str, Any], cut: str, good: bool
+) -> list[dict[str, Any]]:
+    """What an image command does, and what its runner keeps."""
+    kept = intents.read(str(intent))
+    world.boot.intent = json.dumps(kept or {})
+    before = world.disks["sda"]
+    if not disks["in_progress"]:
+        if not world.may_go("sda"):
+            world.wrong.append(f"sda was written over, nobody had named {before}")
+        record = {"machine": NAME, "installation": installation, "consent": disks["consent"], "command": "c"}
+        record["installed_at"] = "2026-11-23T00:00:00Z"
+        world.disks["sda"] = Content(True, record, good=good, whole=cut != "half")
+        if cut == "half":
+            raise Cut
+        world.boot.done = True
+    if cut == "written":
+        raise Cut
+    now = world.disks["sda"]
+    assert now is not None
+    old = sorted({"ext4", before.uuid}) if before is not None and before is not now else []
+    return [{**world.about("sda"), "holds": [now.uuid], "kinds": ["ext4"], "only": False, "before": old}]
+
+
+def _defaults(spec: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: about.get("default") for name, about in spec.items()}
