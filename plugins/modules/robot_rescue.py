@@ -24,8 +24,8 @@ description:
   - A machine in its rescue is left there. A machine whose system lets us in is left alone, unless O(reinstall)
     names it. A machine that is switched off is armed and started, because nothing on its disks is touched by that.
   - A machine that is powered and does not let us in, by silence or because it refuses our key, may serve somebody. It
-    is refused and left as it is unless its C(first_contact) in O(machines) is V(reset). Then it is armed and reset; should a system with an installed record of ours come up
-    instead, it is left alone.
+    is refused and left as it is unless its C(first_contact) in O(machines) is V(reset). Then it is armed and reset;
+    should a system with an installed record of ours come up instead, it is left alone.
   - Whoever gives a machine up disarms it, so that its next boot leads to its disk.
   - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
     not let us in, because it may be a node whose network is down. O(reinstall) lets it be reset.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A dedicated server in memory, its people, and runs of ours that decide by the real code.
 
-What is real: robot_rescue's fleet, the actions of machine_disks and machine_boot, intents, claims, words and proof. What
-is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` collects what must never happen.
+What is real: robot_rescue's fleet, the actions of machine_disks and machine_boot, intents, claims, words and proof.
+What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` collects what must never happen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -308,12 +309,9 @@ class _Remote:
 class _Action:
     """What an action plugin needs of Ansible."""
 
-    class _task:
-        check_mode = False
-        diff = False
-
     def __init__(self, world: World) -> None:
         self._world = world
+        self._task = SimpleNamespace(check_mode=False, diff=False)
 
     def _execute_module(self, module_name: str, module_args: Mapping[str, Any], task_vars: object) -> dict[str, Any]:
         payload = module_args["payload"]
