@@ -3,7 +3,7 @@
 """A dedicated server in memory, its people, and runs of ours that decide by the real code.
 
 What is real: robot_rescue's fleet, the actions of machine_disks and machine_boot, intents, claims, words and proof.
-What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` collects what must never happen.
+What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` has what must never happen.
 """
 
 from __future__ import annotations
