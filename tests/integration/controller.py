@@ -25,8 +25,8 @@ from tests.waiting import until
 
 RECORDER = Path(__file__).parent / "recorder"
 #: Options of an SSH that asks for nothing and trusts whatever host key it is shown.
-SSH = ["-F", "none", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
-ANY_HOST_KEY = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+SSH = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR")
+ANY_HOST_KEY = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 _NO_CONNECTION = 255  # of ssh
 
 

@@ -66,7 +66,7 @@ class Scene(Playground[Stage]):
 
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""
-        return json.loads(self.ssh(name, "cat /etc/kubenode/installed.json"))
+        return json.loads(self.shell(name, "cat /etc/kubenode/installed.json"))
 
     def run(self, *arguments: str, **options: Any) -> int:
         """Run the playbook; what it printed is in ``output``, what came of it in the report."""
@@ -153,7 +153,7 @@ class Scene(Playground[Stage]):
                 return [boot["source"] for boot in machine["boots"]]
         return []
 
-    def ssh(self, name: str, script: str, check: bool = True) -> str:  # type: ignore[override]
+    def shell(self, name: str, script: str, check: bool = True) -> str:
         """What a script prints on whatever the machine runs; a person's own SSH."""
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
         words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=5"]
@@ -165,7 +165,7 @@ class Scene(Playground[Stage]):
     def wait_for(self, name: str) -> str:
         """Wait until the machine answers; returns the boot id of what does."""
         ask = "cat /proc/sys/kernel/random/boot_id"
-        return until(lambda: self.ssh(name, ask, check=False).strip(), f"an answer of {name}", pause=0.5)
+        return until(lambda: self.shell(name, ask, check=False).strip(), f"an answer of {name}", pause=0.5)
 
 
 def _scenes(make: Callable[[Path, str], Stage], folder: Path, what: str) -> Iterator[Scene]:

@@ -14,7 +14,7 @@ def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
     words = {"kubenode_reinstall": ["repaired-1"]}
     cloud.inventory({"repaired-1": {}}, **words)
     assert cloud.run() == 0, cloud.output
-    cloud.ssh("repaired-1", "touch /etc/precious && sync")
+    cloud.shell("repaired-1", "touch /etc/precious && sync")
     cloud.into_rescue("repaired-1")
     boots = cloud.boots("repaired-1")
 
@@ -35,7 +35,7 @@ def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
     running.wait()
     cloud.wait_for("repaired-1")
     assert cloud.boots("repaired-1") == [*boots, "disk"]
-    assert cloud.ssh("repaired-1", "ls /etc/precious") == "/etc/precious\n"
+    assert cloud.shell("repaired-1", "ls /etc/precious") == "/etc/precious\n"
     assert cloud.run() == 0, cloud.output
 
 

@@ -23,7 +23,7 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
     dedicated.servers({"wiped-1": node})
     assert dedicated.run() == 0, dedicated.output
     assert dedicated.record("wiped-1")["consent"] == "wipe"
-    dedicated.ssh("wiped-1", "touch /etc/precious && sync")
+    dedicated.shell("wiped-1", "touch /etc/precious && sync")
     dedicated.dedicated_into_rescue("wiped-1", 301)
     boots = dedicated.boots("wiped-1")
     boot = dedicated.wait_for("wiped-1")
@@ -37,7 +37,7 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
     assert "was used" in dedicated.output
     assert dedicated.boots("wiped-1") == boots
     dedicated.dedicated_reset("wiped-1", 301, boot)
-    assert dedicated.ssh("wiped-1", "ls /etc/precious") == "/etc/precious\n"
+    assert dedicated.shell("wiped-1", "ls /etc/precious") == "/etc/precious\n"
 
 
 def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
@@ -51,12 +51,12 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     node = host(302, kubenode_bootstrap_data_file=str(broken))
     dedicated.servers({"seen-1": node})
     assert dedicated.run() != 0
-    dedicated.ssh("seen-1", "touch /etc/precious && sync")
+    dedicated.shell("seen-1", "touch /etc/precious && sync")
     assert dedicated.run() != 0
     boot = dedicated.wait_for("seen-1")
-    dedicated.ssh("seen-1", "systemctl stop ssh.socket ssh.service || true", check=False)
+    dedicated.shell("seen-1", "systemctl stop ssh.socket ssh.service || true", check=False)
     assert dedicated.run("-e", "kubenode_hw_reset_timeout=60") != 0, dedicated.output
     dedicated.dedicated_reset("seen-1", 302, boot)
-    if dedicated.ssh("seen-1", "test -d /root/.oldroot && echo rescue", check=False):
+    if dedicated.shell("seen-1", "test -d /root/.oldroot && echo rescue", check=False):
         dedicated.dedicated_reset("seen-1", 302, dedicated.wait_for("seen-1"))
-    assert dedicated.ssh("seen-1", "ls /etc/precious") == "/etc/precious\n"
+    assert dedicated.shell("seen-1", "ls /etc/precious") == "/etc/precious\n"

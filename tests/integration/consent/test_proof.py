@@ -52,7 +52,7 @@ def test_a_second_run_makes_no_success_of_a_failure(failed, name):
 def test_a_placeholder_gets_no_record(failed):
     """P3: and nothing of it is called this installation."""
     cloud, _first, second, _hosts = failed
-    assert cloud.ssh("missed-1", "cat /etc/kubenode/installed.json", check=False) == ""
+    assert cloud.shell("missed-1", "cat /etc/kubenode/installed.json", check=False) == ""
     assert not cloud.server("missed-1")["rescue_enabled"], "whoever gives up disarms"
     assert "kubenode_reinstall" in second["missed-1"]["reason"]
 

@@ -38,7 +38,7 @@ def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
     """P4: it takes our key, and that is all."""
     dedicated.servers({"tenant-1": host(202, "first")}, kubenode_rename=False)
     assert dedicated.run() == 0, dedicated.output
-    dedicated.ssh("tenant-1", "rm -r /etc/kubenode")
+    dedicated.shell("tenant-1", "rm -r /etc/kubenode")
     boots = dedicated.boots("tenant-1")
 
     elsewhere = str(dedicated.stage.folder / "elsewhere")
@@ -46,7 +46,7 @@ def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
     assert dedicated.run() != 0, dedicated.output
     assert "kubenode_adopt" in dedicated.output
     assert "kubenode_reinstall" in dedicated.output
-    assert dedicated.ssh("tenant-1", "ls /etc/kubenode", check=False) == ""
+    assert dedicated.shell("tenant-1", "ls /etc/kubenode", check=False) == ""
     (machine,) = [one for one in dedicated.control("GET", "/machines")["machines"] if one.get("number") == 202]
     assert machine["name"] != "tenant-1"
 

@@ -16,12 +16,12 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     renames = cloud.command("renames", "hostname renamed-1; exit 1\n")
     cloud.stage.write_inventory(["renamed-1"], **renames)
     assert cloud.run() != 0
-    assert cloud.ssh("renamed-1", "hostname") == "renamed-1\n"
+    assert cloud.shell("renamed-1", "hostname") == "renamed-1\n"
 
     cloud.stage.write_inventory(["renamed-1"])
     assert cloud.run() == 0, cloud.output
     assert cloud.boots("renamed-1") == ["rescue", "disk"]
-    assert cloud.ssh("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
+    assert cloud.shell("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
 
 
 def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
@@ -39,7 +39,7 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     cloud.api("POST", "/servers", body)
     until(lambda: cloud.boots("named-1"), "the first boot")
     cloud.wait_for("named-1")
-    assert cloud.ssh("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
+    assert cloud.shell("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
     boot = cloud.wait_for("named-1")
 
     cloud.stage.write_inventory(
@@ -47,4 +47,4 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     )
     cloud.run()
     assert cloud.wait_for("named-1") == boot, cloud.output
-    assert cloud.ssh("named-1", "cat /etc/precious") == "data"
+    assert cloud.shell("named-1", "cat /etc/precious") == "data"

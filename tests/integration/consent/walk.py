@@ -201,7 +201,8 @@ class World:
 
 
 class _Limits:
-    def sent(self, *_given: object) -> None: ...
+    def sent(self, *_given: object) -> None:
+        """Nobody counts."""
 
     def left(self, _route: str) -> int:
         return 50
@@ -244,9 +245,11 @@ class _Robot:
             raise Cut
         return {}
 
-    def reserve(self, *_given: object) -> None: ...
+    def reserve(self, *_given: object) -> None:
+        """There is always a turn."""
 
-    def stop(self, _error: Exception) -> None: ...
+    def stop(self, _error: Exception) -> None:
+        """Nothing goes on."""
 
     def request(self, _method: str, _path: str, _deadline: object, **_more: object) -> dict[str, Any]:
         self._world.reset_by_run()
@@ -292,9 +295,11 @@ class _Remote:
 
     world: World
 
-    def __init__(self, _action: object) -> None: ...
+    def __init__(self, _action: object) -> None:
+        """No connection is made."""
 
-    def use(self, *_given: object, **_named: object) -> None: ...
+    def use(self, *_given: object, **_named: object) -> None:
+        """Every way leads to the machine."""
 
     log_in = reset = use
 
