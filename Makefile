@@ -33,7 +33,7 @@ demo-image: ## node images: a prebaked snapshot, a node of it without downloads,
 	@dev/setup --debian base,lab,cluster main
 	@dev/demo-image
 
-test: ## whether the product works: every default test, once; 15 min on two cores, 5 more with empty caches
+test: ## whether the product works: every default test, once; 19 min on two cores, 5 more with empty caches
 	@dev/test default --pytest "$(PYTEST_ARGS)"
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min

@@ -25,9 +25,9 @@ from .variables import variables
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
 LONG_MARKERS = ("qemu", "cluster", "fleet", "long")
-#: three workers for each core of the smallest machine, since most of the long tests wait for machines; a worker takes
+#: two workers for each core of the smallest machine, since most of the long tests wait for machines; a worker takes
 #: whole files, since the tests of a file share a lab
-PARALLEL = ("-n", "6", "--dist", "loadfile", "--no-loadscope-reorder")
+PARALLEL = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "test")
