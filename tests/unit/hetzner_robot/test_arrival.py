@@ -98,9 +98,20 @@ def test_a_false_key_ends_it_and_nothing_is_sent():
     machine = Machine()
     machine.booted(FALSE_KEY, RESCUE, [NEW_KEY])
     with pytest.raises(Permanent, match="none of those Robot tells") as error:
-        machine.see()
+        machine.see_for(60)
     assert error.value.permanent
     assert (machine.logins, machine.pinned) == ([], None)
+
+
+def test_a_system_that_is_going_down_may_show_a_key_that_nobody_knew():
+    """It was asked for one type of key, and shows another one in its last seconds."""
+    machine = Machine()
+    machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
+    assert machine.see_for(10) == NOBODY
+    assert machine.arrival.undecided
+    machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
+    assert machine.see_for(12) == ARRIVED
+    assert not machine.arrival.undecided
 
 
 def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():
@@ -121,7 +132,7 @@ def test_a_false_rescue_with_the_old_key_never_counts():
     machine.arrival.look()
     machine.booted(OLD_KEY, RESCUE, [NEW_KEY])
     with pytest.raises(Permanent):
-        machine.see()
+        machine.see_for(60)
     machine.told, machine.active = [], True
     assert machine.see_for(60) == NOBODY
     assert machine.pinned is None

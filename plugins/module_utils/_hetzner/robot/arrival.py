@@ -15,6 +15,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
 LOOK_EVERY = 2.0
 ASK_EVERY = 10.0
 TELLING_TAKES = 60.0
+#: Seconds for which somebody must show false keys: a system that is going down may yet answer, with a key of another
+#: type than the one it showed when it was asked.
+FALSE_TAKES = 20.0
 #: Seconds for which a rescue whose host key is proven may refuse our key.
 DENIAL_TAKES = 30.0
 
@@ -37,6 +40,7 @@ class Arrival:
         self._asked_at: float | None = None
         self._silent_since: float | None = None
         self._denied_since: float | None = None
+        self._false_since: float | None = None
         #: The last answer by SSH, and the host keys of the rescue that were proven.
         self.answer: ssh.Answer | None = None
         self.proven: list[str] = []
@@ -45,11 +49,11 @@ class Arrival:
     @property
     def undecided(self):
         """Whether something answers that may yet prove to be the rescue, or to be none, within a minute."""
-        return self._silent_since is not None or self._denied_since is not None
+        return any(since is not None for since in (self._silent_since, self._denied_since, self._false_since))
 
     def anew(self):
         """The machine was reset: what was found out about its rescue counts no more."""
-        self._asked_at = self._silent_since = self._denied_since = None
+        self._asked_at = self._silent_since = self._denied_since = self._false_since = None
         self.answer, self.proven = None, []
 
     def look(self):
@@ -87,7 +91,7 @@ class Arrival:
             return self._judge(self.look(), previous_boot_id)
         shown = self._shell.host_keys(self._name, self._address)
         if not shown:
-            self.words, self._silent_since = "SSH does not answer", None
+            self.words, self._silent_since, self._false_since = "SSH does not answer", None, None
             return NOBODY
         if self._others.intersection(shown):
             answer = self.look()
@@ -129,7 +133,7 @@ class Arrival:
         told = host_keys.told_by(last)
         self.proven = host_keys.proven(shown, told)
         if self.proven:
-            self._silent_since = None
+            self._silent_since = self._false_since = None
             self._shell.pin_keys(self._name, self.proven)
             return True
         if last.get("active") is True:
@@ -139,6 +143,10 @@ class Arrival:
             self.words = "another system answers and the rescue has not been booted"
             return False
         if told:
+            self.words = "the host keys that answer are none of those Robot tells for this rescue"
+            self._false_since = now if self._false_since is None else self._false_since
+            if now - self._false_since < FALSE_TAKES:
+                return False
             raise Permanent(
                 "the host keys that answer at %s are none of those Robot tells for this rescue, so nothing was "
                 "sent to it: shown %s, told %s. Somebody is in between, another machine has this address, or this one "
