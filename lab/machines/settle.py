@@ -20,7 +20,7 @@ _OLD = 2.0
 
 
 class SettleDoor:
-    """Lets whoever knocks go on when the lab has shown what the kernel knows of the machine's disks."""
+    """Answers each `udevadm settle` when the lab has shown what the kernel knows of the machine's disks."""
 
     def __init__(self, folder: Path, settled: Callable[[], Awaitable[None]]) -> None:
         """``folder`` is what the guest sees as /run/udev; ``settled`` returns when everything is shown there."""
@@ -36,7 +36,7 @@ class SettleDoor:
         self._start(self._answer())
 
     def close(self) -> None:
-        """Whoever still waits is let go."""
+        """Ends all connections: a `udevadm settle` that still waits returns."""
         for task in self._tasks:
             task.cancel()
         self._socket.close()
@@ -52,7 +52,7 @@ class SettleDoor:
             guest.setblocking(False)
             await asyncio.get_running_loop().sock_recv(guest, _MESSAGE)
             await self._settled()
-            # whoever is let go before having said all finds the door shut, and fails
+            # udevadm fails when the connection is closed before its last message
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(_all_heard(guest), _OLD)
 

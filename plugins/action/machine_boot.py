@@ -13,8 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import access_findings
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _proof, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
@@ -42,7 +41,7 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(argument_spec=options.machine_boot_spec())[1]
         flow = Flow(given, task_vars or {})
         keys = parse_host_keys(given["host_keys"])
-        findings = access_findings(given)
+        findings = access.findings(given)
         if findings:
             raise AnsibleActionFail(f"{flow.machine}: {'; '.join(findings)}")
         check_installation(given["installation"])
@@ -224,7 +223,7 @@ class _Boot:
         }
 
     def _release_claim(self) -> None:
-        """The new system is proven: its disks may no longer be begun anew."""
+        """The new system is proven: no later run may write its disks without consent."""
         given = self._given
         if given["expect"] != "os":
             return
@@ -237,7 +236,7 @@ class _Boot:
             _say.warning(f"{self._flow.machine}: {exc}")
 
     def _give_up(self) -> None:
-        """What the installation was allowed to write stays as it is: somebody may mend it now."""
+        """This run failed: a person may repair the machine now, so no later run may write it without consent."""
         if self._given["expect"] == "os" and self._given["intent_file"]:
             with contextlib.suppress(intents.IntentError):  # the reason of the failure says more
                 intents.close(self._given["intent_file"], intents.GIVEN_UP)

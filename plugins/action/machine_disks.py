@@ -194,16 +194,14 @@ class _Disks:
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
-        if later and todo:
-            msg = f"{emptied}: to be emptied when the installation begins"
-            if not self._action._task.check_mode:
-                _claims.claim(self._claim, machine, chosen)
-            return {"msg": msg, **about, **self._facts()}
-        if self._action._task.check_mode:
+        if self._action._task.check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
             return {"msg": msg, **about, **self._facts()}
-        # Whoever comes after an interruption finds neither what was there nor that it was allowed to go.
-        _claims.claim(self._claim, machine, chosen)
+        if not self._action._task.check_mode:
+            # A run after an interruption finds neither what was there nor that it was allowed to go.
+            _claims.claim(self._claim, machine, chosen, begun=not later or (claimed and _claims.is_begun(self._claim)))
+        if later and todo:
+            return {"msg": f"{emptied}: to be emptied when the installation begins", **about, **self._facts()}
         if todo:
             self._wipe(todo, claimed, about)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")

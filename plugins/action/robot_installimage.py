@@ -19,7 +19,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs, _upload, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _claims,
+    _inputs,
+    _installimage_inputs,
+    _say,
+    _upload,
+    _watch,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     Flow,
     check_consent,
@@ -88,7 +95,13 @@ class ActionModule(ActionBase):
         logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
         run = _Run(self, task_vars, given, flow, job, logs, masker)
         run.image, run.local = spec["image"], inputs.local
-        return run.result(about)
+        result = run.result(about)
+        if result.get("failed") and run.refused and given["intent_file"]:
+            try:
+                _claims.release_unbegun(given["intent_file"])
+            except _claims.ClaimError as exc:
+                _say.warning(f"{flow.machine}: {exc}")
+        return result
 
     def _inputs(self, given: dict[str, Any], machine: str) -> _installimage_inputs.Inputs:
         inputs, findings = _installimage_inputs.examine(
@@ -178,8 +191,13 @@ class _Run(RescueRun):
         except (Unreachable, protocol.ProtocolError, OSError):
             return None
 
+    @property
+    def refused(self) -> bool:
+        """Whether the program said that it left every disk as it was."""
+        return self.outcome is not None and not self.outcome["began"]
+
     def _touched(self) -> bool:
-        return self.outcome is None or bool(self.outcome["began"])
+        return not self.refused
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         if self.outcome and self.outcome["reason"]:

@@ -11,7 +11,7 @@ version_added: 0.1.0
 positional: purpose
 description:
   - Reads the C(kubenode_*) variables of each host and returns one dictionary for each host, with C(name) and
-    whatever the host sets. A C(kubenode_*) variable that is none of this collection is told in a warning.
+    whatever the host sets. A C(kubenode_*) variable that does not belong to this collection causes a warning.
   - Variables that a host does not set are left out, so that the module's own default applies.
   - For hosts from the C(hetzner.hcloud.hcloud) inventory, server type and location fall back to what that inventory
     knows; for hosts from the C(community.hrobot.robot) inventory, so does the server number.
@@ -67,13 +67,14 @@ _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
     "server_ip": ("kubenode_server_ip",),
 }
+_ACCESS: dict[str, tuple[str, ...]] = {
+    "os_user": ("kubenode_os_user",),
+    "os_port": ("kubenode_os_port",),
+    "os_private_key": ("kubenode_os_private_key",),
+}
 #: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
-    "access": {
-        "os_user": ("kubenode_os_user",),
-        "os_port": ("kubenode_os_port",),
-        "os_private_key": ("kubenode_os_private_key",),
-    },
+    "access": _ACCESS,
     "image_url_check": {
         "image_url": ("kubenode_image_url",),
         "command": ("kubenode_image_url_command",),
@@ -83,6 +84,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "root_devices": ("kubenode_root_devices",),
         "oci_registry_auth_token": ("kubenode_registry_token",),
+        **_ACCESS,
     },
     "hcloud_machine": {
         "server_type": ("kubenode_server_type", "hcloud_server_type"),
@@ -115,6 +117,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "crypt_password": ("kubenode_crypt_password",),
         "autosetup": ("kubenode_autosetup",),
+        **_ACCESS,
     },
     "robot_rescue": {**_ROBOT_SERVER, "first_contact": ("kubenode_first_contact",)},
     "wanted": {

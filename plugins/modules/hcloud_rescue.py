@@ -24,6 +24,7 @@ description:
     for the rest of the run; the known_hosts files of the user are neither read nor written.
 extends_documentation_fragment:
   - kubenode.provision.hcloud
+  - kubenode.provision.system_access
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
 attributes:
@@ -131,13 +132,6 @@ options:
         cannot be changed.
     type: str
     default: ''
-  access:
-    description:
-      - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
-        the C(name) of its machine, and any of C(os_user), C(os_port) and C(os_private_key).
-    type: list
-    elements: dict
-    default: []
   known_hosts_dir:
     description:
       - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.

@@ -64,6 +64,15 @@ options:
         type: list
         elements: str
         default: [sda]
+      os_user:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
+      os_port:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
+      os_private_key:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
   command_dir:
     description:
       - Directory in which the image commands lie. A command that is shipped with this collection is found by its

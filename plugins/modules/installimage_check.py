@@ -157,6 +157,15 @@ options:
       root_device_hints:
         description: See M(kubenode.provision.machine_disks). Only how many disks they choose is looked at.
         type: dict
+      os_user:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
+      os_port:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
+      os_private_key:
+        description: See M(kubenode.provision.machine_boot).
+        type: raw
   ssh_private_key:
     description:
       - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.

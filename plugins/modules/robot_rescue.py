@@ -14,29 +14,31 @@ short_description: Boot the dedicated servers of a whole fleet into their rescue
 version_added: 0.1.0
 author: kubenode.provision authors (@kubenode)
 description:
-  - Arms the rescue system and resets the machine by the gentlest way that can work. A system that lets us in and
-    may be given up is rebooted by SSH. Otherwise CTRL+ALT+DEL is sent (V(sw)) where the server offers it, then the
-    reset button is pressed (V(hw)), then the power button (V(power)), then the reset button once more, and at last
+  - Arms the rescue system and resets the machine by the gentlest way that can work. A system that accepts our SSH
+    key and may be given up is rebooted by SSH. Otherwise CTRL+ALT+DEL is sent (V(sw)) where the server offers it, then
+    the reset button is pressed (V(hw)), then the power button (V(power)), then the reset button once more, and at last
     it is woken by Wake on LAN. A server that Robot calls C(shut off) gets its power button pressed. A technician is
     never sent, and the power button never held.
   - When the rescue does not come within the limit of a way, the next way is taken. A rescue that was armed and spent
-    meanwhile is armed anew before that.
-  - A machine in its rescue is left there. A machine whose system lets us in is left alone, unless O(reinstall)
-    names it. A machine that is switched off is armed and started, because nothing on its disks is touched by that.
-  - A machine that is powered and does not let us in, by silence or because it refuses our key, may serve somebody. It
+    meanwhile is armed again before that.
+  - A machine in its rescue is left there. A machine whose system accepts our SSH key is left alone, unless
+    O(reinstall) names it. A machine that is switched off is armed and started, because that changes nothing on
+    its disks.
+  - A machine that is powered and does not answer, or refuses our key, may be in production. It
     is refused and left as it is unless its C(first_contact) in O(machines) is V(reset). Then it is armed and reset;
     should a system with an installed record of ours come up instead, it is left alone.
-  - Whoever gives a machine up disarms it, so that its next boot leads to its disk.
+  - When the module fails for a machine, it disables its rescue again, so that the next boot is from disk.
   - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
-    not let us in, because it may be a node whose network is down. O(reinstall) lets it be reset.
+    not answer or refuses our key, because it may be a node whose network is down. O(reinstall) lets it be reset.
   - Before anything is said to the rescue, its SSH host keys are checked against the fingerprints that Robot tells.
     Keys that fit are kept in O(known_hosts_dir) and returned; the known_hosts files of the user are neither read nor
-    written. To find out which system runs on a machine in the first place, whoever answers is asked; nothing secret is
-    sent.
+    written. To find out which system runs on a machine in the first place, the system that answers is asked; nothing
+    secret is sent.
   - The SSH key is found in Robot by its material and registered when Robot does not know it.
   - A first provisioning costs three requests for the fleet and three for each machine, and one reset for each machine.
 extends_documentation_fragment:
   - kubenode.provision.robot
+  - kubenode.provision.system_access
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
 attributes:
@@ -92,13 +94,6 @@ options:
         cannot be changed.
     type: str
     default: ''
-  access:
-    description:
-      - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
-        the C(name) of its machine, and any of C(os_user), C(os_port) and C(os_private_key).
-    type: list
-    elements: dict
-    default: []
   known_hosts_dir:
     description:
       - Directory for the host keys of this run, one file C(NAME.rescue) for each machine.
@@ -141,13 +136,13 @@ options:
     description:
       - Folder on the controller for what a run is about to do to each machine, one file C(NAME.json). It is written
         before a rescue is armed, and tells later runs what they have to finish.
-      - With it, a rescue that was not started for an open intent is refused, since somebody may be at work there;
+      - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
         O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
     type: path
   look_only:
     description:
-      - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that somebody
-        else has started.
+      - Whether the rescue is only wanted for a look at the machine. Then any rescue is taken, also one that a person
+        has started.
     type: bool
     default: false
   rearm:

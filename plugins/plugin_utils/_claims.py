@@ -46,18 +46,29 @@ def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
     return frozenset(found)
 
 
-def claim(path: str, machine: str, disks: Iterable[Mapping[str, Any]], now: Callable[[], float] = time.time) -> bool:
-    """Write down that this run may write these disks of the machine. Returns whether they can be claimed at all."""
+def claim(
+    path: str,
+    machine: str,
+    disks: Iterable[Mapping[str, Any]],
+    now: Callable[[], float] = time.time,
+    begun: bool = True,
+) -> bool:
+    """Write down that this run may write these disks of the machine. Returns whether they can be claimed at all.
+
+    ``begun``: whether a disk may have been changed already; a claim that is not begun ends when the run is refused.
+    """
     found = identities(disks)
     if not found:
         release(path)
         return False
-    content = {
-        **_others(path),
+    content: dict[str, Any] = {
+        **{key: value for key, value in _others(path).items() if key != "begun"},
         "machine": machine,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
         "at": _states.to_rfc3339(now()),
     }
+    if not begun:
+        content["begun"] = False
     file = Path(path)
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -77,13 +88,18 @@ def claim(path: str, machine: str, disks: Iterable[Mapping[str, Any]], now: Call
     return True
 
 
-def _others(path: str) -> dict[str, Any]:
-    """What an open intent in the same file says besides."""
+def _content(path: str) -> dict[str, Any]:
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("state") == intents.OPEN else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _others(path: str) -> dict[str, Any]:
+    """What an open intent in the same file says besides."""
+    found = _content(path)
+    return found if found.get("state") == intents.OPEN else {}
 
 
 def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> frozenset[Identity]:
@@ -118,7 +134,7 @@ def covers(path: str, machine: str, disks: Iterable[Mapping[str, Any]]) -> bool:
 def release(path: str) -> bool:
     """The machine is finished: forget the claim. Returns whether there was one."""
     try:
-        rest = {key: value for key, value in _others(path).items() if key not in ("disks", "at")}
+        rest = {key: value for key, value in _others(path).items() if key not in ("disks", "at", "begun")}
         if "installation" in rest:
             intents.write(path, rest)
             return True
@@ -130,3 +146,13 @@ def release(path: str) -> bool:
     except OSError as exc:
         raise ClaimError(f"claim_file {path!r} cannot be removed ({exc.strerror}); remove it by hand") from exc
     return True
+
+
+def is_begun(path: str) -> bool:
+    """Whether a run with this claim may have changed a disk already."""
+    return _content(path).get("begun") is not False
+
+
+def release_unbegun(path: str) -> bool:
+    """The run was refused before a disk was changed: forget what it claimed. A claim that is begun stays."""
+    return not is_begun(path) and release(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access
 from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
 
 #: Takes a machine; returns what to tell of it, and everything that is wrong with it.
@@ -20,6 +21,7 @@ def fleet_check(machines: Sequence[Mapping[str, Any]], private_key: str | None, 
     results, everything = [], [] if names else ["machines is empty; name at least one"]
     for machine in machines:
         about, findings = examine(machine)
+        findings = [*findings, *access.findings(machine)]
         if names.count(machine["name"]) > 1:
             findings = [*findings, "name: it stands in the list more than once"]
         everything += [f"{machine['name']}: {finding}" for finding in findings]

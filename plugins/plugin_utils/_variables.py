@@ -54,6 +54,7 @@ _OF_PLAYBOOKS = """
     kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
 """
 OF_USERS, OF_PLAYBOOKS = frozenset(_OF_USERS.split()), frozenset(_OF_PLAYBOOKS.split())
+_ALL = OF_USERS | OF_PLAYBOOKS
 
 
 def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -61,7 +62,7 @@ def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
     found: dict[str, list[str]] = {}
     for host in hosts:
         for name in host:
-            if name.startswith(PREFIX) and not name.startswith("kubenode__") and name not in OF_USERS | OF_PLAYBOOKS:
+            if name.startswith(PREFIX) and not name.startswith("kubenode__") and name not in _ALL:
                 found.setdefault(name, []).append(str(host.get("inventory_hostname")))
     return [_sentence(name, sorted(hosts)) for name, hosts in sorted(found.items())]
 

@@ -18,6 +18,28 @@ from tests.waiting import until
 _NUMBERS = itertools.count(5001)
 
 
+def cloud_call(endpoint: str, token: str, method: str, path: str, body: object = None) -> dict[str, Any]:
+    """One request to the Cloud API as another client, or a person at the console, would make it."""
+    request = urllib.request.Request(
+        endpoint + path,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=180) as response:
+        text = response.read()
+    return json.loads(text) if text else {}
+
+
+def robot_call(
+    endpoint: str, auth: tuple[str, str], method: str, path: str, form: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """One request to Robot as another client, or a person at the console, would make it."""
+    answer = requests.request(method, endpoint + path, data=form, auth=auth, timeout=180)
+    answer.raise_for_status()
+    return answer.json() if answer.content else {}
+
+
 class _Account(Controller):
     """What the lab's control routes do for both."""
 
@@ -45,16 +67,8 @@ class CloudAccount(_Account):
         self._before = set(self.servers())
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """One request to the API as another client would make it."""
-        request = urllib.request.Request(
-            self.lab.endpoint + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.lab.token}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=180) as response:
-            text = response.read()
-        return json.loads(text) if text else {}
+        """One request to the API."""
+        return cloud_call(self.lab.endpoint, self.lab.token, method, path, body)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """All servers by name."""
@@ -116,16 +130,9 @@ class RobotAccount(_Account):
             self.reach(name, self.row(name)["address"])
 
     def robot(self, method: str, path: str, form: dict[str, Any] | None = None) -> Any:
-        """One request to Robot as another client would make it."""
-        answer = requests.request(
-            method,
-            self.lab.robot_endpoint + path,
-            data=form,
-            auth=(self.lab.robot_user, self.lab.robot_password),
-            timeout=180,
-        )
-        answer.raise_for_status()
-        return answer.json() if answer.content else {}
+        """One request to Robot."""
+        auth = (self.lab.robot_user, self.lab.robot_password)
+        return robot_call(self.lab.robot_endpoint, auth, method, path, form)
 
     def arm(self, name: str) -> None:
         """Activate the rescue, which will know our key, for the next boot."""

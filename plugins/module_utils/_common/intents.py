@@ -83,6 +83,17 @@ def is_open(intent, machine, installation="", now=None):
     return -60 <= age <= LASTS
 
 
+def record_or_kept(record, kept, machine):
+    """What a system shows of its installation; where it shows nothing, the intent that ended without proof, if any.
+
+    So a system whose image command wrote no record can be named by the id of its installation.
+    """
+    unproven = kept is not None and kept.get("machine") == machine and kept.get("state") in (SEEN, GIVEN_UP)
+    if installed.installation_of(record) or not unproven:
+        return record
+    return dict(kept, installed_at=kept.get("armed_at"))
+
+
 def write(path, intent):
     """Whole or not at all, readable for us alone."""
     new = "%s.%d.new" % (path, os.getpid())

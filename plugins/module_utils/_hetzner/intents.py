@@ -51,11 +51,11 @@ class Book:
 
     def gave_up(self, name, for_good):
         """The arming was taken back: a rescue that comes now is somebody else's. ``for_good``: nobody tries again."""
-        intent = self.of(name)
-        if intent is None or intent.get("state") != intents.OPEN:
-            return
-        path = intents.file_of(self._folder, name)
-        with contextlib.suppress(intents.IntentError):  # the error that led here says more
+        with contextlib.suppress(intents.IntentError, MachineError):  # the error that led here says more
+            intent = self.of(name)
+            if intent is None or intent.get("state") != intents.OPEN:
+                return
+            path = intents.file_of(self._folder, name)
             if for_good:
                 intents.close(path, intents.GIVEN_UP)
             else:

@@ -10,6 +10,7 @@ import time
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents as kept_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
@@ -69,7 +70,7 @@ class Tools:
 
     def may_go(self, run, answer):
         """Whether the word that names a machine still covers what runs on it; says why not."""
-        record = answer.installed
+        record = kept_intents.record_or_kept(answer.installed, self.intents.of(run.name), run.name)
         if answer.in_rescue or self._words.covers(run.name, record):
             return True
         run.result["used"] = self._words.why_not(run.name, record)
@@ -203,6 +204,7 @@ class RescueFleet:
             reinstall=self._words.names(server["name"]) and not run.result["used"],
             rearm=self._again(given),
             armed=bool(server.get("rescue_enabled")),
+            armed_here=bool(given.get("armed_here")),
             never_started=True if fresh and young else None,
         )
 

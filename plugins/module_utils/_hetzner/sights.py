@@ -8,6 +8,8 @@ asked again; every other step is final.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 # What is still to be found out.
 SETTLE = "settle"
 ASK_HISTORY = "ask_history"
@@ -40,33 +42,23 @@ PASSING = frozenset(["initializing", "starting", "stopping", "migrating", "rebui
 RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "silent", "denied"
 
 
+@dataclass
 class Sight:
-    """What is known of a machine.
+    """What is known of a machine; None is what nobody has asked yet."""
 
-    ``reinstall`` is the user's consent to overwrite it; ``rearm`` means that this run armed it and it did not arrive.
-    ``never_started`` and ``answer`` are None until somebody looked, ``intended`` until somebody asked whether the
-    rescue that answers was started for an open intent.
-    """
-
-    def __init__(
-        self,
-        status,
-        ours=True,
-        reinstall=False,
-        rearm=False,
-        armed=False,
-        never_started=None,
-        answer=None,
-        intended=None,
-    ):
-        self.status = status
-        self.ours = ours
-        self.reinstall = reinstall
-        self.rearm = rearm
-        self.armed = armed
-        self.never_started = never_started
-        self.answer = answer
-        self.intended = intended
+    status: str
+    ours: bool = True
+    #: The user's consent to overwrite it.
+    reinstall: bool = False
+    #: This run enabled the rescue, and the machine did not arrive in it.
+    rearm: bool = False
+    #: Whether the rescue is enabled, and whether this run did that.
+    armed: bool = False
+    never_started: bool | None = None
+    answer: str | None = None
+    #: The consent of the open intent for which the rescue that answers was started; empty for a rescue of others.
+    intended: str | None = None
+    armed_here: bool = False
 
 
 def towards_rescue(sight):
@@ -114,12 +106,12 @@ def _in_rescue(sight):
 
 
 def towards_disarmed(sight):
-    """The next step for ``state: disarmed``."""
+    """The next step for ``state: disarmed``: a rescue that a person enabled stays enabled."""
     if not sight.ours:
         return REFUSE_FOREIGN
     if sight.status in PASSING:
         return SETTLE
-    return DISARM if sight.armed else LEAVE
+    return DISARM if sight.armed and sight.armed_here else LEAVE
 
 
 def towards_os(sight):

@@ -10,9 +10,8 @@ import os
 import re
 import shlex
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.process import (
     KILLED,
@@ -135,33 +134,18 @@ def make_ssh(params, known_hosts_dir):
     )
 
 
-def _systems(access):
+def _systems(given):
     """Name → user, port and key of the installed system, from the option ``access``; raises FleetError."""
     systems = {}
-    for one in access:
+    for one in given:
         user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
         if user is None and port is None and key is None:
             continue
-        findings = access_findings(one)
+        findings = access.findings(one)
         if findings:
             raise FleetError("nothing was changed, because of: %s: %s" % (one.get("name"), "; ".join(findings)))
         systems[one.get("name")] = (user, int(port) if port else None, os.path.expanduser(key) if key else None)
     return systems
-
-
-def access_findings(one):
-    """What is wrong with how an installed system is to be reached (pure); ``one`` has os_user, os_port, …"""
-    user, port = one.get("os_user"), one.get("os_port")
-    found = []
-    if user is not None and not (isinstance(user, str) and _USER.match(user)):
-        found.append("kubenode_os_user: %r is no user name; use letters, digits, '-', '_' and '.'" % (user,))
-    number = whole_number(str(port)) if port is not None and not isinstance(port, bool) else None
-    if port is not None and not 0 < (number or 0) < 65536:
-        found.append("kubenode_os_port: %r is no port; use a number from 1 to 65535" % (port,))
-    key = one.get("os_private_key")
-    if key is not None and not (isinstance(key, str) and os.path.isfile(os.path.expanduser(key))):
-        found.append("kubenode_os_private_key: there is no file %r on the controller" % (key,))
-    return found
 
 
 class Ssh:
@@ -193,13 +177,13 @@ class Ssh:
         except OSError:
             return False
 
-    def argv(self, address, known_hosts, command, alias=None, login=True, access=None):
+    def argv(self, address, known_hosts, command, alias=None, login=True, system=None):
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
         With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
-        connection ends after the host has shown its key. ``access``: another user, port and key than a rescue's.
+        connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
-        user, port, key = access or (None, None, None)
+        user, port, key = system or (None, None, None)
         options = [] if login else ["PreferredAuthentications=none"]
         options += ["HostKeyAlias=%s" % alias] if alias else []
         options += [
@@ -239,11 +223,11 @@ class Ssh:
         other = self._probe(name, address, system)
         return answer if other.kind == SILENT and answer.kind == DENIED else other
 
-    def _probe(self, name, address, access):
+    def _probe(self, name, address, system):
         known_hosts = self.pin_file(name, "probe")
         _remove(known_hosts)
-        self._access[name] = access
-        return _answer(*self._run(self.argv(address, known_hosts, _PROBE, access=access)))
+        self._access[name] = system
+        return _answer(*self._run(self.argv(address, known_hosts, _PROBE, system=system)))
 
     def probe_pinned(self, name, address):
         """Which system answers with a host key that is in this machine's file for its rescue?"""
@@ -285,8 +269,8 @@ class Ssh:
 
     def reboot(self, name, address):
         """Ask the system to reboot; returns whether it took the order."""
-        access = self._access.get(name)
-        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT, access=access))[0] == 0
+        system = self._access.get(name)
+        return self._run(self.argv(address, self.pin_file(name, "probe"), _REBOOT, system=system))[0] == 0
 
     def _run(self, line):
         seconds = self._connect_timeout * 3

@@ -18,6 +18,12 @@ def _flow_options(boot_state):
     }
 
 
+#: Of the new system; looked at by _common/access.py, which names the variables.
+_ACCESS = {
+    "os_user": {"type": "raw"},
+    "os_port": {"type": "raw"},
+    "os_private_key": {"type": "raw", "no_log": False},
+}
 _COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
 
 
@@ -182,6 +188,7 @@ def image_url_check_spec():
                 "bootstrap_data_file": {"type": "path"},
                 "oci_registry_auth_token": {"type": "str", "no_log": True},
                 "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
+                **_ACCESS,
             },
         },
         "command_dir": {"type": "path", "default": "/shared"},
@@ -308,6 +315,7 @@ def installimage_check_spec():
                 machine,
                 name={"type": "str", "required": True},
                 root_device_hints={"type": "dict"},
+                **_ACCESS,
             ),
         },
         "ssh_private_key": {"type": "path", "no_log": False},

@@ -9,17 +9,16 @@ import os
 import subprocess
 import sys
 import textwrap
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 import yaml
 
 from dev.dedicated import DedicatedStage
 from dev.stage import CHECKOUT, Stage
+from tests.integration.accounts import cloud_call, robot_call
 from tests.integration.playbooks.conftest import Playground
 from tests.waiting import until
 
@@ -95,15 +94,7 @@ class Scene(Playground[Stage]):
 
     def api(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """One request to the Cloud API with the project's own token, as a person sends it."""
-        request = urllib.request.Request(
-            self.stage.lab["endpoint"] + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.stage.token}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as response:
-            text = response.read()
-        return json.loads(text) if text else {}
+        return cloud_call(self.stage.lab["endpoint"], self.stage.token, method, path, body)
 
     def server(self, name: str) -> dict[str, Any]:
         """A server of the project."""
@@ -120,9 +111,7 @@ class Scene(Playground[Stage]):
         """One request to Robot, as a person sends it."""
         lab = self.stage.lab["robot"]
         password = Path(lab["password_file"]).read_text(encoding="ascii")
-        answer = requests.request(method, lab["endpoint"] + path, data=form, auth=(lab["user"], password), timeout=60)
-        answer.raise_for_status()
-        return answer.json() if answer.content else {}
+        return robot_call(lab["endpoint"], (lab["user"], password), method, path, form)
 
     def dedicated_into_rescue(self, name: str, number: int) -> None:
         """A person boots a dedicated server into its rescue."""

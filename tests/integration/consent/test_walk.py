@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Words, World, play, run
+from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Words, World, inspect, play, run
 
 WALKS, MORE, STEPS = 200, 4000, 25
 
@@ -28,7 +28,8 @@ class Walk:
     def step(self) -> None:
         """One of the things that happen."""
         acts = [self.run] * 5 + [
-            self.rescue, self.reset, self.install, self.second, self.swap, self.key, self.silence, self.forget_word,
+            self.inspect, self.rescue, self.reset, self.install, self.second, self.swap, self.key, self.silence,
+            self.forget_word,
         ]  # fmt: skip
         act = self.chance.choice(acts)
         self.steps.append(act.__name__)
@@ -45,6 +46,13 @@ class Walk:
         self.steps[-1] = f"run {words} cut={cut} good={good} {controller.name}"
         self.runs += 1
         self.verified += run(self.world, controller, words, cut, good)
+
+    def inspect(self) -> None:
+        """A look at the machine's disks."""
+        words = self._words()
+        cut = self.chance.choice(["armed", "reset"]) if self.chance.random() < 0.2 else ""
+        self.steps[-1] = f"inspect {words} cut={cut}"
+        inspect(self.world, self.chance.choice(self.controllers), words, cut)
 
     def _words(self) -> Words:
         named = [()] * 3 + [(NAME,)]

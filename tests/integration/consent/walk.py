@@ -9,6 +9,7 @@ What is played: Robot's webservice, SSH, the disks, and the image command. `Worl
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import struct
@@ -379,8 +380,19 @@ def run(world: World, folder: Path, words: Words, cut: str = "", good: bool = Tr
     return verified
 
 
-def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool:
-    intent = folder / "intents" / f"{NAME}.json"
+def inspect(world: World, folder: Path, words: Words, cut: str = "") -> None:
+    """One run of robot_inspect, which only looks at the machine."""
+    world.words, world.armed_by_this_run = words, False
+    before = dict(world.disks)
+    with contextlib.suppress(Cut):
+        _into_rescue(world, folder, words, cut, look_only=True)
+        if world.armed == "run" and world.armed_by_this_run:
+            world.wrong.append("the look ended and left a rescue armed")
+    if world.disks != before:
+        world.wrong.append("a look changed a disk")
+
+
+def _into_rescue(world: World, folder: Path, words: Words, cut: str, look_only: bool = False) -> dict[str, Any]:
     tools = Tools(
         _Robot(world, cut), _Shell(world, folder), dict.fromkeys((ladder.SSH, ladder.HW), 0.0),
         timeout=60, look_timeout=0, strict=True, prove=True, give_back_after=0,
@@ -388,10 +400,17 @@ def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool
     machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}
     fleet = RobotRescueFleet(
         tools, [machine], "rescue", words.reinstall, False, (OPERATOR, None), "key", False, False,
-        wanted=[{"name": NAME, "image_url": "https://i/a.raw"}], intents_dir=str(intent.parent),
+        wanted=[{"name": NAME, "image_url": "https://i/a.raw"}], intents_dir=str(folder / "intents"),
+        look_only=look_only,
     )  # fmt: skip
     (result,) = fleet.run()
     world.told.append(result["msg"])
+    return result
+
+
+def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool:
+    intent = folder / "intents" / f"{NAME}.json"
+    result = _into_rescue(world, folder, words, cut)
     if result["failed"]:
         return False
     if cut == "rescue":

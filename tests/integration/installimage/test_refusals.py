@@ -81,17 +81,24 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
     """C7: whoever is wrong about the image keeps what is on the disks, although it may go."""
     controller.machine("inst-held")
     (device,) = controller.devices("inst-held")
+    intent = controller.folder / "inst-held.json"
     controller.ssh("inst-held", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{device}")
     hints = {"root_device_hints": {"smallest": True}, "wipe": [device], "state": "ready", "device_strings": "by-id"}
+    hints["claim_file"] = str(intent)
     found = controller.run("inst-held", "machine_disks", empty="later", **hints)
     assert (found["changed"], found["wiped"], [one["wwn"] for one in found["to_empty"]]) == (False, [], [device])
     digests = controller.digests("inst-held")
 
     def refused(reason: str, **wrong: object) -> None:
-        run = controller.install("inst-held", empty=found["to_empty"], **wrong)
+        assert not controller.run("inst-held", "machine_disks", empty="later", **hints).failed
+        run = controller.install("inst-held", empty=found["to_empty"], intent_file=str(intent), **wrong)
         assert reason in error_of(run)
         assert (run["began"], run["changed"], run["permanent"]) == (False, False, True)
         assert controller.digests("inst-held") == digests
+        # and what this run was allowed ends with it: the next one asks for the word again
+        without = {key: value for key, value in hints.items() if key != "wipe"}
+        later = controller.run("inst-held", "machine_disks", empty="later", **without)
+        assert "kubenode_wipe" in error_of(later)
 
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
     refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})

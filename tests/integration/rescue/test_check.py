@@ -148,3 +148,16 @@ def test_no_machine_is_a_finding(user):
     run = user.check()
     assert run.failed
     assert "machines is empty" in run["msg"]
+
+
+def test_how_the_new_system_is_reached_is_looked_at(user, tmp_path):
+    wrong = {"os_user": "a b", "os_port": "ssh", "os_private_key": str(tmp_path / "none")}
+    good = {"os_user": "admin", "os_port": 2222, "os_private_key": str(user.key)}
+    run = user.check({**GOOD, **wrong}, {**GOOD, **good, "name": "node-2"})
+    assert [one["failed"] for one in run["machines"]] == [True, False]
+    for text in (
+        "kubenode_os_user: 'a b' is no user name",
+        "kubenode_os_port: 'ssh' is no port; use a number from 1 to 65535",
+        f"kubenode_os_private_key: there is no file '{tmp_path / 'none'}' on the controller",
+    ):
+        assert text in run["machines"][0]["msg"]

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import stat
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims
 
 DISKS = [{"serial": "S1", "wwn": "eui.00A1", "name": "nvme0n1"}, {"serial": "S2", "wwn": "eui.00a2"}]
@@ -101,3 +103,24 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "claims").write_text("a file where the folder should be")
     with pytest.raises(_claims.ClaimError, match=r"claim_file .*node-1\.json"):
         _claims.claim(str(tmp_path / "claims" / "node-1.json"), "node-1", DISKS)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_a_refused_run_claimed_is_forgotten_and_what_was_begun_is_kept(path, begun):
+    assert not _claims.release_unbegun(path)
+    _claims.claim(path, "node-1", DISKS, begun=begun)
+    assert _claims.release_unbegun(path) is not begun
+    assert _claims.covers(path, "node-1", DISKS) is begun
+
+
+def test_an_open_intent_outlives_what_a_refused_run_claimed(path):
+    intents.write(_folder_of(path), intents.make("node-1", installed.new_installation(), "wipe"))
+    before = intents.read(path)
+    _claims.claim(path, "node-1", DISKS, begun=False)
+    _claims.release_unbegun(path)
+    assert intents.read(path) == before
+
+
+def _folder_of(path):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return path

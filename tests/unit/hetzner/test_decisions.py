@@ -114,6 +114,15 @@ RESCUE_TABLE = [
     (Sight("deleting"), sights.REFUSE_STATUS),
 ]
 
+DISARMED_TABLE = [
+    (Sight("running", armed=True, armed_here=True), sights.DISARM),
+    (Sight("off", armed=True, armed_here=True), sights.DISARM),
+    (Sight("running", armed=True), sights.LEAVE),
+    (Sight("running", armed_here=True), sights.LEAVE),
+    (Sight("starting", armed=True, armed_here=True), sights.SETTLE),
+    (Sight("running", armed=True, armed_here=True, ours=False), sights.REFUSE_FOREIGN),
+]
+
 OS_TABLE = [
     (Sight("off"), sights.LEAVE),
     (Sight("off", armed=True), sights.DISARM),
@@ -135,6 +144,11 @@ def label(value):
 @pytest.mark.parametrize(("sight", "expected"), RESCUE_TABLE, ids=label)
 def test_towards_rescue(sight, expected):
     assert sights.towards_rescue(sight) == expected
+
+
+@pytest.mark.parametrize(("sight", "expected"), DISARMED_TABLE, ids=label)
+def test_only_what_this_run_enabled_is_disabled(sight, expected):
+    assert sights.towards_disarmed(sight) == expected
 
 
 @pytest.mark.parametrize(("sight", "expected"), OS_TABLE, ids=label)

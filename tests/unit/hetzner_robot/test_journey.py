@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import journey, ladder, table
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRun
 
@@ -50,3 +53,26 @@ def test_a_server_that_was_never_reset_is_not_given_back_but_reset(monkeypatch):
     way.go_on()
     assert robot.resets == [ladder.SW]
     assert [reset["way"] for reset in run.result["resets"]] == [ladder.SW]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refused(monkeypatch, named):
+    robot, attached = Robot(), []
+    limits = {ladder.HW: 600.0}
+    tools = journey.Tools(
+        robot, Shell(), limits, timeout=60.0, look_timeout=1.0, strict=True, prove=False, give_back_after=180
+    )
+    run = RobotRun("n1")
+    run.result["ipv4"] = "192.0.2.1"
+    sight = table.Sight(answer=table.SILENT, may_reset=True, reinstall=named)
+    way = journey.Journey(tools, run, {"server_number": 7}, sight, {})
+    way.types = [ladder.HW]
+    monkeypatch.setattr(way, "_wait_for_turn", lambda: True)
+    monkeypatch.setattr(way, "look", lambda: setattr(sight, "answer", table.RESCUE))
+    monkeypatch.setattr(way, "attach", lambda: attached.append(1))
+    if named:
+        way.begin()
+    else:
+        with pytest.raises(Refused, match="booted into a rescue while this run waited for its turn"):
+            way.begin()
+    assert (robot.resets, len(attached)) == ([], int(named))

@@ -50,3 +50,9 @@ def test_other_input_is_refused(hosts):
 def test_an_unknown_purpose_is_refused():
     with pytest.raises(AnsibleFilterError, match="'robot'"):
         machine_specs([], "robot")
+
+
+@pytest.mark.parametrize("purpose", ["access", "image_url_check", "installimage_check"])
+def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(purpose):
+    hosts = [{"inventory_hostname": "n1", "kubenode_os_user": "admin", "kubenode_os_port": "ssh"}]
+    assert machine_specs(hosts, purpose) == [{"name": "n1", "os_user": "admin", "os_port": "ssh"}]

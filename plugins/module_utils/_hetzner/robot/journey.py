@@ -9,7 +9,12 @@ import time
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError, NoAnswer
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    MachineError,
+    NoAnswer,
+    Refused,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import arrival, boot, ladder, table
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
     HandedBack,
@@ -125,6 +130,11 @@ class Journey:
         if way != ladder.SSH and self._wait_for_turn():
             # What was silent an hour ago may be a running system by now.
             self.look()
+            if self.sight.answer == table.RESCUE and not self.sight.reinstall:
+                raise Refused(
+                    "it was booted into a rescue while this run waited for its turn: a person may be repairing it. It "
+                    "was left as it is"
+                )
             if self.sight.answer == table.RESCUE:
                 self.attach()
                 return

@@ -200,9 +200,9 @@ class RobotRescueFleet:
         """Find out who answers, and decide; nothing is changed."""
         given = self._machines[run.name]
         proven = self._tools.shell.proved_system(run.name)
-        run.result["used"] = self._words.used_by(run.name, self._intents.of(run.name))
-        named = self._words.names(run.name) and not run.result["used"]
         kept = self._intents.of(run.name)
+        run.result["used"] = self._words.used_by(run.name, kept)
+        named = self._words.names(run.name) and not run.result["used"]
         may_reset = given.get("first_contact") == directory.RESET
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
@@ -211,9 +211,10 @@ class RobotRescueFleet:
             run.journey.look()
             answer = run.journey.arrival.answer
             if sight.answer in (table.INSTALLED, table.OTHER) and sight.reinstall:
-                sight.reinstall = self._words.covers(run.name, answer.installed)
+                record = intents.record_or_kept(answer.installed, kept, run.name)
+                sight.reinstall = self._words.covers(run.name, record)
                 if not sight.reinstall:
-                    run.result["used"] = self._words.why_not(run.name, answer.installed)
+                    run.result["used"] = self._words.why_not(run.name, record)
         if towards(sight) == table.ASK_RESCUE and (self._look_only or not self._intents.kept):
             # Whoever started it, nothing will be written there without a look at its disks.
             sight.intended = True
@@ -326,7 +327,7 @@ class RobotRescueFleet:
             self._intents.open(
                 run, consents.REINSTALL, server=run.result["server_number"], attached=run.result["boot_id"]
             )
-        elif not self._check:
+        elif not self._check and not self._look_only:
             self._reached(run)
         run.timeline.found(_states.BOOTING_TO_RESCUE)
         run.result["msg"] = "is in the rescue"

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What to do about a dedicated server, given who answers by SSH (pure).
 
-A server that is powered may serve somebody, whatever it says to us: its first reset needs the consent of the user. A
-server that is off is started into its rescue, since nothing on its disks is touched by that. A system that lets us in
-is left alone unless the user named the machine.
+A running server may be in production, also when it does not answer or refuses our SSH key: its first reset needs the
+consent of the user. A server that is switched off is started into its rescue, which changes nothing on its disks. A
+system that accepts our key is left alone unless the user named the machine.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 PROBE = "probe"
 ASK_RESCUE = "ask_rescue"
@@ -21,7 +23,7 @@ GO_ON = "go_on"
 LEAVE = "leave"
 #: It ran a system that an earlier run proved, and says nothing now: perhaps a node whose network is down.
 REFUSE_SILENT = "refuse_silent"
-#: It is powered, we cannot tell what it runs, and nobody permitted the first reset.
+#: It runs an unknown system, and the user did not permit the first reset.
 REFUSE_LIVE = "refuse_live"
 #: It is in a rescue that was not started for an intent of ours.
 REFUSE_RESCUE = "refuse_rescue"
@@ -33,35 +35,25 @@ LEAVE_RESCUE = "leave_rescue"
 RESCUE, INSTALLED, OTHER, SILENT, DENIED = "rescue", "installed", "other", "silent", "denied"
 
 
+@dataclass
 class Sight:
-    """What is known of a machine.
+    """What is known of a machine; None is what nobody has asked yet."""
 
-    ``reinstall``: the user's consent to give up its system. ``rearm``: an earlier call armed it and it did not arrive.
-    ``armed``: whether the rescue is armed, asked for ``state: os`` only. ``answer``: None until somebody looked.
-    ``proven``: whether an earlier run saw its new system with its own eyes. ``intended``: whether the rescue that
-    answers was started for an open intent, None until somebody asked. ``may_reset``: the user's consent to the first
-    reset. ``off``: whether Robot says so, None until somebody asked.
-    """
-
-    def __init__(
-        self,
-        answer=None,
-        reinstall=False,
-        rearm=False,
-        armed=False,
-        proven=False,
-        intended=None,
-        may_reset=False,
-        off=None,
-    ):
-        self.answer = answer
-        self.reinstall = reinstall
-        self.rearm = rearm
-        self.armed = armed
-        self.proven = proven
-        self.intended = intended
-        self.may_reset = may_reset
-        self.off = off
+    answer: str | None = None
+    #: The user gives up the system that runs.
+    reinstall: bool = False
+    #: An earlier call activated the rescue, and the machine did not arrive in it.
+    rearm: bool = False
+    #: Whether the rescue is activated; asked for ``state: os`` only.
+    armed: bool = False
+    #: An earlier run verified the installed system.
+    proven: bool = False
+    #: Whether the rescue that answers was started for an open intent.
+    intended: bool | None = None
+    #: The user permits a reset although the system that runs is unknown.
+    may_reset: bool = False
+    #: Whether Robot says that the server is switched off.
+    off: bool | None = None
 
 
 def towards_rescue(sight):

@@ -37,7 +37,8 @@ def check_disks(chosen, tools, targets=()):
     """
     wanted = {disk["name"] for disk in chosen}
     found = facts.facts(gather.read(tools, health=False))
-    for disk in [disk for disk in found if disk["name"] not in _names(targets, found)]:
+    to_empty = _names(targets, found)
+    for disk in [disk for disk in found if disk["name"] not in to_empty]:
         if disk["name"] in wanted:
             if disk["holds"]:
                 raise Refused(

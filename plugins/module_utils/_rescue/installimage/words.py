@@ -20,8 +20,9 @@ ALL = "all"
 
 
 def shown(value):
-    """A value in a message: short, on one line, harmless."""
-    text = json.dumps(value, ensure_ascii=True)
+    """A value in a message: short, on one line, harmless, in the letters in which the user wrote it."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
     return text if len(text) <= 120 else text[:117] + "..."
 
 

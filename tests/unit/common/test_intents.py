@@ -1,0 +1,33 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands for the installation of a system that has no record."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
+
+
+@pytest.mark.parametrize(
+    ("state", "machine", "stands"),
+    [
+        (intents.OPEN, "n1", False),
+        (intents.DONE, "n1", False),
+        (intents.SEEN, "n1", True),
+        (intents.GIVEN_UP, "n1", True),
+        (intents.GIVEN_UP, "n2", False),
+    ],
+)
+def test_an_installation_without_proof_can_be_named_by_its_id(state, machine, stands):
+    kept = intents.make(machine, installed.new_installation(), "fresh", state=state)
+    kept["state"] = state
+    found = intents.record_or_kept(None, kept, "n1")
+    assert (installed.installation_of(found) == kept["installation"]) is stands
+
+
+def test_the_record_of_the_system_says_more_than_an_old_intent():
+    kept = {**intents.make("n1", installed.new_installation(), "fresh"), "state": intents.GIVEN_UP}
+    record = {"installation": installed.new_installation(), "machine": "n1"}
+    assert intents.record_or_kept(record, kept, "n1") == record
+    assert intents.record_or_kept(None, None, "n1") is None
