@@ -190,14 +190,18 @@ class World:
 
     def reset_by_run(self) -> None:
         """A run of ours presses the button, or reboots by SSH."""
-        named = consents.Words("reinstall", self.words.reinstall).names(NAME)
+        words = consents.Words("reinstall", self.words.reinstall)
+        named = words.names(NAME)
         if self.boot.kind == "rescue" and self.boot.by == "person" and not named:
             self.wrong.append("a person's rescue was reset")
         if self.boot.kind == "disk" and not named:
             if self.hears() == ssh.SYSTEM:
-                self.wrong.append("a system that lets us in was reset")
+                self.wrong.append("a system that accepts our key was reset")
             elif self.words.first_contact != "reset":
                 self.wrong.append("a live server was reset")
+        system = self.system
+        if system is not None and self.hears() == ssh.SYSTEM and named and not words.covers(NAME, system.record):
+            self.wrong.append(f"{system} was reset by a word that does not count for it")
         self.start()
 
 
