@@ -43,9 +43,9 @@ class Server(RobotAccount):
         """What a script prints in the rescue."""
         return self.ssh(NAME, script)
 
-    def disk_digests(self) -> list[str]:
-        """SHA-256 of the content of each disk now, in the order of its description."""
-        return self.digests(NAME)
+    def disk_marks(self) -> list[str]:
+        """The marks of the disks, see `accounts.disk_marks`."""
+        return self.marks(NAME)
 
     def start(self, module: str, *flags: str, **options: object) -> Running:
         """Begin to run one of our modules on the machine."""

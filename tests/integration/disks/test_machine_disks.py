@@ -47,7 +47,7 @@ def machine(server):
 
 
 def test_facts_hints_and_an_empty_disk(machine):
-    before = machine.disk_digests()
+    before = machine.disk_marks()
     run = machine.disks(root_device_hints={"model": "lab nvme"})
     assert not run.failed
     assert not run["changed"]
@@ -74,14 +74,14 @@ def test_facts_hints_and_an_empty_disk(machine):
     assert [disk["serial"] for disk in json.loads(machine.claim.read_text())["disks"]] == ["SATA1"]
     run = machine.ready(root_device_hints={"query": "[?kind=='nvme'] | [0]"}, device_strings="by-id")
     assert run["root_devices"] == ["nvme-LAB_NVMe_NVME1"]
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
 
 
 def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     put_system(machine, "/dev/sda")
     machine.sh("mkfs.xfs -q -L keep /dev/nvme0n1")
     hints = {"by_id": "ata-LAB_SATA_SATA1"}
-    before = machine.disk_digests()
+    before = machine.disk_marks()
 
     refused = machine.ready(root_device_hints=hints)
     assert refused.failed
@@ -91,7 +91,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert not machine.claim.exists()
     assert machine.ready(root_device_hints=hints, wipe=["NVME1"]).failed, "consent to one disk is none to another"
     assert machine.ready(root_device_hints=hints, reinstall=True).failed, "it is not ours"
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
 
     shown = machine.ready("--check", "--diff", root_device_hints=hints, wipe=["SATA1"])
     assert not shown.failed
@@ -101,7 +101,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert any("Old Linux 7" in line for line in removed)
     assert "+nothing" in shown.output
     assert "NVME1" not in shown.output.partition("=>")[0], "only what would be erased"
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
     assert not machine.claim.exists()
 
     done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
@@ -110,34 +110,34 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert done["wiped"] == ["0x5002538d40aa0001"]
     assert by_serial(done)["SATA1"]["holds"] == []
     assert held(by_serial(done)["NVME1"]) == ["filesystem"]
-    after = machine.disk_digests()
+    after = machine.disk_marks()
     assert after[0] == before[0], "the disk that nobody named"
     assert after[1] != before[1]
     assert machine.sh("wipefs /dev/sda; lsblk -no NAME /dev/sda; blkid -p /dev/sda || true") == "sda\n"
     again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert not again.failed
     assert not again["changed"]
-    assert machine.disk_digests() == after
+    assert machine.disk_marks() == after
 
 
 def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     hints = {"serial": "SATA1"}
     put_system(machine, "/dev/sda", {"machine": "node-2"})
-    before = machine.disk_digests()
+    before = machine.disk_marks()
     refused = machine.ready(root_device_hints=hints, reinstall=True)
     assert refused.failed
     assert "node-2" in refused["msg"]
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
 
     machine.sh("wipefs -qaf /dev/sda1 /dev/sda2 /dev/sda")
     put_system(machine, "/dev/sda", {"machine": "node-1", "image_url": "https://x/y"})
-    before = machine.disk_digests()
+    before = machine.disk_marks()
     refused = machine.ready(root_device_hints=hints)
     assert refused.failed
     assert "reinstall" in refused["msg"]
     (system,) = (entry for entry in by_serial(refused)["SATA1"]["holds"] if entry["kind"] == "system")
     assert system["installed"] == {"machine": "node-1", "image_url": "https://x/y"}
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
     assert machine.ready(root_device_hints=hints, reinstall=True)["wiped"] == ["0x5002538d40aa0001"]
 
     # A run that ends here may begin anew; what it left is half a system.
@@ -180,13 +180,13 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
     hints = {"wwn": "5002538D40AA0001"}
     first = machine.disks(root_device_hints=hints)
     machine.boot_rescue()
-    before = machine.disk_digests()
+    before = machine.disk_marks()
     second = machine.ready(root_device_hints=hints, wipe=["0x5002538d40aa0001"], previous_boot_id=first["boot_id"])
     assert not second.failed
     assert second["root_devices"] != first["root_devices"], "the letters did swap"
     assert by_serial(second)["ONE"]["holds"] == []
     assert [entry["label"] for entry in by_serial(second)["TWO"]["holds"]] == ["keep"]
-    after = machine.disk_digests()
+    after = machine.disk_marks()
     assert after[1] == before[1]
     assert after[0] != before[0]
 
@@ -228,10 +228,10 @@ def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machi
     assert not (machine.folder / "other.json").exists()
     machine.sh("echo IMAGE_URL_DONE >/root/end")
     assert not run.wait().failed
-    before = machine.disk_digests()
+    before = machine.disk_marks()
     again = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert (again["in_progress"], again["wiped"]) == (True, [])
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
 
     # Whoever empties the disk by other means than our claim makes the image command's success count no more.
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))

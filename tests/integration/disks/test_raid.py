@@ -53,7 +53,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     assert float(machine.sh("cat /proc/uptime").split()[0]) > 60, "a disk may be late; it was not given up too soon"
     machine.sh(BUILD)
     machine.sh(STOP)
-    before = machine.disk_digests()
+    before = machine.disk_marks()
 
     # An emulated NVMe disk has no EUI: its WWN is made of serial number and model.
     nvme, sata, _other = (disk["wwn"] for disk in machine.specs)
@@ -73,7 +73,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"])
     assert refused.failed
     assert f"name that one in wipe too ({nvme!r})" in refused["msg"], "it names the disk that shares the RAID"
-    assert machine.disk_digests() == before
+    assert machine.disk_marks() == before
 
     machine.sh(START)
     done = machine.ready(root_device_hints=hints, wipe=["ONE", "TWO"])
@@ -83,7 +83,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
         "TWO": [],
         "WIN": ["filesystem"],
     }
-    assert machine.disk_digests()[2] == before[2]
+    assert machine.disk_marks()[2] == before[2]
     machine.sh("udevadm trigger --settle --action=add --subsystem-match=block")
     left = machine.sh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat; grep -c dev /proc/swaps; lvm vgs; true")
     assert left == "disk\n0\n0\n", "nothing comes back when the disks are found anew"

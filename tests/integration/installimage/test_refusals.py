@@ -70,11 +70,11 @@ def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
 
     refused("there is no ESP, but the rescue was booted by UEFI", partitions=[BOOT, ROOT])
     controller.ssh("inst-uefi", f"mkfs.ext4 -q -F -L data /dev/disk/by-id/nvme-{devices[1]}")
-    digests = controller.digests("inst-uefi")
+    marks = controller.marks("inst-uefi")
     refused(f"that folder holds {IMAGE}", image={"name": IMAGE.replace("base", "none")})
     refused("its digest is sha256:", image={"name": IMAGE, "digest": "sha256:" + "0" * 64})
     refused("is not empty: nvme1n1: ext4", root_devices=devices[1:])
-    assert controller.digests("inst-uefi") == digests
+    assert controller.marks("inst-uefi") == marks
 
 
 def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
@@ -87,14 +87,14 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
     hints["claim_file"] = str(intent)
     found = controller.run("inst-held", "machine_disks", empty="later", **hints)
     assert (found["changed"], found["wiped"], [one["wwn"] for one in found["to_empty"]]) == (False, [], [device])
-    digests = controller.digests("inst-held")
+    marks = controller.marks("inst-held")
 
     def refused(reason: str, **wrong: object) -> None:
         assert not controller.run("inst-held", "machine_disks", empty="later", **hints).failed
         run = controller.install("inst-held", empty=found["to_empty"], intent_file=str(intent), **wrong)
         assert reason in error_of(run)
         assert (run["began"], run["changed"], run["permanent"]) == (False, False, True)
-        assert controller.digests("inst-held") == digests
+        assert controller.marks("inst-held") == marks
         # and what this run was allowed ends with it: the next one asks for the word again
         without = {key: value for key, value in hints.items() if key != "wipe"}
         later = controller.run("inst-held", "machine_disks", empty="later", **without)
@@ -107,7 +107,7 @@ def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
     changed = [{**found["to_empty"][0], "content_id": "0" * 8}]
     run = controller.install("inst-held", empty=changed)
     assert "does not hold any more what was found before; nothing was erased" in error_of(run)
-    assert controller.digests("inst-held") == digests
+    assert controller.marks("inst-held") == marks
 
     done = controller.install("inst-held", empty=found["to_empty"])
     assert not done.failed, done.output

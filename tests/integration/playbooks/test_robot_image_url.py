@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from tests.integration.accounts import disk_marks
 from tests.integration.playbooks.commands import waiting_command
 from tests.waiting import until
 
@@ -77,7 +78,7 @@ def resets(lab, name):
 
 
 def disks(lab, name):
-    return [disk["sha256"] for disk in lab.control("GET", f"/dedicated/{NUMBERS[name]}/disks")["disks"]]
+    return disk_marks(lab, NUMBERS[name])
 
 
 def requests(lab, method=None, path=""):

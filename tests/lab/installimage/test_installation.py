@@ -51,7 +51,7 @@ async def _rescued(one: Bench) -> Bench:
 async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> None:
     small = (DiskSpec(2 << 30, "nvme"), DiskSpec(2 << 30, "nvme"))
     one = await _rescued(dedicated(site, key, 1, small, uefi=True))
-    before = [await one.machine.disk_digest(index) for index in range(2)]
+    before = [await one.machine.disk_mark(index) for index in range(2)]
     esp = _CONFIG.replace("PART /", "PART /boot/efi esp 256M|PART /")
     for config, reason in (
         (_CONFIG, "ERROR: ESP missing or multiple ESP found"),
@@ -66,7 +66,7 @@ async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> N
         assert answer.out.endswith("Cancelled.\n")
         assert reason not in answer.out
         assert reason in debug
-    assert [await one.machine.disk_digest(index) for index in range(2)] == before
+    assert [await one.machine.disk_mark(index) for index in range(2)] == before
     # Each call took its config away, so that no later one begins by itself.
     assert (await one.ssh("ls -d /autosetup /installimage.*; ls /autosetup.bak-*")).out.startswith("/autosetup.bak-")
 
@@ -138,7 +138,7 @@ async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
     await _write(one, "/root/after", _SEED, "0755")
     await _write(one, "/root/unused", "#!/bin/sh\ntouch /never", "0644")
     await one.ssh("ln -s /root/unused /root/post-install; echo foreign | dd of=/dev/nvme1n1 conv=fsync status=none")
-    second = await one.machine.disk_digest(1)
+    second = await one.machine.disk_mark(1)
     config = _CONFIG.replace("PART /", "PART swap swap 256M|PART /boot ext3 300M|PART /")
     rescue = (await one.ssh(BOOT_ID)).out
     answer, debug = await _install(one, f"{config}|CRYPTPASSWORD unused", f"{_RUN} -x /root/after")
@@ -147,7 +147,7 @@ async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
     assert "I am in debian" in answer.out  # its status does not matter
     assert "I am in debian" in debug
     (host_key,) = [line for line in answer.out.splitlines() if line.startswith("ssh-ed25519 ")]
-    assert await one.machine.disk_digest(1) == second
+    assert await one.machine.disk_mark(1) == second
 
     one.arm(FromDisk())
     await one.machine.reset()
