@@ -19,7 +19,7 @@ from lab import daemon, delays, leftovers
 from lab.client import LabClientError, call
 from lab.cluster import cli as cluster
 from lab.daemon import Options
-from lab.lab import KINDS
+from lab.machines import KINDS
 from lab.machines.host import LabError
 from lab.robot.tls import HOST
 from lab.state import State, StateError
@@ -80,7 +80,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     default = Options()
     profiles = tuple(delays.PROFILES)
     add = parser.add_argument
-    add("--kind", choices=KINDS, default=default.kind, help="kind of machine (default: %(default)s)")
+    add("--kind", choices=("auto", *KINDS), default=default.kind, help="kind of machine (default: %(default)s)")
     add(
         "--profile",
         choices=profiles,

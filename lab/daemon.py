@@ -21,10 +21,7 @@ from typing import Any
 
 import yaml
 
-from lab.api.cloud import Settings
-from lab.lab import Lab
 from lab.leftovers import remove_site
-from lab.robot import specs
 from lab.state import State, StateError, process_start, write_secret
 
 Progress = Callable[[str], None]
@@ -61,6 +58,8 @@ def dedicated(file: Path | None) -> list[Any]:
     """The descriptions of dedicated servers in a YAML file, checked; StateError names the file and what is wrong."""
     if file is None:
         return []
+    from lab.robot import specs
+
     try:
         entries = yaml.safe_load(file.read_text()) or []
         specs.numbered(specs.parse(entries), ())
@@ -71,6 +70,9 @@ def dedicated(file: Path | None) -> list[Any]:
 
 def serve(state: State, options: Options) -> None:
     """Be the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
+    # imported here, since no other command of the lab needs the half second that this takes
+    from lab.robot import specs
+
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         asyncio.run(_serve(state, options))
@@ -79,6 +81,9 @@ def serve(state: State, options: Options) -> None:
 
 
 async def _serve(state: State, options: Options) -> None:
+    from lab.api.cloud import Settings
+    from lab.lab import Lab
+
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     main = asyncio.current_task()
 

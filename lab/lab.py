@@ -32,6 +32,7 @@ from lab.door import new_log
 from lab.faults import Faults
 from lab.files import Published
 from lab.leftovers import process_state, remove_dead_processes_labs
+from lab.machines import KINDS
 from lab.machines.site import Site, best_kind, open_site
 from lab.robot import app as robot_app
 from lab.robot import tls
@@ -41,7 +42,6 @@ from lab.robot.gate import Gate as RobotGate
 from lab.robot.gate import Guards
 from lab.state import write_secret
 
-KINDS = ("auto", "dry", "nspawn", "qemu")
 IMAGES_PORT = 8080
 METADATA_ADDRESS = ("169.254.169.254", 80)
 _LOOPBACK = "127.0.0.1"
@@ -72,8 +72,8 @@ class Lab:
         dedicated: Any = (),
         progress: Callable[[str], None] = _silent,
     ) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"kind is '{kind}'; it must be one of {', '.join(KINDS)}")
+        if kind not in ("auto", *KINDS):
+            raise ValueError(f"kind is '{kind}'; it must be one of auto, {', '.join(KINDS)}")
         if profile not in delays.PROFILES:
             raise ValueError(f"profile is '{profile}'; it must be one of {', '.join(delays.PROFILES)}")
         self.kind = kind

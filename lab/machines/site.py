@@ -10,10 +10,10 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from . import KINDS
 from .base import BootSource, Hardware, Machine
 from .host import LabError
 
-KINDS = ("dry", "nspawn", "qemu")
 Progress = Callable[[str], None]
 
 

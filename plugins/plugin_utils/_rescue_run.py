@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
@@ -114,6 +115,9 @@ class RescueRun:
         if status.output_error:  # ours, nothing of it is the file's
             _say.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
         about["written"] = self._written()
+        if given["intent_file"]:
+            with contextlib.suppress(intents.IntentError):  # without it the installation has no name, and no harm comes
+                intents.note_written(given["intent_file"], about["written"])
         about.update(
             installation=self._installation,
             attached=attached,

@@ -83,13 +83,18 @@ def is_open(intent, machine, installation="", now=None):
     return -60 <= age <= LASTS
 
 
-def record_or_kept(record, kept, machine):
+def record_or_kept(record, kept, machine, uuids):
     """What a system shows of its installation; where it shows nothing, the intent that ended without proof, if any.
 
-    So a system whose image command wrote no record can be named by the id of its installation.
+    So a system whose image command wrote no record can be named by the id of its installation. ``uuids``: of its root
+    file system; the intent counts only when the image command left one of them behind.
     """
     unproven = kept is not None and kept.get("machine") == machine and kept.get("state") in (SEEN, GIVEN_UP)
     if installed.installation_of(record) or not unproven:
+        return record
+    held = kept.get("holds")
+    ours = {str(uuid).lower() for uuid in held} if isinstance(held, list) else set()
+    if not ours.intersection(str(uuid).lower() for uuid in uuids):
         return record
     return dict(kept, installed_at=kept.get("armed_at"))
 
@@ -111,6 +116,14 @@ def write(path, intent):
         raise IntentError(
             "intent %r cannot be written (%s); make its folder writable" % (path, error.strerror)
         ) from error
+
+
+def note_written(path, written):
+    """Write into an open intent which UUIDs the image command left on the disks, as `origin.parse_written` tells."""
+    intent = read(path)
+    if intent is not None and intent.get("state") == OPEN:
+        holds = sorted({uuid for disk in written or () for uuid in disk["holds"]})
+        write(path, dict(intent, holds=holds))
 
 
 def close(path, state, now=None, **more):

@@ -70,7 +70,7 @@ class Tools:
 
     def may_go(self, run, answer):
         """Whether the word that names a machine still covers what runs on it; says why not."""
-        record = kept_intents.record_or_kept(answer.installed, self.intents.of(run.name), run.name)
+        record = kept_intents.record_or_kept(answer.installed, self.intents.of(run.name), run.name, answer.origin.uuids)
         if answer.in_rescue or self._words.covers(run.name, record):
             return True
         run.result["used"] = self._words.why_not(run.name, record)

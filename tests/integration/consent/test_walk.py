@@ -6,6 +6,7 @@ is said only of what this installation put there."""
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Words, World, inspect, play, run
 
 WALKS, MORE, STEPS = 200, 4000, 25
+#: Seeds of the long run that found something: a word that named another installation than the one that was there.
+FOUND = (1044, 1431)
 
 
 class Walk:
@@ -109,7 +112,7 @@ class Walk:
         self.inventory = self._words()
 
 
-def walk(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def walk(seeds: Iterable[int], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One walk for each seed."""
     runs = verified = 0
     for seed in seeds:
@@ -127,6 +130,10 @@ def walk(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_no_walk_writes_what_nobody_named_or_proves_what_is_not_there(part, tmp_path, monkeypatch):
     walk(range(part * WALKS // 4, (part + 1) * WALKS // 4), tmp_path, monkeypatch)
+
+
+def test_what_the_long_walk_found_stays_mended(tmp_path, monkeypatch):
+    walk(FOUND, tmp_path, monkeypatch)
 
 
 @pytest.mark.long

@@ -144,7 +144,8 @@ class World:
         """What the running system tells of its root."""
         if self.boot.kind == "rescue":
             return origin.Origin(0, origin.RAM, ["motd"], uptime=10.0)
-        return origin.Origin(0, origin.DISK, disks=[self.about(self.boot.disk)], uptime=10.0)
+        uuids = [self.system.uuid] if self.system else []
+        return origin.Origin(0, origin.DISK, disks=[self.about(self.boot.disk)], uuids=uuids, uptime=10.0)
 
     def about(self, disk: str) -> dict[str, Any]:
         """What tells a disk from others."""
@@ -489,7 +490,9 @@ def _command(
     now = world.disks["sda"]
     assert now is not None
     old = sorted({"ext4", before.uuid}) if before is not None and before is not now else []
-    return [{**world.about("sda"), "holds": [now.uuid], "kinds": ["ext4"], "only": False, "before": old}]
+    written = [{**world.about("sda"), "holds": [now.uuid], "kinds": ["ext4"], "only": False, "before": old}]
+    intents.note_written(str(intent), written)
+    return written
 
 
 def _defaults(spec: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     assert (record["proof"], "verified_at" in record) == ("nonce", True)
 
 
+@pytest.mark.long
 def test_a_lost_controller_is_taken_up_again_under_uefi(controller):
     controller.machine("inst-lost", uefi=True)
     script = "touch /root/waiting; while [ ! -e /root/go ]; do sleep 0.2; done"

@@ -104,6 +104,7 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
     assert bare.machines["n1"]["host_keys"] == run.machines["n1"]["host_keys"]
 
 
+@pytest.mark.long
 def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(real_account):
     account = real_account
     account.add("ours", "foreign", image="debian")

@@ -211,7 +211,7 @@ class RobotRescueFleet:
             run.journey.look()
             answer = run.journey.arrival.answer
             if sight.answer in (table.INSTALLED, table.OTHER) and sight.reinstall:
-                record = intents.record_or_kept(answer.installed, kept, run.name)
+                record = intents.record_or_kept(answer.installed, kept, run.name, answer.origin.uuids)
                 sight.reinstall = self._words.covers(run.name, record)
                 if not sight.reinstall:
                     run.result["used"] = self._words.why_not(run.name, record)
