@@ -70,6 +70,9 @@ def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
         results = make_fleet(api).run()
     except FleetError as error:
         module.fail_json(msg=str(error), api_calls=api.calls if api is not None else 0, **{items: []})
+    for result in results:
+        if "warning" in result:
+            module.warn("%s: %s" % (result["name"], result.pop("warning")))
     outcome = summary(results, items)
     outcome["api_calls"] = api.calls
     failed = [result for result in results if result["failed"]]

@@ -45,7 +45,11 @@ def test_a_word_counts_once(cloud):
     cloud.inventory({"once-1": {}}, **words)
     assert cloud.run() == 0, cloud.output
     first = cloud.record("once-1")["installation"]
+    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    cloud.act("once-1", "enable_rescue", {"type": "linux64", "ssh_keys": keys})
     assert cloud.run() == 0, cloud.output
+    assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split())
+    assert cloud.server("once-1")["rescue_enabled"], "a person enabled it"
     assert "kubenode_reinstall names once-1, but this was used at" in cloud.output
     assert cloud.record("once-1")["installation"] == first
 
