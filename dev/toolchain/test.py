@@ -69,7 +69,7 @@ CLUSTER = (*LAB, "cluster")
 DEFAULT = Part(
     "default",
     "whether the product works: unit tests, the lab, modules and playbooks on its machines, one molecule scenario",
-    10,
+    19,
     (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "tests"),
 )
 #: the parts of the long run, in the order in which CI takes them
