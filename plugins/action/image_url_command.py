@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -13,14 +14,15 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import interpreter_of
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _upload
+from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import Command, interpreter_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     Flow,
     check_consent,
     check_installation,
     intent_for,
 )
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -42,7 +44,8 @@ class ActionModule(ActionBase):
         inputs = self._inputs(given, flow.machine)
         installation = check_installation(given["installation"]) or installed.new_installation()
         job = jobs.Job(
-            command=inputs.command.content,
+            command=b"" if inputs.command.is_large else inputs.command.head,
+            uploaded=_uploaded(inputs) if inputs.command.is_large else None,
             bootstrap=inputs.bootstrap,
             arguments=inputs.arguments,
             token=given["oci_registry_auth_token"] or "",
@@ -71,7 +74,9 @@ class ActionModule(ActionBase):
         secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
         masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
         logs = open_logs(given["log_dir"], flow.machine, masker)
-        return _Run(self, task_vars, given, flow, job, logs, masker).result(about)
+        run = _Run(self, task_vars, given, flow, job, logs, masker)
+        run.command = inputs.command
+        return run.result(about)
 
     def _inputs(self, given: dict[str, Any], machine: str) -> _inputs.Inputs:
         inputs, findings = _inputs.examine(dict(given, name=machine), given["command_dir"], _inputs.file_reader(self))
@@ -82,13 +87,31 @@ class ActionModule(ActionBase):
         return inputs
 
 
+def _uploaded(inputs: _inputs.Inputs) -> dict[str, Any]:
+    """What the start is told of a command that does not come with it."""
+    command = inputs.command
+    try:
+        digest = protocol.job_digest_in_pieces(command.pieces(), command.size, inputs.bootstrap, inputs.arguments)
+    except OSError as exc:
+        raise AnsibleActionFail(
+            f"{inputs.machine}: command {command.path}: it cannot be read ({exc.strerror})"
+        ) from exc
+    return {"sha256": command.sha256, "size": command.size, "digest": digest}
+
+
 class _Run(RescueRun):
     """One image command on one machine."""
 
     module = "kubenode.provision.image_url_command"
+    command: Command
+
+    def _before_start(self, system: System) -> None:
+        if self.command.is_large:
+            target = f"{protocol.BASE}/{protocol.COMMANDS}/{self.command.sha256}"
+            self._send(_upload.COMMAND, Path(self.command.path), target, f"sha256:{self.command.sha256}")
 
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
-        text = protocol.explain_failure(status, self._job.rule, one_line(interpreter_of(self._job.command), 100))
+        text = protocol.explain_failure(status, self._job.rule, one_line(interpreter_of(self.command.head), 100))
         return f"the {self.noun} failed: {text}" + self._last_message(about)
 
     def _arguments(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
@@ -25,7 +24,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _installimage_inputs,
     _say,
     _upload,
-    _watch,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     Flow,
@@ -36,7 +34,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, StartFailed, open_logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
@@ -137,23 +135,9 @@ class _Run(RescueRun):
         return {"image": {"path": self.image["shown"]}, "root_devices": self._given["root_devices"]}
 
     def _before_start(self, system: System) -> None:
-        if self.local is None or not self._would_start():
-            return
-        self._flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
-        target = f"{WORK}/images/{self.image['file_name']}"
-        try:
-            _upload.upload(self._remote, self.local, target, self.image["digest"], self._progress)
-        except (_upload.UploadFailed, OSError) as exc:
-            raise StartFailed(str(exc)) from exc
-
-    def _would_start(self) -> bool:
-        """Whether the module will start the program, and not attach to one that runs or has succeeded."""
-        answer = self._remote.run(f"[ ! -e {_watch.RUNNER} ] || sh {_watch.RUNNER} status 0 0")[1]
-        try:
-            status = protocol.parse_status(answer) if answer.strip() else None
-        except protocol.ProtocolError:
-            return True
-        return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
+        if self.local is not None:
+            target = f"{WORK}/images/{self.image['file_name']}"
+            self._send(_upload.IMAGE, self.local, target, self.image["digest"])
 
     def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
         ends = {name: self._keep_file(name, path, best_effort) for name, path in EXTRA_LOGS.items()}

@@ -20,6 +20,8 @@ description:
   - Whoever runs the task again attaches. A command that runs is watched, one that has succeeded is not run again,
     one that has failed is started again. The same command means the same program, image URL, bootstrap data,
     machine name and devices.
+  - A command of more than 1 MiB is uploaded before it is started, in pieces and once per rescue. An upload that was
+    interrupted continues when the task runs again. The rescue needs memory for it twice, and 256 MiB beside it.
   - The command goes on when the controller or the connection is lost, and ends at its time limit by itself, with
     every process that it started.
 options:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 _ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"
 #: What Linux before 5.1 read of a first line.
 _LONGEST_FIRST_LINE = 127
+#: Bytes of a command that travels with the call that starts it; a larger one is uploaded before.
+LARGEST_SENT_ALONG = 1024 * 1024
+_PIECE = 1024 * 1024
 #: The image commands that come with the collection.
 SHIPPED = Path(__file__).resolve().parents[2] / "playbooks" / "files"
 
@@ -26,16 +30,24 @@ class CommandNotUsable(ValueError):
 
 @dataclass(frozen=True)
 class Command:
-    """An image command, read."""
+    """An image command, looked at."""
 
     path: str
-    content: bytes
     shipped: bool
+    size: int
+    sha256: str
+    #: All of it, or the beginning of a large one: what is uploaded is never in memory as a whole.
+    head: bytes
 
     @property
-    def sha256(self) -> str:
-        """Digest of the program."""
-        return hashlib.sha256(self.content).hexdigest()
+    def is_large(self) -> bool:
+        """Whether it is uploaded before it is started."""
+        return self.size > LARGEST_SENT_ALONG
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes, read again."""
+        with open(self.path, "rb") as file:
+            yield from iter(lambda: file.read(_PIECE), b"")
 
 
 def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Command:
@@ -46,10 +58,10 @@ def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Co
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name
     if path.is_symlink() or path.exists():
-        return Command(str(path), _read(path, Path(directory)), shipped=False)
+        return _read(path, Path(directory))
     shipped = SHIPPED / name
     if shipped.is_file():
-        return Command(str(shipped), shipped.read_bytes(), shipped=True)
+        return _command(shipped, is_shipped=True)
     raise CommandNotUsable(
         f"there is no {path}, and the collection ships no command of that name "
         f"(it ships: {', '.join(shipped_commands()) or 'none'}); put the program there or set command_dir"
@@ -63,7 +75,7 @@ def shipped_commands() -> list[str]:
     return sorted(path.name for path in SHIPPED.iterdir() if path.name.startswith(names.COMMAND_PREFIX))
 
 
-def _read(path: Path, directory: Path) -> bytes:
+def _read(path: Path, directory: Path) -> Command:
     try:
         real, root = path.resolve(strict=True), directory.resolve(strict=True)
     except OSError as exc:
@@ -77,15 +89,25 @@ def _read(path: Path, directory: Path) -> bytes:
         raise CommandNotUsable(f"{path} is not executable; chmod +x {path}")
     if not os.access(real, os.R_OK):
         raise CommandNotUsable(f"{path} is not readable for the user that runs Ansible")
-    content = real.read_bytes()
-    error = content_error(content)
+    command = _command(path, is_shipped=False)
+    error = content_error(command.head)
     if error is not None:
         raise CommandNotUsable(f"{path} {error}")
-    return content
+    return command
+
+
+def _command(path: Path, is_shipped: bool) -> Command:
+    with path.open("rb") as file:
+        head = file.read(LARGEST_SENT_ALONG)
+        digest, size = hashlib.sha256(head), len(head)
+        for piece in iter(lambda: file.read(_PIECE), b""):
+            digest.update(piece)
+            size += len(piece)
+    return Command(str(path), is_shipped, size, digest.hexdigest(), head)
 
 
 def content_error(content: bytes) -> str | None:
-    """Why no machine can run a file with this content, and what to do; None when nothing speaks against it (pure)."""
+    """Why no machine can run a file that begins so, and what to do; None when nothing speaks against it (pure)."""
     if not content.strip():
         return "is empty; put the program there"
     if content.startswith(_ELF):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
@@ -18,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _upload, _watch
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
@@ -173,6 +174,25 @@ class RescueRun:
             # What will be written makes keys of its own.
             self._flow.known_hosts("os").forget()
         return bool(answer["attached"]), bool(answer["finished"])
+
+    def _send(self, kind: _upload.Kind, source: Path, target: str, digest: str) -> None:
+        """Put a file of the controller into the rescue, when the program will be started and needs it."""
+        if not self._would_start():
+            return
+        self._flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
+        try:
+            _upload.upload(self._remote, kind, source, target, digest, self._progress)
+        except (_upload.UploadFailed, OSError) as exc:
+            raise StartFailed(str(exc)) from exc
+
+    def _would_start(self) -> bool:
+        """Whether the module will start the program, and not attach to one that runs or has succeeded."""
+        answer = self._remote.run(f"[ ! -e {_watch.RUNNER} ] || sh {_watch.RUNNER} status 0 0")[1]
+        try:
+            status = protocol.parse_status(answer) if answer.strip() else None
+        except protocol.ProtocolError:
+            return True
+        return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
 
     def _written(self) -> list[dict[str, Any]] | None:
         """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""

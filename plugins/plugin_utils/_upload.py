@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
@@ -40,11 +41,11 @@ umask 077
 [ -e "$1.part" ] || : >"$1.part"
 truncate -s "$2" "$1.part" && cat >>"$1.part" && echo "there=$(stat -c %s "$1.part")" && echo end=1
 """
-#: FILE: the digest of what came, under its name when it is the wanted one.
+#: FILE DIGEST MODE: the digest of what came, under its name when it is the wanted one.
 _FINISH = r"""
-set -- "$1" "$2" $(sha256sum "$1.part")
-echo "digest=$3"
-if [ "$3" = "$2" ]; then mv -f "$1.part" "$1"; else rm -f "$1.part"; fi
+set -- "$1" "$2" "$3" $(sha256sum "$1.part")
+echo "digest=$4"
+if [ "$4" = "$2" ]; then chmod "$3" "$1.part" && mv -f "$1.part" "$1"; else rm -f "$1.part"; fi
 echo end=1
 """
 
@@ -53,8 +54,32 @@ class UploadFailed(Exception):
     """The file is not in the rescue; the text says why and what to do."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What an upload is, in messages, and how it lies in the rescue."""
+
+    #: What the user set, in front of the file's name; what people call it; what to do when it is too large.
+    setting: str
+    noun: str
+    way_out: str
+    mode: str
+    #: How many copies of it the start makes in the rescue's memory.
+    copies: int
+
+
+IMAGE = Kind("image.file", "image", fetch.IMAGE_WAY_OUT, "0600", copies=0)
+COMMAND = Kind(
+    "kubenode_image_url_command",
+    "image command",
+    "the program is there twice while it runs. Make it smaller (strip), or let a small one load what it needs",
+    "0700",
+    copies=1,
+)
+
+
 def upload(
     remote: Remote,
+    kind: Kind,
     source: Path,
     target: str,
     digest: str,
@@ -63,34 +88,41 @@ def upload(
 ) -> None:
     """Put ``source`` to ``target`` unless it is there; ``digest``: its ``sha256:…``. Raises :class:`UploadFailed`."""
     size, wanted = source.stat().st_size, digest.partition(":")[2]
-    answer = _ask(remote, _LOOK, target, str(size), sleep=sleep)
-    if answer.get("digest") == wanted:
+    shown = f"{kind.setting} {source.name}"
+    answer = _ask(remote, kind, _LOOK, target, str(size), sleep=sleep)
+    whole = answer.get("digest") == wanted
+    there = size if whole else min(_there(answer), size)
+    needed = size - there + kind.copies * size
+    if needed:
+        try:
+            fetch.check_room(needed, _room(answer), shown, kind.way_out)
+        except Refused as exc:
+            raise UploadFailed(str(exc)) from exc
+    if whole:
         return
-    there = min(_there(answer), size)
-    try:
-        fetch.check_room(size - there, _room(answer), f"image.file {source.name}")
-    except Refused as exc:
-        raise UploadFailed(str(exc)) from exc
     with open(source, "rb") as file:
         while there < size:
             file.seek(there)
-            answer = _ask(remote, _PUT, target, str(there), data=file.read(PIECE), sleep=sleep)
+            piece = file.read(PIECE)
+            if not piece:  # it became shorter, which its digest will tell
+                break
+            answer = _ask(remote, kind, _PUT, target, str(there), data=piece, sleep=sleep)
             if _there(answer) <= there:
-                raise UploadFailed("the rescue does not take more of the image; its memory is full")
+                raise UploadFailed(f"the rescue does not take more of the {kind.noun}; its memory is full")
             there = _there(answer)
-            progress(f"uploaded {fetch.mebibytes(there)} of {fetch.mebibytes(size)} of the image")
+            progress(f"uploaded {fetch.mebibytes(there)} of {fetch.mebibytes(size)} of the {kind.noun}")
     if not size:
-        raise UploadFailed(f"image.file {source.name} is empty; give the image")
-    found = _ask(remote, _FINISH, target, wanted, sleep=sleep).get("digest", "")
+        raise UploadFailed(f"{shown} is empty; give the {kind.noun}")
+    found = _ask(remote, kind, _FINISH, target, wanted, kind.mode, sleep=sleep).get("digest", "")
     if found != wanted:
         raise UploadFailed(
-            f"image.file {source.name}: the rescue got other bytes (sha256:{one_line(found, 64)}, expected {digest}); "
+            f"{shown}: the rescue got other bytes (sha256:{one_line(found, 64)}, expected {digest}); "
             "was the file changed while it was sent? Run again"
         )
 
 
 def _ask(
-    remote: Remote, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
+    remote: Remote, kind: Kind, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
 ) -> dict[str, str]:
     """Run a script that can be run again; a lost connection is taken up anew."""
     for attempt in range(1, TRIES + 1):
@@ -104,7 +136,7 @@ def _ask(
             sleep(attempt)
     found = dict(re.findall(r"^([a-z]+)=(.*)$", text, re.MULTILINE))
     if found.get("end") != "1" or whole_number(found.get("there", "0")) is None:
-        raise UploadFailed(f"the image cannot be put into the rescue (exit code {code}: {one_line(text, 200)})")
+        raise UploadFailed(f"the {kind.noun} cannot be put into the rescue (exit code {code}: {one_line(text, 200)})")
     return found
 
 

@@ -38,6 +38,7 @@ class Job:
         reinstall=None,
         intent="",
         files=None,
+        uploaded=None,
     ):
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
@@ -46,6 +47,8 @@ class Job:
         self.reinstall, self.intent = reinstall, intent
         #: What else the program finds below the base: path → text, readable for root alone.
         self.files = dict(files or {})
+        #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
+        self.uploaded = dict(uploaded or {})
 
     @property
     def machine(self):
@@ -55,7 +58,7 @@ class Job:
     @property
     def digest(self):
         """The identity of the job; the token, the limit, the rule, the installation and ``files`` are no part of it."""
-        return protocol.job_digest(self.command, self.bootstrap, self.arguments)
+        return self.uploaded.get("digest") or protocol.job_digest(self.command, self.bootstrap, self.arguments)
 
     def pack(self):
         """One line of text for a C(no_log) option."""
@@ -91,9 +94,10 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None):
                 "bootstrap data or devices). Wait for it, or end it with: sh %s stop"
                 % (status.job[:12], status.seconds, runner.path)
             )
-        if prepare is not None:
-            prepare(run, job)
-        _install(job, base)
+        with _staged(job, base):
+            if prepare is not None:
+                prepare(run, job)
+            _install(job, base)
         return runner.start(job), False
 
 
@@ -179,10 +183,51 @@ class _Runner:
         return self._run(["sh", self.path] + list(words), environ_update={"KUBENODE_BASE": self._base})
 
 
+@contextlib.contextmanager
+def _staged(job, base):
+    """Meanwhile, an uploaded command lies beside its place, proven: no disk is emptied for one that is not whole."""
+    try:
+        if job.uploaded:
+            _stage(job, base)
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_staging(base))
+
+
+def _staging(base):
+    return os.path.join(base, protocol.COMMAND) + ".staged"
+
+
+def _stage(job, base):
+    # A copy: a lost connection may hold the upload open, and the kernel runs nothing that is open for writing.
+    source = os.path.join(base, protocol.COMMANDS, job.uploaded["sha256"])
+    try:
+        with open(source, "rb") as upload, _create(_staging(base), 0o700) as copy:
+            found = protocol.job_digest_in_pieces(
+                _copied(upload, copy), job.uploaded["size"], job.bootstrap, job.arguments
+            )
+    except OSError as exc:
+        raise JobError(
+            "nothing was started: the uploaded image command %s cannot be copied (%s)" % (source, exc.strerror)
+        ) from exc
+    if found != job.digest:
+        raise JobError("nothing was started: %s does not hold the image command that was sent; run again" % source)
+
+
+def _copied(source, target):
+    for piece in iter(lambda: source.read(1 << 20), b""):
+        target.write(piece)
+        yield piece
+
+
 def _install(job, base):
     state_dir = os.path.join(base, protocol.STATE_DIR)
     _write(os.path.join(base, protocol.RUNNER), job.runner.encode("utf-8"), 0o700)
-    _write(os.path.join(base, protocol.COMMAND), job.command, 0o700)
+    if job.uploaded:
+        os.replace(_staging(base), os.path.join(base, protocol.COMMAND))
+    else:
+        _write(os.path.join(base, protocol.COMMAND), job.command, 0o700)
     _write(os.path.join(base, protocol.BOOTSTRAP), job.bootstrap, 0o600)
     lines = "".join(argument + "\n" for argument in job.arguments)
     _write(os.path.join(state_dir, "arguments"), lines.encode("utf-8", "surrogateescape"), 0o600)
@@ -197,13 +242,19 @@ def _install(job, base):
 def _write(path, content, mode):
     # A file is there as a whole, with its mode, or not at all.
     new = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with _create(new, mode) as file:
         file.write(content)
-        os.fchmod(file.fileno(), mode)
     os.replace(new, path)
+
+
+@contextlib.contextmanager
+def _create(path, mode):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        yield file
+        os.fchmod(file.fileno(), mode)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,8 @@ BEFORE = STATE_DIR + "/disks-before"
 #: What allowed the command to write, and the whole intent, for another controller.
 CONSENT = STATE_DIR + "/consent"
 INTENT = STATE_DIR + "/intent.json"
+#: Commands that were too large to come with the call that starts them, each under its SHA-256.
+COMMANDS = STATE_DIR + "/commands"
 
 #: Bytes of OUTPUT that the runner sends.
 LARGEST_OUTPUT = 65536
@@ -48,8 +50,15 @@ class ProtocolError(ValueError):
 
 def job_digest(command, bootstrap, arguments):
     """What makes two jobs the same: the program, the bootstrap data and the arguments."""
-    digest = hashlib.sha256()
-    for part in [command, bootstrap] + [argument.encode("utf-8", "surrogateescape") for argument in arguments]:
+    return job_digest_in_pieces([command], len(command), bootstrap, arguments)
+
+
+def job_digest_in_pieces(pieces, size, bootstrap, arguments):
+    """The same of a program that comes in pieces, ``size`` bytes in all."""
+    digest = hashlib.sha256(b"%d:" % size)
+    for piece in pieces:
+        digest.update(piece)
+    for part in [bootstrap] + [argument.encode("utf-8", "surrogateescape") for argument in arguments]:
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.hexdigest()

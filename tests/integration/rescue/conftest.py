@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,14 @@ class Rescuer(CloudAccount):
         path.write_text(script if script.startswith("#!") else f"#!/bin/sh\n{script}")
         path.chmod(0o755)
         return path.name
+
+    def install_large(self, name: str, script: str, seed: int = 0) -> tuple[str, bytes]:
+        """Put an image command of 3 MB into the command directory; returns its name and content."""
+        command = self.install(name, f"{script}exit 0\n")
+        path = self.command_dir / command
+        content = path.read_bytes() + random.Random(seed).randbytes(3_000_000)
+        path.write_bytes(content)
+        return command, content
 
     def run(self, machine: str, module: str, *flags: str, **options: object) -> Run:
         """Run one of our modules on a machine."""

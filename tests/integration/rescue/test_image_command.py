@@ -4,11 +4,21 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 pytestmark = pytest.mark.nspawn
 
 DONE = "echo IMAGE_URL_DONE\n"
+#: In the rescue: what comes on stdin is cut after a megabyte, once, and counted later on.
+CUT = """cat >/usr/local/bin/cat <<'END'
+#!/bin/sh
+[ $# -eq 0 ] || exec /usr/bin/cat "$@"
+[ ! -e /root/half ] || exec tee -a /root/sent
+head -c 1000000; touch /root/half; exec sleep infinity
+END
+chmod 755 /usr/local/bin/cat"""
 
 
 def test_a_command_runs_once_and_is_fully_logged(controller):
@@ -37,6 +47,7 @@ def test_a_command_runs_once_and_is_fully_logged(controller):
     assert modes.split() == [
         "700", "/root/image-url-command", "600", "/root/bootstrap.data", "700", "/root/.kubenode",
     ]  # fmt: skip
+    assert "commands" not in controller.ssh("cmd-a", "ls /root/.kubenode").split()
 
     again = controller.command("cmd-a", command, bootstrap_data="#cloud-config\n", root_devices=["sda", "sdb"])
     assert not again.failed, again.output
@@ -70,6 +81,72 @@ def test_an_interrupted_run_is_continued_and_the_disk_is_written_once(controller
     written = controller.ssh("cmd-b", "head -c 200 /dev/sda")
     assert written == "".join("%04d" % number for number in range(50))
     assert controller.log("cmd-b", "stdout").count("wrote") == 50
+
+
+def test_a_large_command_is_uploaded_once_and_goes_on_where_it_was_cut(shared):
+    command, content = shared.install_large(
+        "large", "echo ran >>/root/large; [ -e /root/large-tried ] || { touch /root/large-tried; exit 1; }\n" + DONE
+    )
+    shared.ssh("shared", CUT)
+    first = shared.start_command("shared", command)
+    first.until(lambda: shared.ssh("shared", "ls /root/half 2>&1 || true").strip() == "/root/half", "half of it")
+    assert first.interrupt().failed
+    assert shared.ssh("shared", "stat -c %s /root/.kubenode/commands/*").strip() == "1000000"
+
+    # what was cut still holds the file open for writing
+    failed = shared.command("shared", command)
+    assert failed.failed
+    assert "ended with exit code 1" in failed["msg"]
+    assert "shared: uploaded 2 MiB of 2 MiB of the image command\n" in failed.output
+    digest = hashlib.sha256(content).hexdigest()
+    facts = "stat -c '%a %U %n' /root/.kubenode/commands /root/.kubenode/commands/* /root/image-url-command*"
+    assert shared.ssh("shared", facts).splitlines() == [
+        "700 root /root/.kubenode/commands",
+        f"700 root /root/.kubenode/commands/{digest}",
+        "700 root /root/image-url-command",
+    ]
+    assert shared.ssh("shared", "sha256sum </root/image-url-command").split()[0] == digest
+
+    again = shared.command("shared", command)
+    assert not again.failed, again.output
+    assert (again["attached"], again["changed"], again["rc"]) == (False, True, 0)
+    assert "uploaded" not in again.output
+    assert shared.ssh("shared", "stat -c %s /root/sent; cat /root/large; rm /usr/local/bin/cat").split() == [
+        str(len(content) - 1_000_000), "ran", "ran",
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_large_command_that_changed_is_another_job_and_needs_room(shared):
+    script = "echo ran >>/root/changed\n" + DONE
+    command, content = shared.install_large("changed", script)
+    runs = [shared.command("shared", command) for _time in range(2)]
+    assert [(run.failed, run["attached"], "uploaded" in run.output) for run in runs] == [
+        (False, False, True),
+        (False, True, False),
+    ]
+    _command, other = shared.install_large("changed", script, seed=1)
+    shared.reach("nobody", "127.0.0.1", ansible_port=1)
+    assert shared.command("nobody", command, "--check")["msg"].startswith("would run ")
+
+    # the place below it stays as it is
+    shared.ssh("shared", "mount -t tmpfs -o size=200M none /root/.kubenode/commands")
+    full = shared.command("shared", command)
+    shared.ssh("shared", "umount /root/.kubenode/commands")
+    assert full.failed
+    assert (
+        f"kubenode_image_url_command {command}: it needs 5 MiB of the rescue's memory, and 200 MiB are free of which "
+        "256 MiB stay with the rescue; "
+    ) in full["msg"]
+    assert (full["changed"], full["boot_state"], "uploaded" in full.output) == (False, "ProvisioningFailed", False)
+    seen = "cat /root/changed; sha256sum </root/image-url-command; ls /root/.kubenode/commands"
+    old, new = (hashlib.sha256(one).hexdigest() for one in (content, other))
+    assert shared.ssh("shared", seen).split() == ["ran", old, "-", old]
+
+    changed = shared.command("shared", command)
+    assert (changed.failed, changed["attached"]) == (False, False), changed.output
+    assert changed["job"] != runs[0]["job"]
+    assert shared.ssh("shared", seen).split() == ["ran", "ran", new, "-", new]
 
 
 def test_a_hanging_command_is_killed_at_its_limit_with_all_its_processes(shared):

@@ -77,18 +77,19 @@ class Rescue:
         """Nothing to do."""
 
 
-def uploaded(text: str, folder: Path) -> None:
+def refused(text: str, folder: Path) -> None:
     source = folder / "source"
     source.write_bytes(DATA)
-    _upload.upload(Rescue(text), source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    for kind in (_upload.IMAGE, _upload.COMMAND):
+        with pytest.raises(_upload.UploadFailed):
+            _upload.upload(Rescue(text), kind, source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", odd.WORDS)
 @pytest.mark.parametrize("text", ["there={}\nend=1\n", "there=0\nmemory={}\nend=1\n",
                                   "there=0\nmemory=9000000\nfiles={} 5 4096\nend=1\n", "end=1\n{}\n"])  # fmt: skip
 def test_an_upload_into_what_tells_no_numbers_fails(text, number, tmp_path):
-    with pytest.raises(_upload.UploadFailed):
-        uploaded(text.format(number), tmp_path)
+    refused(text.format(number), tmp_path)
 
 
 @odd.examples("5 ² 4096", "² 5 4096", "5 5", "1 2 3 4", "9" * 5000 + " 1 1", "")

@@ -206,10 +206,16 @@ def source(tmp_path, monkeypatch) -> Path:
     return tmp_path / "source"
 
 
-def sent(line: Line, source: Path, said: list[str] | None = None, digest: str = DIGEST) -> Path:
+def sent(
+    line: Line,
+    source: Path,
+    said: list[str] | None = None,
+    digest: str = DIGEST,
+    kind: _upload.Kind = _upload.IMAGE,
+) -> Path:
     target = source.parent / "work/images/x.tar"
     told = said if said is not None else []
-    _upload.upload(line, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    _upload.upload(line, kind, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
     return target
 
 
@@ -257,6 +263,46 @@ def test_a_file_that_changes_on_its_way_is_refused(source):
     with pytest.raises(_upload.UploadFailed, match="other bytes"):
         sent(Line(), source, digest="sha256:" + "0" * 64)
     assert os.listdir(source.parent / "work/images") == []
+
+
+# --- what a command's upload has of its own
+
+
+def test_a_command_can_be_run_where_it_lies_and_is_called_one(source):
+    said: list[str] = []
+    target = sent(Line(), source, said, kind=_upload.COMMAND)
+    assert oct(target.stat().st_mode & 0o777) == "0o700"
+    assert oct(target.parent.stat().st_mode & 0o777) == "0o700"
+    assert said == [f"uploaded {done} MiB of 3 MiB of the image command" for done in (1, 2, 3, 3)]
+
+
+@pytest.mark.parametrize(("kind", "needed"), [(_upload.IMAGE, 3), (_upload.COMMAND, 6)])
+def test_what_is_missing_names_what_the_user_set(source, kind, needed):
+    line = Line(memory=str(((needed << 20) + fetch.RESERVE) // 1024) + "\nbefore=")
+    with pytest.raises(_upload.UploadFailed) as refusal:
+        sent(line, source, kind=kind)
+    room = f"needs {needed} MiB of the rescue's memory, and {256 + needed} MiB are free of which 256 MiB stay with the"
+    assert str(refusal.value).startswith(f"{kind.setting} source: it {room} rescue; ")
+    assert (kind.setting, line.sent) == ("image.file" if needed == 3 else "kubenode_image_url_command", 0)
+
+
+def test_a_command_that_is_there_needs_the_room_of_its_copy(source):
+    target = sent(Line(), source, kind=_upload.COMMAND)
+    line = Line(memory=str((len(DATA) + fetch.RESERVE) // 1024) + "\nbefore=")
+    with pytest.raises(_upload.UploadFailed, match="needs 3 MiB"):
+        sent(line, source, kind=_upload.COMMAND)
+    assert target.read_bytes() == DATA
+    enough = Line(memory=str((len(DATA) + fetch.RESERVE) // 1024 + 1) + "\nbefore=")
+    sent(enough, source, kind=_upload.COMMAND)
+    assert (enough.calls, enough.sent) == (1, 0)
+
+
+def test_a_command_that_becomes_shorter_while_it_is_sent_is_refused(source):
+    def shorten(_said: str) -> None:
+        os.truncate(source, (1 << 20) + 5)
+
+    with pytest.raises(_upload.UploadFailed, match="kubenode_image_url_command source: the rescue got other bytes"):
+        _upload.upload(Line(), _upload.COMMAND, source, str(source.parent / "work/x"), DIGEST, shorten)  # type: ignore[arg-type]
 
 
 def test_too_little_memory_is_refused_before_anything_is_sent(source, monkeypatch):

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import itertools
 import os
+import random
 import shlex
 import subprocess
 from pathlib import Path
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _private_key, _record
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
+    LARGEST_SENT_ALONG,
     CommandNotUsable,
     find_command,
     shipped_commands,
@@ -50,7 +53,7 @@ def put(path: Path, mode: int = 0o755, text: str = "#!/bin/sh\n") -> Path:
 def test_a_command_is_read_from_the_directory(tmp_path):
     put(tmp_path / NAME, text="#!/bin/sh\necho hi\n")
     found = find_command(NAME, str(tmp_path))
-    assert (found.path, found.content, found.shipped) == (str(tmp_path / NAME), b"#!/bin/sh\necho hi\n", False)
+    assert (found.path, found.head, found.shipped) == (str(tmp_path / NAME), b"#!/bin/sh\necho hi\n", False)
     assert len(found.sha256) == 64
 
 
@@ -59,7 +62,7 @@ def test_a_link_within_the_directory_is_followed(tmp_path):
     put(tmp_path / "..2026" / NAME)
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / NAME).symlink_to(f"..data/{NAME}")
-    assert find_command(NAME, str(tmp_path)).content == b"#!/bin/sh\n"
+    assert find_command(NAME, str(tmp_path)).head == b"#!/bin/sh\n"
 
 
 def test_a_shipped_command_is_found_by_name_unless_the_directory_has_one(tmp_path):
@@ -109,7 +112,34 @@ def test_a_command_that_cannot_be_used_is_refused(tmp_path, make, why):
 )
 def test_what_a_machine_can_run_is_taken(tmp_path, content):
     put(tmp_path / NAME).write_bytes(content)
-    assert find_command(NAME, str(tmp_path)).content == content
+    assert find_command(NAME, str(tmp_path)).head == content
+
+
+@pytest.mark.parametrize(("size", "is_large"), [(1 << 20, False), ((1 << 20) + 1, True), (5_000_000, True)])
+def test_a_large_command_is_read_in_pieces(tmp_path, size, is_large):
+    content = random.Random(size).randbytes(size - 10)
+    put(tmp_path / NAME).write_bytes(b"#!/bin/sh\n" + content)
+    found = find_command(NAME, str(tmp_path))
+    assert (found.is_large, found.size, found.sha256) == (
+        is_large, size, hashlib.sha256(b"#!/bin/sh\n" + content).hexdigest(),
+    )  # fmt: skip
+    assert len(found.head) <= LARGEST_SENT_ALONG
+    assert b"".join(found.pieces()) == b"#!/bin/sh\n" + content
+    if not is_large:
+        assert found.head == b"#!/bin/sh\n" + content
+
+
+@pytest.mark.parametrize(("head", "why"), [(b"echo hi\n", "names no interpreter"), (b"\n", "is empty")])
+def test_a_large_command_that_no_machine_can_run_is_refused(tmp_path, head, why):
+    put(tmp_path / NAME).write_bytes(head + b"\n" * 2_000_000)
+    with pytest.raises(CommandNotUsable, match=why):
+        find_command(NAME, str(tmp_path))
+
+
+def test_the_shipped_commands_go_along_with_the_call_that_starts_them():
+    for name in shipped_commands():
+        command = find_command(name, "/nowhere")
+        assert (command.is_large, hashlib.sha256(command.head).hexdigest()) == (False, command.sha256)
 
 
 def test_a_bad_name_does_not_leave_the_directory(tmp_path):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import threading
@@ -108,6 +109,65 @@ def test_two_controllers_at_once_start_one_command(base):
     assert sorted(results) == [False, True, True, True]
     ended(long, base)
     assert (base / "runs").read_text() == "ran\n"
+
+
+# --- a command that was uploaded before
+
+
+def uploaded(base: Path, content: bytes = OK, sent: bytes | None = None) -> jobs.Job:
+    """A job like `job` whose command lies in the rescue already; ``sent``: what lies there instead."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    place = base / protocol.COMMANDS / sha256
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content if sent is None else sent)
+    like = job(content)
+    about = {"sha256": sha256, "size": len(content), "digest": like.digest}
+    one = jobs.Job(b"", like.bootstrap, like.arguments, like.token, like.limit, like.rule, RUNNER, uploaded=about)
+    return jobs.Job.unpack(one.pack())
+
+
+def test_an_uploaded_command_is_the_same_job(base):
+    one = uploaded(base)
+    assert one.digest == job().digest
+    assert jobs.start_or_attach(one, run, str(base))[1] is False
+    assert ended(one, base).succeeded(protocol.MARKER_AND_EXIT_CODE)
+    command = base / protocol.COMMAND
+    assert (command.read_bytes(), command.stat().st_mode & 0o777) == (OK, 0o700)
+    assert not list(base.glob("*.staged"))
+    for same in (one, job()):
+        assert jobs.start_or_attach(same, run, str(base))[1] is True
+    assert (base / "runs").read_text() == "ran\n"
+
+
+def test_a_lost_connection_that_holds_the_upload_open_hinders_nobody(base):
+    one = uploaded(base)
+    with (base / protocol.COMMANDS / one.uploaded["sha256"]).open("ab"):
+        jobs.start_or_attach(one, run, str(base))
+        assert ended(one, base).succeeded(protocol.MARKER_AND_EXIT_CODE)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [OK[:-1], OK + b"x", OK.replace(b"ran", b"bad"), b"", None],
+    ids=["short", "long", "other", "empty", "removed"],
+)
+def test_an_uploaded_command_that_is_not_whole_is_refused_before_a_disk_is_touched(base, sent):
+    one, prepared = uploaded(base, sent=sent), []
+    if sent is None:
+        (base / protocol.COMMANDS / one.uploaded["sha256"]).unlink()
+    with pytest.raises(jobs.JobError, match="nothing was started"):
+        jobs.start_or_attach(one, run, str(base), prepare=lambda *given: prepared.append(given))
+    assert prepared == []
+    assert sorted(path.name for path in base.iterdir()) == [".kubenode"]
+
+
+def test_a_start_that_is_refused_leaves_no_copy_of_the_command(base):
+    def refuse(_run: object, _job: object) -> None:
+        raise jobs.JobError("the disk is not empty")
+
+    with pytest.raises(jobs.JobError, match="not empty"):
+        jobs.start_or_attach(uploaded(base), run, str(base), prepare=refuse)
+    assert sorted(path.name for path in base.iterdir()) == [".kubenode"]
 
 
 def test_a_link_in_the_way_is_not_followed(base):

@@ -19,8 +19,9 @@ from ..._common.text import whole_number
 from .tools import Refused
 
 CHUNK = 1024 * 1024
-#: Memory that is left to the rescue itself and to installimage.
+#: Memory that is left to the rescue itself and to installimage or an image command.
 RESERVE = 256 * 1024 * 1024
+IMAGE_WAY_OUT = "use a smaller image, or put it where the rescue can read it and give image.path"
 STALL = 60.0
 TRIES = 6
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
@@ -49,13 +50,12 @@ def mebibytes(count):
     return "%d MiB" % (count // (1024 * 1024))
 
 
-def check_room(wanted, available, what):
+def check_room(wanted, available, what, way_out=IMAGE_WAY_OUT):
     """Refuse what does not fit into the memory of the rescue (bytes)."""
     if wanted + RESERVE > available:
         raise Refused(
-            "%s: it needs %s of the rescue's memory, and %s are free of which %s stay with the rescue; use a smaller "
-            "image, or put it where the rescue can read it and give image.path"
-            % (what, mebibytes(wanted), mebibytes(available), mebibytes(RESERVE)),
+            "%s: it needs %s of the rescue's memory, and %s are free of which %s stay with the rescue; %s"
+            % (what, mebibytes(wanted), mebibytes(available), mebibytes(RESERVE), way_out),
             permanent=True,
         )
 
