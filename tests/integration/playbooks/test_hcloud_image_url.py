@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
@@ -71,6 +72,26 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     text = stdout.read_text()
     assert text.count("start ") == 1
     assert text.rstrip().endswith("IMAGE_URL_DONE")
+
+
+@pytest.mark.long
+def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
+    stage = nspawn.stage
+    commands = stage.folder / "large"
+    path = waiting_command(commands)
+    path.write_bytes(path.read_bytes() + b"exit 0\n" + random.Random(1).randbytes(40 << 20))
+    variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": path.name}
+    stage.write_inventory(["large-1"], **variables)
+    first = nspawn.start()
+    first.until("large-1: uploaded 16 MiB of 40 MiB of the image command")
+    assert first.interrupt().failed
+    assert nspawn.boots("large-1") == ["rescue"]
+
+    stage.ssh("large-1", "touch /root/go", "rescue")
+    assert nspawn.run() == 0, nspawn.output
+    assert "uploaded 16 MiB" not in nspawn.output
+    assert nspawn.proof("large-1") == ["large-1", "made by the bootstrap data"]
+    assert nspawn.boots("large-1") == ["rescue", "disk"]
 
 
 @pytest.mark.long
