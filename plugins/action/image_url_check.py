@@ -30,7 +30,8 @@ class ActionModule(ActionBase):
 
         def examine(machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             inputs, findings = _inputs.examine(machine, given["command_dir"], read_file)
-            findings = findings + _inputs.check_token(machine.get("oci_registry_auth_token"))
+            hook, more = _inputs.examine_pre_provision(machine, given["command_dir"], _inputs.file_finder(self))
+            findings = findings + _inputs.check_token(machine.get("oci_registry_auth_token")) + more
             if not inputs or findings:
                 return {}, findings
             about = {
@@ -39,6 +40,8 @@ class ActionModule(ActionBase):
                 "command_sha256": inputs.command.sha256,
                 "command_shipped": inputs.command.shipped,
             }
+            if hook:
+                about["pre_provision_path"] = hook.path
             return about, findings
 
         return fleet_check(given["machines"], given["ssh_private_key"], examine)

@@ -28,21 +28,28 @@ class ActionModule(ActionBase):
         """Run the task for all machines."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.installimage_check_spec())[1]
-        return fleet_check(given["machines"], given["ssh_private_key"], self._examine)
+        return fleet_check(
+            given["machines"], given["ssh_private_key"], lambda machine: self._examine(machine, given["command_dir"])
+        )
 
-    def _examine(self, machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    def _examine(self, machine: Mapping[str, Any], command_dir: str) -> tuple[dict[str, Any], list[str]]:
+        find_file = _inputs.file_finder(self)
         inputs, findings = _installimage_inputs.examine(
             machine,
             machine["name"],
             _inputs.file_reader(self),
-            lambda path: self._find_needle("files", path),
+            find_file,
             with_disks=False,
         )
+        hook, more = _inputs.examine_pre_provision(machine, command_dir, find_file)
         count = _disks(machine["root_device_hints"])
         if count and inputs:
             layout = specs.layout_of(inputs.spec, inputs.spec["uefi"] == specs.YES)
             findings = layouts.check_disks(count, layout)
-        return ({"image": inputs.spec["image"]["shown"]} if inputs else {}), findings
+        about = {"image": inputs.spec["image"]["shown"]} if inputs else {}
+        if hook:
+            about["pre_provision_path"] = hook.path
+        return about, findings + more
 
 
 def _disks(hints: Mapping[str, Any] | None) -> int:

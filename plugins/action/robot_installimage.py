@@ -103,7 +103,7 @@ class ActionModule(ActionBase):
 
     def _inputs(self, given: dict[str, Any], machine: str) -> _installimage_inputs.Inputs:
         inputs, findings = _installimage_inputs.examine(
-            given, machine, _inputs.file_reader(self), lambda path: self._find_needle("files", path)
+            given, machine, _inputs.file_reader(self), _inputs.file_finder(self)
         )
         findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
         if findings or inputs is None:

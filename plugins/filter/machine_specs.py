@@ -72,6 +72,10 @@ _ACCESS: dict[str, tuple[str, ...]] = {
     "os_port": ("kubenode_os_port",),
     "os_private_key": ("kubenode_os_private_key",),
 }
+_PRE_PROVISION: dict[str, tuple[str, ...]] = {
+    "pre_provision_command": ("kubenode_pre_provision_command",),
+    "pre_provision_timeout": ("kubenode_pre_provision_timeout",),
+}
 #: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "access": _ACCESS,
@@ -84,6 +88,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "root_devices": ("kubenode_root_devices",),
         "oci_registry_auth_token": ("kubenode_registry_token",),
+        **_PRE_PROVISION,
         **_ACCESS,
     },
     "hcloud_machine": {
@@ -117,6 +122,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "crypt_password": ("kubenode_crypt_password",),
         "autosetup": ("kubenode_autosetup",),
+        **_PRE_PROVISION,
         **_ACCESS,
     },
     "robot_rescue": {**_ROBOT_SERVER, "first_contact": ("kubenode_first_contact",)},

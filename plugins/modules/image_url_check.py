@@ -10,9 +10,9 @@ module: image_url_check
 short_description: Checks image URLs, image commands, bootstrap data and the SSH key of a fleet
 version_added: 0.1.0
 description:
-  - Examines on the controller what M(kubenode.provision.image_url_command) will be given for each machine,
-    before anything is created. One message lists everything that is wrong, each with machine, field, value and what
-    to do.
+  - Examines on the controller what M(kubenode.provision.image_url_command) and
+    M(kubenode.provision.pre_provision_command) will be given for each machine, before anything is created. One message
+    lists everything that is wrong, each with machine, field, value and what to do.
   - Changes nothing and contacts nobody.
 options:
   machines:
@@ -64,6 +64,14 @@ options:
         type: list
         elements: str
         default: [sda]
+      pre_provision_command:
+        description:
+          - See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
+        type: str
+      pre_provision_timeout:
+        description:
+          - See O(kubenode.provision.pre_provision_command#module:timeout).
+        type: raw
       os_user:
         description: See M(kubenode.provision.machine_boot).
         type: raw
@@ -75,8 +83,8 @@ options:
         type: raw
   command_dir:
     description:
-      - Directory in which the image commands lie. A command that is shipped with this collection is found by its
-        name when the directory lacks it. A link that leads out of the directory is refused.
+      - Directory in which image commands and pre-provision commands lie. An image command that is shipped with this
+        collection is found by its name when the directory lacks it. A link that leads out of the directory is refused.
     type: path
     default: /shared
   ssh_private_key:
@@ -101,6 +109,7 @@ attributes:
     support: none
 seealso:
   - module: kubenode.provision.image_url_command
+  - module: kubenode.provision.pre_provision_command
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -155,6 +164,10 @@ machines:
       description: Whether it is shipped with this collection.
       type: bool
       returned: when nothing is wrong
+    pre_provision_path:
+      description: Where the pre-provision command was found.
+      type: str
+      returned: when there is one
 api_calls:
   description: Always 0.
   type: int

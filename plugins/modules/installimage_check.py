@@ -10,8 +10,9 @@ module: installimage_check
 short_description: Checks images, layouts, bootstrap data and the SSH key of a fleet for installimage
 version_added: 0.1.0
 description:
-  - Examines on the controller what M(kubenode.provision.robot_installimage) will be given for each machine, before a
-    server is touched. One message lists everything that is wrong, each with machine, field, value and what to do.
+  - Examines on the controller what M(kubenode.provision.robot_installimage) and
+    M(kubenode.provision.pre_provision_command) will be given for each machine, before a server is touched. One message
+    lists everything that is wrong, each with machine, field, value and what to do.
   - What only the rescue knows, such as firmware and disks, is looked at there.
   - Changes nothing and contacts nobody.
 options:
@@ -157,6 +158,14 @@ options:
       root_device_hints:
         description: See M(kubenode.provision.machine_disks). Only how many disks they choose is looked at.
         type: dict
+      pre_provision_command:
+        description:
+          - See O(kubenode.provision.pre_provision_command#module:command). Not set or empty, there is none.
+        type: str
+      pre_provision_timeout:
+        description:
+          - See O(kubenode.provision.pre_provision_command#module:timeout).
+        type: raw
       os_user:
         description: See M(kubenode.provision.machine_boot).
         type: raw
@@ -166,6 +175,11 @@ options:
       os_private_key:
         description: See M(kubenode.provision.machine_boot).
         type: raw
+  command_dir:
+    description:
+      - Directory in which the pre-provision commands lie. A link that leads out of the directory is refused.
+    type: path
+    default: /shared
   ssh_private_key:
     description:
       - Private key that SSH will use. It must be readable, and open without a passphrase or be held by an agent.
@@ -188,6 +202,7 @@ attributes:
     support: none
 seealso:
   - module: kubenode.provision.robot_installimage
+  - module: kubenode.provision.pre_provision_command
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -230,6 +245,10 @@ machines:
       description: The image, without user info and query of a URL.
       type: str
       returned: when nothing is wrong
+    pre_provision_path:
+      description: Where the pre-provision command was found.
+      type: str
+      returned: when there is one
 api_calls:
   description: Always 0.
   type: int

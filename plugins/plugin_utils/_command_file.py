@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names
+from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names, pre_provision
 
 _ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"
 #: What Linux before 5.1 read of a first line.
@@ -66,6 +68,26 @@ def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Co
         f"there is no {path}, and the collection ships no command of that name "
         f"(it ships: {', '.join(shipped_commands()) or 'none'}); put the program there or set command_dir"
     )
+
+
+def find_pre_provision_command(given: str, directory: str, find_file: Callable[[str], str]) -> Command:
+    """The program of a user that ``given`` names: the name of a file in ``directory``, or a path.
+
+    ``find_file``: where Ansible finds a file of the controller by its path.
+    """
+    path = Path(directory) / given
+    if "/" in given:
+        try:
+            path = Path(find_file(os.path.expanduser(given)))
+        except AnsibleError as exc:
+            raise CommandNotUsable("there is no such file; put the program there") from exc
+    try:
+        pre_provision.check_name(path.name)
+    except names.InvalidName as exc:
+        raise CommandNotUsable(str(exc)) from exc
+    if not path.is_symlink() and not path.exists():
+        raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set kubenode_command_dir")
+    return _read(path, path.parent)
 
 
 def shipped_commands() -> list[str]:

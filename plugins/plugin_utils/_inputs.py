@@ -14,13 +14,18 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     Command,
     CommandNotUsable,
     find_command,
+    find_pre_provision_command,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+#: A day.
+MOST_SECONDS = 86400
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,27 @@ def examine(
     return Inputs(spec["name"], url, command, bootstrap, devices), []
 
 
+def examine_pre_provision(
+    spec: Mapping[str, Any], command_dir: str, find_file: Callable[[str], str]
+) -> tuple[Command | None, list[str]]:
+    """The program that may stop a machine before anything is written, None without one, and every finding."""
+    findings: list[str] = []
+    given, seconds, command = spec.get("pre_provision_command"), spec.get("pre_provision_timeout"), None
+    if given:
+        command = _check(
+            findings,
+            "kubenode_pre_provision_command",
+            given,
+            CommandNotUsable,
+            lambda: find_pre_provision_command(given, command_dir, find_file),
+        )
+    if seconds is not None and (isinstance(seconds, bool) or not whole_number(str(seconds), MOST_SECONDS)):
+        findings.append(
+            f"kubenode_pre_provision_timeout {_shown(seconds)}: give a whole number of seconds from 1 to {MOST_SECONDS}"
+        )
+    return command, findings
+
+
 def check_token(token: str | None) -> list[str]:
     """The registry token travels as one line of a file; its value is never shown."""
     if token and any(character < " " or character == "\x7f" for character in token):
@@ -91,11 +117,18 @@ def check_seconds(given: Mapping[str, Any], **least: float) -> list[str]:
     ]
 
 
+def file_finder(action: Any) -> Callable[[str], str]:
+    """Finds files of the controller as Ansible does: relative to role or playbook."""
+    return lambda path: action._find_needle("files", path)
+
+
 def file_reader(action: Any) -> Callable[[str], bytes]:
     """Reads files of the controller as Ansible finds them: relative to role or playbook, vault decrypted."""
 
+    find = file_finder(action)
+
     def read(path: str) -> bytes:
-        found = action._find_needle("files", path)
+        found = find(path)
         real = action._loader.get_real_file(found)
         try:
             return Path(real).read_bytes()

@@ -49,7 +49,9 @@ class Logs:
         """Start over: the log is read from its beginning, also when a running command is attached to."""
         self.prepare()
         for path in self.directory.glob(f"{self._stem}.*.log"):
-            path.unlink()
+            # another machine may have a longer name
+            if "." not in path.name[len(self._stem) + 1 : -len(".log")]:
+                path.unlink()
         self._write(self.interleaved, b"")
 
     def append(self, data: bytes) -> list[str]:

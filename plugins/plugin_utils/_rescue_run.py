@@ -154,21 +154,7 @@ class RescueRun:
         except Unreachable as exc:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
         arguments = dict(self._arguments(), payload=self._job.pack())
-        for attempt in (1, 2, 3):
-            try:
-                answer = self._action._execute_module(
-                    module_name=self.module, module_args=arguments, task_vars=self._task_vars
-                )
-                break
-            except AnsibleConnectionFailure as exc:
-                # Starting is attaching when it was started already, so it may be tried again.
-                if attempt == 3:
-                    raise StartFailed(f"SSH was lost while it was started ({one_line(str(exc))}); run again") from exc
-                self._remote.reset()
-        if answer.get("failed") or "attached" not in answer:
-            reason = answer.get("msg") or "the module gave no answer"
-            text = self._masker.text(f"{reason} {answer.get('module_stderr', '')}")
-            raise StartFailed(one_line(text, 2000))
+        answer = start(self._action, self._remote, self.module, arguments, self._task_vars, self._masker)
         self._installation = str(answer.get("installation") or "")
         if not answer["attached"]:
             # What will be written makes keys of its own.
@@ -249,6 +235,31 @@ class RescueRun:
                     raise
                 self._remote.reset()
                 time.sleep(1)
+
+
+def start(
+    action: ActionBase,
+    remote: Remote,
+    module: str,
+    arguments: dict[str, Any],
+    task_vars: dict[str, Any],
+    masker: Masker,
+) -> dict[str, Any]:
+    """The answer of a module that starts a program or attaches to it; raises :class:`StartFailed`."""
+    for attempt in (1, 2, 3):
+        try:
+            answer = action._execute_module(module_name=module, module_args=arguments, task_vars=task_vars)
+            break
+        except AnsibleConnectionFailure as exc:
+            # Starting is attaching when it was started already, so it may be tried again.
+            if attempt == 3:
+                raise StartFailed(f"SSH was lost while it was started ({one_line(str(exc))}); run again") from exc
+            remote.reset()
+    if answer.get("failed") or "attached" not in answer:
+        reason = answer.get("msg") or "the module gave no answer"
+        text = masker.text(f"{reason} {answer.get('module_stderr', '')}")
+        raise StartFailed(one_line(text, 2000))
+    return answer
 
 
 def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "image-url-command") -> _logs.Logs:

@@ -75,6 +75,9 @@ COMMAND = Kind(
     "0700",
     copies=1,
 )
+PRE_PROVISION = Kind(
+    "kubenode_pre_provision_command", "pre-provision command", "make the program smaller (strip)", "0700", copies=0
+)
 
 
 def upload(

@@ -36,7 +36,8 @@ _OF_USERS = """
     kubenode_images kubenode_labels kubenode_location kubenode_logical_volumes kubenode_look_timeout
     kubenode_networks kubenode_on_reset_limit kubenode_os_port kubenode_os_private_key kubenode_os_user
     kubenode_partitions kubenode_pipelining kubenode_placeholder_image kubenode_placement_group
-    kubenode_post_install_script kubenode_power_reset_timeout kubenode_proof kubenode_registry_token
+    kubenode_post_install_script kubenode_power_reset_timeout kubenode_pre_provision_command
+    kubenode_pre_provision_timeout kubenode_proof kubenode_registry_token
     kubenode_reinstall kubenode_rename kubenode_require_digest kubenode_rescue_timeout
     kubenode_root_device_hints kubenode_root_devices kubenode_server_ip kubenode_server_name
     kubenode_server_number kubenode_server_type kubenode_ssh_key_name kubenode_ssh_keys
@@ -49,7 +50,8 @@ _OF_PLAYBOOKS = """
     kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build kubenode_builds
     kubenode_checked kubenode_cleaned kubenode_command kubenode_created kubenode_disarmed kubenode_disks
     kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_looked
-    kubenode_machine_labels kubenode_named kubenode_packing kubenode_plan kubenode_ready kubenode_rearmed
+    kubenode_machine_labels kubenode_named kubenode_packing kubenode_plan kubenode_pre_provisioned
+    kubenode_ready kubenode_rearmed
     kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers kubenode_tarball
     kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
 """

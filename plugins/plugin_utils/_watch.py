@@ -35,9 +35,12 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         shown: Callable[[str], str] = one_line,
+        runner: str = f"sh {RUNNER}",
+        noun: str = "image command",
+        harm: str = "The disk may be half written",
     ) -> None:
-        """``shown``: what people get to see of a message."""
-        self._shown = shown
+        """``shown``: what people get to see of a message. ``harm``: what a command that was cut off may have left."""
+        self._shown, self._runner, self._noun, self._harm = shown, runner, noun, harm
         self._remote, self._job, self._boot_id = remote, job, boot_id
         self._log, self._progress = log, progress
         self._clock, self._sleep = clock, sleep
@@ -56,7 +59,7 @@ class Watcher:
                 if exc.kind == OTHER_KEY:
                     raise WatchFailed(
                         "another system answers (its host key is not the rescue's): the machine rebooted while the "
-                        "image command ran. The disk may be half written; run again"
+                        f"{self._noun} ran. {self._harm}; run again"
                     ) from exc
                 if self._clock() > deadline:
                     raise WatchFailed(
@@ -78,20 +81,18 @@ class Watcher:
             wait = min(wait * 1.5, longest)
 
     def _poll(self, wait: float) -> Status:
-        code, answer = self._remote.run(f"sh {RUNNER} status {self._offset} {wait:.1f}")
+        code, answer = self._remote.run(f"{self._runner} status {self._offset} {wait:.1f}")
         try:
             status = protocol.parse_status(answer)
         except protocol.ProtocolError as exc:
             raise WatchFailed(
-                f"the runner of the image command does not answer (exit code {code}: {exc}): the rescue was rebooted, "
+                f"the runner of the {self._noun} does not answer (exit code {code}: {exc}): the rescue was rebooted, "
                 f"or {protocol.BASE}/{protocol.STATE_DIR} was removed. Run again"
             ) from exc
         if status.boot_id != self._boot_id:
-            raise WatchFailed(
-                "the rescue was rebooted while the image command ran; the disk may be half written. Run again"
-            )
+            raise WatchFailed(f"the rescue was rebooted while the {self._noun} ran. {self._harm}; run again")
         if status.job != self._job:
-            raise WatchFailed("another image command has taken the place of this one; run again when it has ended")
+            raise WatchFailed(f"another {self._noun} has taken the place of this one; run again when it has ended")
         if status.log:
             self._log(status.log)
         self._offset = status.next_offset

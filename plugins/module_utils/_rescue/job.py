@@ -76,16 +76,17 @@ class Job:
         return cls(**fields)
 
 
-def start_or_attach(job, run, base=protocol.BASE, prepare=None):
+def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
     """Returns ``(status, attached)``; an image command never runs twice at the same time.
 
     ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
     ``AnsibleModule.run_command`` does. ``prepare(run, job)`` is called right before a start, and may raise JobError.
+    ``decide(status)`` takes the place of :func:`protocol.decide`, and may raise it, too.
     """
     with alone(base):
         runner = _Runner(run, base)
         status = runner.status()
-        todo = protocol.decide(status, job.digest, job.rule)
+        todo = decide(status) if decide else protocol.decide(status, job.digest, job.rule)
         if todo == protocol.ATTACH:
             return status, True
         if todo == protocol.BUSY:
@@ -131,6 +132,18 @@ def present(run, base=protocol.BASE):
     return _Runner(run, base).status()
 
 
+def progress(run, base=protocol.BASE):
+    """Whether the job in this rescue is running, and whether one has succeeded."""
+    try:
+        status = present(run, base)
+    except JobError:
+        # A runner that answers nonsense may be a job that runs.
+        return {"running": True, "succeeded": False}
+    if status is None:
+        return {"running": False, "succeeded": False}
+    return {"running": status.state == protocol.RUNNING, "succeeded": status.succeeded(protocol.MARKER_ONLY)}
+
+
 def forget(base=protocol.BASE):
     """The job that has ended counts no more: what it wrote is gone. Call it within :func:`alone`."""
     with contextlib.suppress(FileNotFoundError):
@@ -170,13 +183,13 @@ class _Runner:
         try:
             return protocol.parse_status(answer)
         except protocol.ProtocolError as exc:
-            raise JobError("%s answers nonsense (%s); remove it if no image command runs" % (self.path, exc)) from exc
+            raise JobError("%s answers nonsense (%s); remove it if no command runs" % (self.path, exc)) from exc
 
     def start(self, job):
         """Start the installed job; returns the first status."""
         code, answer, error = self._call("start", job.digest, str(job.limit))
         if code != 0:
-            raise JobError("the image command could not be started: %s" % error.strip())
+            raise JobError("the command could not be started: %s" % error.strip())
         return protocol.parse_status(answer)
 
     def _call(self, *words):

@@ -24,6 +24,8 @@ _ACCESS = {
     "os_port": {"type": "raw"},
     "os_private_key": {"type": "raw", "no_log": False},
 }
+#: Looked at by plugin_utils/_inputs.py, which names the variables.
+_PRE_PROVISION = {"pre_provision_command": {"type": "str"}, "pre_provision_timeout": {"type": "raw"}}
 _COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
 
 
@@ -61,6 +63,28 @@ def image_url_command_spec():
             "choices": ["marker_and_exit_code", "marker"],
             "default": "marker_and_exit_code",
         },
+        previous_boot_id={"type": "str"},
+        host_keys={"type": "list", "elements": "str", "no_log": False},
+        poll={"type": "float", "default": 2.0},
+        log_dir={"type": "path"},
+        payload={"type": "str", "no_log": True},
+    )
+
+
+def pre_provision_command_spec():
+    """Options of pre_provision_command."""
+    return dict(
+        _flow_options("BootingToRescue"),
+        command={"type": "str", "required": True},
+        command_dir={"type": "path", "default": "/shared"},
+        timeout={"type": "int", "default": 300},
+        provider={"type": "str", "choices": ["hcloud", "robot"]},
+        server={"type": "str"},
+        secrets={"type": "list", "elements": "str", "default": [], "no_log": True},
+        bootstrap_data={"type": "raw", "no_log": True},
+        bootstrap_data_file={"type": "path"},
+        intent_file={"type": "path"},
+        rescue_timeout={"type": "int", "default": 360},
         previous_boot_id={"type": "str"},
         host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},
@@ -188,6 +212,7 @@ def image_url_check_spec():
                 "bootstrap_data_file": {"type": "path"},
                 "oci_registry_auth_token": {"type": "str", "no_log": True},
                 "root_devices": {"type": "list", "elements": "str", "default": ["sda"]},
+                **_PRE_PROVISION,
                 **_ACCESS,
             },
         },
@@ -315,8 +340,10 @@ def installimage_check_spec():
                 machine,
                 name={"type": "str", "required": True},
                 root_device_hints={"type": "dict"},
+                **_PRE_PROVISION,
                 **_ACCESS,
             ),
         },
+        "command_dir": {"type": "path", "default": "/shared"},
         "ssh_private_key": {"type": "path", "no_log": False},
     }

@@ -213,10 +213,10 @@ def explain_failure(status, rule, interpreter=""):
             code,
         )
     text = "it ended with %s and the last line of its stdout does not contain %s." % (code, MARKER)
-    return text + _explain_code(status.exit_code, interpreter)
+    return text + explain_code(status.exit_code, interpreter)
 
 
-def _explain_code(code, interpreter):
+def explain_code(code, interpreter):
     """What the exit codes of a program that was not found or not run mean."""
     named = " (%s)" % interpreter if interpreter else ""
     if code == 127:

@@ -58,11 +58,17 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     commands = stage.folder / "commands"
     waiting_command(commands)
     variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
-    stage.write_inventory(["cut-1"], **variables)
+    # a machine that is being written was let go on before, and is not asked again
+    (commands / "ask").write_text("#!/bin/sh\necho asked\n")
+    (commands / "ask").chmod(0o755)
+    stage.write_inventory(["cut-1"], kubenode_pre_provision_command="ask", **variables)
     first = nspawn.start("-v")
     first.until("start 1")
     assert first.interrupt().failed
     assert nspawn.boots("cut-1") == ["rescue"]
+    log = stage.folder / "kubenode/logs/cut-1.pre-provision.log"
+    assert log.read_text().endswith(" out asked\n")
+    log.unlink()
 
     stage.ssh("cut-1", "touch /root/go", "rescue")
     assert nspawn.run() == 0, nspawn.output
@@ -72,6 +78,7 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     text = stdout.read_text()
     assert text.count("start ") == 1
     assert text.rstrip().endswith("IMAGE_URL_DONE")
+    assert not log.exists()
 
 
 @pytest.mark.long

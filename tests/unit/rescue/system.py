@@ -85,3 +85,11 @@ class Rescue:
 
     def fetch(self, name: str) -> bytes:
         return gzip.decompress(protocol.parse_fetch(self.runner("fetch", name).stdout))
+
+
+def alive(pid: str | int) -> bool:
+    """Whether a process is there and not just its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

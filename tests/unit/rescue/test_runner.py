@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
-from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue
+from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive
 from tests.waiting import until
 
 #: Hides the cgroup tree, so that the runner has to find processes by their session and their mark.
@@ -38,13 +38,6 @@ def either(request, tmp_path):
     rescue = Rescue(tmp_path, WITHOUT_CGROUPS if request.param == "session" else [])
     yield rescue
     rescue.runner("stop")
-
-
-def alive(pid: str | int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def runner_pid(rescue: Rescue) -> int:

@@ -31,7 +31,7 @@ def look(run, health=True, types=("disk",)):
             found = facts.facts(raw, types)
     except gather.GatherError as exc:
         raise ServeError(str(exc)) from exc
-    return {"disks": found, "job": _job(run), "uptime": _uptime()}
+    return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
 
 
 def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATIENCE):
@@ -42,7 +42,7 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
     tools = Tools(run)
     try:
         with job.alone(base):
-            if _job(run, base)["running"]:
+            if job.progress(run, base)["running"]:
                 raise ServeError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
             now = facts.facts(gather.read(tools, types, health=False), types)
             chosen = [wiping.still(target, now) for target in targets]
@@ -62,14 +62,3 @@ def _uptime():
             return float(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return 1e9
-
-
-def _job(run, base=protocol.BASE):
-    try:
-        status = job.present(run, base)
-    except job.JobError:
-        # A runner that answers nonsense may be a job that runs.
-        return {"running": True, "succeeded": False}
-    if status is None:
-        return {"running": False, "succeeded": False}
-    return {"running": status.state == protocol.RUNNING, "succeeded": status.succeeded(protocol.MARKER_ONLY)}
