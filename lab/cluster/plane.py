@@ -30,7 +30,7 @@ _SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody el
 _PEER = "unix://peer:1"
 _CONTROLLERS = (
     "csrsigning", "csrapproving", "csrcleaner", "bootstrapsigner", "tokencleaner", "serviceaccount",
-    "serviceaccount-token", "root-ca-cert-publisher", "nodelifecycle",
+    "serviceaccount-token", "root-ca-cert-publisher", "nodelifecycle", "disruption",
 )  # fmt: skip
 
 

@@ -40,7 +40,9 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(argument_spec=options.machine_disks_spec())[1]
         flow = Flow(given, task_vars)
         findings = _inputs.check_seconds(given, rescue_timeout=0)
-        if given["root_device_hints"] or given["state"] == "ready":
+        if given["state"] == "wiped":
+            findings += _findings_of_wiping(given)
+        elif given["root_device_hints"] or given["state"] == "ready":
             try:
                 wanted = hints.check(given["root_device_hints"])
                 if "query" in wanted:
@@ -63,6 +65,15 @@ def _as_words(reinstall: Any, machine: str) -> Any:
     if isinstance(reinstall, bool) or str(reinstall).lower() in ("true", "false", "yes", "no"):
         return [machine] if str(reinstall).lower() in ("true", "yes") else []
     return reinstall
+
+
+def _findings_of_wiping(given: dict[str, Any]) -> list[str]:
+    found = [] if given["wipe"] else ["wipe names no disk; state: wiped empties the disks that it names"]
+    if given["root_device_hints"]:
+        found.append(
+            "root_device_hints choose disks to write; with state: wiped name the disks in wipe, and leave them out"
+        )
+    return found
 
 
 class _Failed(Exception):
@@ -108,7 +119,7 @@ class _Disks:
             permanent = isinstance(exc, _Failed) and exc.permanent
             if isinstance(exc, _Failed):
                 about.update(exc.about)
-            if given["state"] == "ready":
+            if given["state"] != "facts":
                 flow.timeline.to(_states.PROVISIONING_FAILED)
             about.update(self._facts())
             return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.machine}: {exc}"})
@@ -136,6 +147,8 @@ class _Disks:
             count = len(self._disks)
             msg = f"{count} disk{'' if count == 1 else 's'}{means}"
             return {"msg": msg, "wiped": [], "to_empty": [], "in_progress": False, **roots, **self._facts()}
+        if self._given["state"] == "wiped":
+            return {**roots, **self._wiped(answer["job"])}
         return {**roots, **self._ready(chosen, answer["job"])}
 
     def _look(self) -> dict[str, Any]:
@@ -206,6 +219,27 @@ class _Disks:
             self._wipe(todo, claimed, about)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
+
+    def _wiped(self, job: dict[str, bool]) -> dict[str, Any]:
+        """The disks that the user named are empty, whether one is to be written or not."""
+        if job["running"]:
+            raise _Failed("a program that was started in this rescue is still running; nothing was emptied")
+        wipe = self._words["wipe"]
+        verdict = guard.judge(self._disks, [], self._flow.machine, list(wipe), health=False, used=self._used)
+        if verdict.errors:
+            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
+        by_name = {disk["name"]: disk for disk in self._disks}
+        todo = [by_name[name] for name in verdict.wipe]
+        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
+        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        if todo:
+            about["diff"] = guard.diff(self._disks, verdict.wipe)
+        emptied = ", ".join(about["wiped"])
+        if todo and not self._action._task.check_mode:
+            # There is no claim that a failure would have to give back.
+            self._wipe(todo, True, about)
+        would = "would empty" if self._action._task.check_mode else "emptied"
+        return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about, **self._facts()}
 
     def _used(self, variable: str, name: str, record: dict[str, Any]) -> str:
         words = self._words[variable]

@@ -14,12 +14,13 @@ short_description: Deletes the Node of a machine that left its cluster
 version_added: 0.1.0
 author: kubenode.provision authors (@kubenode)
 description:
-  - Deletes a Node. Nothing is drained; do that before, with C(kubectl drain).
+  - Deletes a Node. Nothing is drained; do that before, with M(kubenode.provision.cluster_drain).
   - Runs where a kubeconfig of the cluster is, usually on the controller. Its user needs C(get) and C(delete) on Nodes.
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.kubeconfig
+  - kubenode.provision.own_node
 attributes:
   check_mode:
     support: full
@@ -33,12 +34,8 @@ options:
       - The name of the node.
     type: str
     required: true
-  machine_id:
-    description:
-      - What C(/etc/machine-id) of the machine holds. When given, only a Node that was registered with it is deleted.
-    type: str
-    default: ''
 seealso:
+  - module: kubenode.provision.cluster_drain
   - module: kubenode.provision.bootstrap_token
 """
 
@@ -56,37 +53,33 @@ existed:
   returned: success
   type: bool
   sample: true
+own:
+  description: Whether that Node is the machine's own.
+  returned: success
+  type: bool
+  sample: true
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, own
 
 
-def is_of_another(node, machine_id):
-    """Whether a Node is not proven to be the machine's; without an id to compare, the name is the proof."""
-    info = node.status.node_info if node.status else None
-    return bool(machine_id) and (info is None or info.machine_id != machine_id)
-
-
-def main():
+def main() -> None:
     """Run the module."""
-    spec = dict(
-        cluster.options(),
-        name={"type": "str", "required": True},
-        machine_id={"type": "str", "default": ""},
-    )
+    spec = dict(cluster.options(), **own.options(), name={"type": "str", "required": True})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    reached = cluster.Cluster(module)
-    name, machine_id = module.params["name"], module.params["machine_id"]
-    node = reached.node(name)
-    changed = node is not None
-    if changed and is_of_another(node, machine_id):
-        module.warn("the Node %s was not registered by this machine and is left alone" % name)
-        changed = False
-    if changed and not module.check_mode:
-        changed = reached.delete_node(node)
-    module.exit_json(changed=changed, existed=node is not None)
+    params, reached = module.params, cluster.Cluster(module)
+    node = reached.node(params["name"])
+    if node is None:
+        module.exit_json(changed=False, existed=False, own=False)
+    mine = own.is_own(node or {}, params["machine_id"], params["provider_id"], params["addresses"])
+    if not mine:
+        module.warn("the Node %s was not registered by this machine and is left alone" % params["name"])
+    changed = mine
+    if mine and not module.check_mode:
+        changed = reached.delete_node(node or {})
+    module.exit_json(changed=changed, existed=True, own=mine)
 
 
 if __name__ == "__main__":

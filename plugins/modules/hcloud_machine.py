@@ -130,10 +130,11 @@ options:
     description:
       - Names of machines whose servers may be deleted by O(state=absent) although they were adopted. Other states
         ignore it.
+      - A dictionary of names and installations (at least the first eight digits of their ids) says which installation
+        goes. A server that was made or written for another one, or for none, is refused.
       - Servers that this collection made are deleted without it, servers that it neither made nor adopted are not
         deleted at all.
-    type: list
-    elements: str
+    type: raw
     default: []
   state:
     description:
@@ -229,6 +230,14 @@ EXAMPLES = r"""
     machines:
       - name: old-server
     delete: [old-server]
+  delegate_to: localhost
+
+- name: Delete a machine only while it is this installation
+  kubenode.provision.hcloud_machine:
+    state: absent
+    machines:
+      - name: worker-3
+    delete: {worker-3: 5f0c6f1d}
   delegate_to: localhost
 """
 
@@ -363,7 +372,7 @@ def argument_spec():
     return dict(
         api_options(),
         machines={"type": "list", "elements": "dict", "required": True, "options": machine},
-        delete={"type": "list", "elements": "str", "default": []},
+        delete={"type": "raw", "default": []},
         state={"type": "str", "choices": ["present", "started", "absent"], "default": "present"},
         ssh_private_key={"type": "path", "no_log": False},
         wait={"type": "bool", "default": True},

@@ -94,8 +94,10 @@ options:
     description:
       - V(facts) reads and changes nothing.
       - V(ready) makes sure that the chosen disks hold nothing.
+      - V(wiped) makes sure that the disks which O(wipe) names hold nothing, and touches no other.
+        O(root_device_hints) are not asked for. Nothing is claimed, since nothing will be written.
     type: str
-    choices: [facts, ready]
+    choices: [facts, ready, wiped]
     default: facts
   empty:
     description:
@@ -229,6 +231,11 @@ EXAMPLES = r"""
         wwn: [eui.0025385b71b00001, eui.0025385b71b00002]
     wipe: [eui.0025385b71b00001]
     device_strings: by-id
+
+- name: Empty one disk of a machine that is given back
+  kubenode.provision.machine_disks:
+    state: wiped
+    wipe: [eui.0025385b71b00001]
 
 - name: Choose the smallest disk of more than 400 GB
   kubenode.provision.machine_disks:

@@ -66,10 +66,12 @@ options:
     description:
       - V(rescue) boots the machines into their rescue.
       - V(os) disarms the rescue, and reboots a machine that is in its rescue over SSH.
+      - V(disarmed) only takes back what is armed, so that the next boot leads to the disk. Nobody asks the machine.
     type: str
     choices:
       - rescue
       - os
+      - disarmed
     default: rescue
   ssh_private_key:
     description:
@@ -114,6 +116,13 @@ options:
       - A dictionary of names and installations (at least the first eight digits of their ids) says which installation
         goes. A bare name counts once; it does nothing for a system whose record says that such a word installed it.
       - Names of other machines do nothing.
+    type: raw
+    default: []
+  release:
+    description:
+      - The same for machines that are given back. Nothing will be installed, so a bare name is not used up by an
+        earlier installation.
+      - Mutually exclusive with O(reinstall).
     type: raw
     default: []
   wanted:
@@ -452,7 +461,7 @@ def argument_spec():
     return dict(
         robot_options(),
         machines={"type": "list", "elements": "dict", "required": True},
-        state={"type": "str", "choices": ["rescue", "os"], "default": "rescue"},
+        state={"type": "str", "choices": ["rescue", "os", "disarmed"], "default": "rescue"},
         ssh_private_key={"type": "path", "no_log": False},
         ssh_public_key={"type": "str", "no_log": False},
         ssh_key_name={"type": "str", "default": "kubenode.provision", "no_log": False},
@@ -461,6 +470,7 @@ def argument_spec():
         known_hosts_dir={"type": "path"},
         host_key_checking={"type": "str", "choices": ["strict", "accept-new"], "default": "strict", "no_log": False},
         reinstall={"type": "raw", "default": []},
+        release={"type": "raw", "default": []},
         wanted={"type": "list", "elements": "dict", "default": []},
         drift={"type": "str", "choices": ["report", "fail"], "default": "report"},
         intents_dir={"type": "path"},
@@ -483,6 +493,8 @@ def main():
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
+    if params["release"] and params["reinstall"]:
+        module.fail_json(msg="release and reinstall exclude each other: give a machine back, or write it again")
     pace = params["on_reset_limit"] == "pace"
     temporary = None if params["known_hosts_dir"] else tempfile.mkdtemp(prefix="kubenode-known-hosts-")
 
@@ -504,7 +516,7 @@ def main():
             tools,
             params["machines"],
             state=params["state"],
-            reinstall=params["reinstall"],
+            word=("release", params["release"]) if params["release"] else ("reinstall", params["reinstall"]),
             rearm=params["rearm"],
             wanted=params["wanted"],
             fail_for_drift=params["drift"] == "fail",

@@ -13,13 +13,15 @@ PREFIX = "kubenode_"
 _OF_USERS = """
     kubenode_address kubenode_adopt kubenode_autosetup kubenode_boot_timeout kubenode_bootstrap_data
     kubenode_bootstrap_data_file kubenode_clear_quarantine kubenode_cloud_init_timeout kubenode_command_dir
-    kubenode_command_names kubenode_command_timeout kubenode_crypt_password kubenode_device_strings kubenode_dir
-    kubenode_disk_health kubenode_drift kubenode_enable_ipv4 kubenode_enable_ipv6 kubenode_firewalls
-    kubenode_first_contact kubenode_give_back_after kubenode_host_key_checking kubenode_host_keys
-    kubenode_hostname kubenode_hosts kubenode_hw_reset_timeout kubenode_image kubenode_image_agent_environment
-    kubenode_image_agent_image kubenode_image_architecture kubenode_image_base_initramfs kubenode_image_base_iso
-    kubenode_image_base_kernel kubenode_image_base_rootfs kubenode_image_ca_bundle kubenode_image_ca_bundle_file
-    kubenode_image_dest kubenode_image_enlarge kubenode_image_files kubenode_image_force kubenode_image_group
+    kubenode_command_names kubenode_command_timeout kubenode_crypt_password kubenode_delete
+    kubenode_device_strings kubenode_dir kubenode_disk_health kubenode_drift kubenode_enable_ipv4
+    kubenode_enable_ipv6 kubenode_evict_emptydir_data kubenode_evict_force kubenode_evict_timeout
+    kubenode_firewalls kubenode_first_contact kubenode_give_back_after kubenode_host_key_checking
+    kubenode_host_keys kubenode_hostname kubenode_hosts kubenode_hw_reset_timeout kubenode_ignore_unreachable
+    kubenode_image kubenode_image_agent_environment kubenode_image_agent_image kubenode_image_architecture
+    kubenode_image_base_initramfs kubenode_image_base_iso kubenode_image_base_kernel
+    kubenode_image_base_rootfs kubenode_image_ca_bundle kubenode_image_ca_bundle_file kubenode_image_dest
+    kubenode_image_enlarge kubenode_image_files kubenode_image_force kubenode_image_group
     kubenode_image_hostname kubenode_image_http_proxy kubenode_image_https_proxy kubenode_image_ignition
     kubenode_image_ignition_file kubenode_image_in_use kubenode_image_initramfs_network
     kubenode_image_inspector_urls kubenode_image_ip_options kubenode_image_ironic_insecure
@@ -33,27 +35,31 @@ _OF_USERS = """
     kubenode_image_server_types kubenode_image_shared_dir kubenode_image_ssh_keys kubenode_image_state
     kubenode_image_timeout kubenode_image_units kubenode_image_uploads kubenode_image_url
     kubenode_image_url_command kubenode_image_user_data kubenode_image_verify kubenode_image_vlan_interfaces
-    kubenode_images kubenode_labels kubenode_location kubenode_logical_volumes kubenode_look_timeout
-    kubenode_networks kubenode_on_reset_limit kubenode_os_port kubenode_os_private_key kubenode_os_user
-    kubenode_partitions kubenode_pipelining kubenode_placeholder_image kubenode_placement_group
-    kubenode_post_install_script kubenode_power_reset_timeout kubenode_pre_provision_command
-    kubenode_pre_provision_timeout kubenode_proof kubenode_registry_token
-    kubenode_reinstall kubenode_rename kubenode_require_digest kubenode_rescue_timeout
-    kubenode_root_device_hints kubenode_root_devices kubenode_server_ip kubenode_server_name
-    kubenode_server_number kubenode_server_type kubenode_ssh_key_name kubenode_ssh_keys
-    kubenode_ssh_reset_timeout kubenode_subvolumes kubenode_success kubenode_sw_reset_timeout kubenode_swraid
-    kubenode_swraid_level kubenode_tarball_dir kubenode_tarball_formats kubenode_tarball_level
-    kubenode_tarball_name kubenode_tarball_systems kubenode_user_data kubenode_wait_cloud_init kubenode_wipe
+    kubenode_images kubenode_kube_context kubenode_kubeconfig kubenode_labels kubenode_location
+    kubenode_logical_volumes kubenode_look_timeout kubenode_networks kubenode_node_name
+    kubenode_on_reset_limit kubenode_os_port kubenode_os_private_key kubenode_os_user kubenode_partitions
+    kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
+    kubenode_power_off kubenode_power_reset_timeout kubenode_pre_provision_command
+    kubenode_pre_provision_timeout kubenode_proof kubenode_ready_timeout kubenode_reboot_again
+    kubenode_registry_token kubenode_reinstall kubenode_release kubenode_rename kubenode_require_digest
+    kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices kubenode_serial
+    kubenode_server_ip kubenode_server_name kubenode_server_number kubenode_server_type kubenode_ssh_key_name
+    kubenode_ssh_keys kubenode_ssh_reset_timeout kubenode_subvolumes kubenode_success
+    kubenode_sw_reset_timeout kubenode_swraid kubenode_swraid_level kubenode_tarball_dir
+    kubenode_tarball_formats kubenode_tarball_level kubenode_tarball_name kubenode_tarball_systems
+    kubenode_user_data kubenode_wait_cloud_init kubenode_wipe
 """
 #: What the playbooks themselves keep for hosts; more of theirs begin with ``kubenode__``.
 _OF_PLAYBOOKS = """
-    kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build kubenode_builds
-    kubenode_checked kubenode_cleaned kubenode_command kubenode_created kubenode_disarmed kubenode_disks
-    kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_looked
-    kubenode_machine_labels kubenode_named kubenode_packing kubenode_plan kubenode_pre_provisioned
-    kubenode_ready kubenode_rearmed
-    kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers kubenode_tarball
-    kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
+    kubenode_after kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build
+    kubenode_builds kubenode_checked kubenode_cleaned kubenode_command kubenode_created kubenode_disarmed
+    kubenode_disks kubenode_drained kubenode_forgotten kubenode_found kubenode_image_boot
+    kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_leave kubenode_leaving
+    kubenode_looked kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan
+    kubenode_powered_off kubenode_pre_provisioned kubenode_reached kubenode_ready kubenode_rearmed
+    kubenode_reboot kubenode_records kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources
+    kubenode_stragglers kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
+    kubenode_uncordoned kubenode_wiping
 """
 OF_USERS, OF_PLAYBOOKS = frozenset(_OF_USERS.split()), frozenset(_OF_PLAYBOOKS.split())
 _ALL = OF_USERS | OF_PLAYBOOKS

@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the words ``reinstall`` and ``wipe`` of a user cover: each counts once, for one installation (pure).
+"""What the words of a user cover: ``reinstall``, ``wipe``, ``delete``, ``release`` (pure).
 
-A bare name says "whatever is there now". It is used up by the installation that it allowed, whose record says so; left
-in an inventory it means nothing more. A name with the id of an installation says which one goes, and nothing else.
+Each counts once, for one installation. A bare name says "whatever is there now". It is used up by the installation that
+it allowed, whose record says so; left in an inventory it means nothing more. Nothing is installed by ``delete`` and
+``release``, so nothing uses them up. A name with the id of an installation says which one goes, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from . import installed
 
 #: What allows a command to write, as the record keeps it.
-FRESH, EMPTY, REINSTALL, WIPE = "fresh", "empty", "reinstall", "wipe"
-KINDS = (FRESH, EMPTY, REINSTALL, WIPE)
+FRESH, EMPTY, REINSTALL, WIPE, RELEASE = "fresh", "empty", "reinstall", "wipe", "release"
+KINDS = (FRESH, EMPTY, REINSTALL, WIPE, RELEASE)
 
 
 class Words:
-    """One of the two variables: a list of names, or a dictionary of names and the ids of what may go."""
+    """One of these variables: a list of names, or a dictionary of names and the ids of what may go."""
 
     def __init__(self, variable, given):
         self.variable = variable

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import catalog as shelves
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
@@ -36,15 +37,17 @@ GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
 CREATE, KEEP, RELABEL, ADOPT, DELETE, REFUSE = "create", "keep", "relabel", "adopt", "delete", "refuse"
 
 
-def decide(state, server, labels, adopt, delete=False):
+def decide(state, server, labels, adopt, delete=None):
     """What to do about one machine (pure): ``server`` is the API's object or None, ``labels`` the wanted ones.
 
-    ``adopt`` permits to take a server over, never to delete it; ``delete`` says that an adopted one may go.
+    ``adopt`` permits to take a server over, never to delete it; ``delete`` says whether this installation of the
+    machine may go, also when it was adopted, and is None for a machine that is not named.
     """
     if server is None:
         return KEEP if state == "absent" else CREATE
     if state == "absent":
-        return DELETE if is_ours(server) and (delete or not is_adopted(server)) else REFUSE
+        may_go = not is_adopted(server) if delete is None else delete
+        return DELETE if is_ours(server) and may_go else REFUSE
     if not is_ours(server) and not adopt:
         return REFUSE
     if server.get("status") == "deleting":
@@ -127,7 +130,7 @@ class MachineFleet:
         self._timeout = timeout
         self._check = check_mode
         self._private_key = private_key
-        self._deletable = list(delete)
+        self._deletable = consents.Words("delete", delete)
         self._resolved = {}
         self._found = {}
 
@@ -143,7 +146,7 @@ class MachineFleet:
 
     def _delete_findings(self):
         strange = [name for name in self._deletable if name not in self._machines]
-        return [
+        return self._deletable.findings + [
             "delete: '%s' is none of the machines; correct the name, or name it there too" % name for name in strange
         ]
 
@@ -185,14 +188,27 @@ class MachineFleet:
     def _step(self, machine):
         server = self._found.get(machine["name"])
         return decide(
-            self._state, server, wanted_labels(machine), bool(machine.get("adopt")), machine["name"] in self._deletable
+            self._state,
+            server,
+            wanted_labels(machine),
+            bool(machine.get("adopt")),
+            self._may_go(machine["name"], server),
         )
+
+    def _may_go(self, name, server):
+        """Whether the installation of a machine that ``delete`` names may go; None for one that is not named."""
+        if not self._deletable.names(name):
+            return None
+        return self._deletable.covers(name, {"installation": installation_of(server or {})})
 
     def _bring_about(self, run):
         machine, server = self._machines[run.name], self._found.get(run.name)
         run.result.update(self._describe(machine, server))
         step = self._step(machine)
         if step == REFUSE:
+            unlike = self._state == "absent" and is_ours(server) and self._may_go(run.name, server) is False
+            if unlike:
+                raise Refused(self._deletable.why_not(run.name, {"installation": installation_of(server)}))
             raise Refused(_refusal(server, self._state))
         if server is not None and self._state != "absent" and server.get("status") in ("off", "initializing"):
             run.timeline.to(_states.INITIALIZING)

@@ -309,7 +309,7 @@ def machine_disks_spec():
             },
         },
         wipe={"type": "raw", "default": []},
-        state={"type": "str", "choices": ["facts", "ready"], "default": "facts"},
+        state={"type": "str", "choices": ["facts", "ready", "wiped"], "default": "facts"},
         empty={"type": "str", "choices": ["now", "later"], "default": "now"},
         device_strings={"type": "str", "choices": ["short", "wwn", "by-id"], "default": "short"},
         health={"type": "str", "choices": ["check", "ignore"], "default": "check"},

@@ -55,6 +55,8 @@ def test_machines(state, server, adopt, expected):
 @pytest.mark.parametrize("adopt", [True, False])
 def test_a_name_in_delete_is_for_adopted_servers(server, adopt, expected):
     assert machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=True) == expected
+    # another installation than the one that was named
+    assert machines.decide("absent", server, {LABEL: "n1"}, adopt, delete=False) == "refuse"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class RobotRescueFleet:
         tools,
         machines,
         state,
-        reinstall,
+        word,
         rearm,
         key,
         key_name,
@@ -95,7 +95,8 @@ class RobotRescueFleet:
         self._given = machines
         self._machines = {machine.get("name"): machine for machine in machines}
         self._state = state
-        self._words = consents.Words("reinstall", reinstall)
+        #: The word that lets a present system go, and the machines that the user gave with it.
+        self._words = consents.Words(*word)
         self._rearm = rearm
         self._key = key
         self._key_name = key_name
@@ -206,6 +207,10 @@ class RobotRescueFleet:
         may_reset = given.get("first_contact") == directory.RESET
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
+        if self._state == "disarmed":
+            self._ask_armed(run)
+            run.step = table.DISARM if run.result["armed"] else table.LEAVE
+            return
         towards = table.towards_rescue if self._state == "rescue" else table.towards_os
         if towards(sight) == table.PROBE:
             run.journey.look()
@@ -227,8 +232,7 @@ class RobotRescueFleet:
             # For a look nobody is switched on, either.
             sight.off = not self._look_only and run.journey.is_off()
         if self._state == "os":
-            answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
-            sight.armed = run.result["armed"] = answer.get("active") is True
+            sight.armed = self._ask_armed(run)
         run.step = towards(sight)
         if run.step == table.REFUSE_RESCUE:
             raise Refused(
@@ -250,6 +254,11 @@ class RobotRescueFleet:
                 "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset"
                 % run.journey.arrival.words
             )
+
+    def _ask_armed(self, run):
+        answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))
+        run.result["armed"] = answer.get("active") is True
+        return run.result["armed"]
 
     def _prepare(self, runs, public_key):
         """Read what arming needs, judge the hourly limit, and register the key; nothing is changed before that."""
@@ -325,7 +334,7 @@ class RobotRescueFleet:
             # By the word of the user; what lies on its disks will say whether the word still covers it.
             run.result["installation"] = installed.new_installation()
             self._intents.open(
-                run, consents.REINSTALL, server=run.result["server_number"], attached=run.result["boot_id"]
+                run, self._words.variable, server=run.result["server_number"], attached=run.result["boot_id"]
             )
         elif not self._check and not self._look_only:
             self._reached(run)
@@ -333,6 +342,9 @@ class RobotRescueFleet:
         run.result["msg"] = "is in the rescue"
 
     def _leave(self, journey, run):
+        if self._state == "disarmed":
+            run.result["msg"] = "not armed"
+            return
         if self._state == "os" and journey.sight.answer in (table.SILENT, table.DENIED):
             run.result["msg"] = "not armed; which system runs is unknown: %s" % journey.arrival.words
             return
@@ -359,7 +371,7 @@ class RobotRescueFleet:
     def _travel(self, go, run):
         run.result["diff"] = _diff(run)
         run.result["installation"] = self._machines[run.name].get("installation") or installed.new_installation()
-        consent = consents.joined(consents.REINSTALL if self._words.names(run.name) else consents.EMPTY)
+        consent = consents.joined(self._words.variable if self._words.names(run.name) else consents.EMPTY)
         self._intents.open(run, consent, server=run.result["server_number"])
         go()
         self._reached(run)
@@ -374,7 +386,9 @@ class RobotRescueFleet:
         run.result.update(changed=True, diff=_diff(run))
         journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
         run.result["armed"] = False
-        if journey.sight.answer in (table.SILENT, table.DENIED):
+        if self._state == "disarmed":
+            run.result["msg"] = "disarmed"
+        elif journey.sight.answer in (table.SILENT, table.DENIED):
             run.result["msg"] = "disarmed; which system runs is unknown: %s" % journey.arrival.words
         else:
             self._leave(journey, run)

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 
@@ -17,9 +20,12 @@ except ImportError:
     IMPORT_ERROR = traceback.format_exc()
 
 _TIMEOUT = 30
+_LONGEST_TEXT = 500
+#: Annotation of a Node: who has cordoned it, of those who use this collection.
+CORDONED = "kubenode.provision/cordoned-by"
 
 
-def options():
+def options() -> dict[str, Any]:
     """Options of every module that speaks to a cluster with a kubeconfig."""
     return {
         "kubeconfig": {"type": "path"},
@@ -27,10 +33,26 @@ def options():
     }
 
 
-class Cluster:
-    """A cluster through ``module``'s kubeconfig; every error fails the module with a text that names it."""
+class Refused(Exception):
+    """The API server answers with an error."""
 
-    def __init__(self, module):
+    def __init__(self, status: int, text: str, call: str) -> None:
+        super().__init__("the API server answers %s for %s: %s" % (status, call, text))
+        self.status, self.text = status, text
+
+
+class NoAnswer(Exception):
+    """The API server was not reached, or what came was no answer of one."""
+
+
+class Cluster:
+    """A cluster through ``module``'s kubeconfig.
+
+    What it asks fails the module with a text that names the error, but for :meth:`pods_on`, :meth:`node_now` and
+    :meth:`evict`, which raise :class:`Refused` or :class:`NoAnswer` for those who wait and try again.
+    """
+
+    def __init__(self, module: Any) -> None:
         self._module = module
         if IMPORT_ERROR is not None:
             module.fail_json(msg=missing_required_lib("kubernetes"), exception=IMPORT_ERROR)
@@ -41,51 +63,130 @@ class Cluster:
             )
         except (kubernetes.config.ConfigException, OSError, ValueError) as error:
             module.fail_json(msg="kubeconfig: %s cannot be used: %s" % (params["kubeconfig"] or "(default)", error))
+        self._client = client
         self._core = kubernetes.client.CoreV1Api(client)
+        self._eviction: str | None = None
 
-    def node(self, name):
+    def node(self, name: str) -> dict[str, Any] | None:
         """The Node as the API's object, None when there is none, and None with a warning when it may not be seen."""
         try:
-            return self._call(self._core.read_node, name)
-        except Forbidden as error:
-            self._module.warn("whether there is a Node %s is not known: %s" % (name, error))
-            return None
+            return self._ask(self._core.read_node, name)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            if error.status == 403:
+                self._module.warn("whether there is a Node %s is not known: %s" % (name, error.text))
+                return None
+            self._fail(error)
+        except NoAnswer as error:
+            self._fail(error)
+        return None
 
-    def delete_node(self, node):
+    def node_now(self, name: str) -> dict[str, Any]:
+        """The same for those who wait: every error is raised."""
+        return self._ask(self._core.read_node, name)
+
+    def delete_node(self, node: dict[str, Any]) -> bool:
         """Delete this very Node, not one that took its name meanwhile; whether it was there."""
-        same = kubernetes.client.V1Preconditions(uid=node.metadata.uid)
+        same = kubernetes.client.V1Preconditions(uid=node["metadata"]["uid"])
         body = kubernetes.client.V1DeleteOptions(preconditions=same)
-        return self._call(self._core.delete_node, node.metadata.name, body=body) is not None
+        return self._call(self._core.delete_node, node["metadata"]["name"], body=body) is not None
 
-    def secret_exists(self, namespace, name):
+    def cordon(self, node: dict[str, Any], on: bool, manager: str) -> dict[str, Any]:
+        """Make this very Node unschedulable, or schedulable again, and note that it was ``manager``."""
+        metadata = node["metadata"]
+        # With the uid of another Node the API server refuses the patch.
+        body = {
+            "metadata": {"uid": metadata["uid"], "annotations": {CORDONED: manager if on else None}},
+            "spec": {"unschedulable": True if on else None},
+        }
+        found = self._call(self._core.patch_node, metadata["name"], body, field_manager=manager)
+        if found is None:
+            self._module.fail_json(msg="the Node %s is gone" % metadata["name"])
+        return found or {}
+
+    def pods_on(self, name: str) -> list[dict[str, Any]]:
+        """The pods that are bound to a Node."""
+        found = self._ask(self._core.list_pod_for_all_namespaces, field_selector="spec.nodeName=%s" % name)
+        return found.get("items") or []
+
+    def evict(self, pod: dict[str, Any]) -> None:
+        """Ask for the eviction of this very pod; a PodDisruptionBudget is :class:`Refused` with status 429."""
+        metadata = pod["metadata"]
+        body = {
+            "apiVersion": self._eviction_version(),
+            "kind": "Eviction",
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+            "deleteOptions": {"preconditions": {"uid": metadata["uid"]}},
+        }
+        self._ask(self._core.create_namespaced_pod_eviction, metadata["name"], metadata["namespace"], body)
+
+    def secret_exists(self, namespace: str, name: str) -> bool:
         """Whether there is such a Secret."""
         return self._call(self._core.read_namespaced_secret, name, namespace) is not None
 
-    def create_secret(self, namespace, body):
+    def create_secret(self, namespace: str, body: Any) -> None:
         """Create a Secret."""
         self._call(self._core.create_namespaced_secret, namespace, body)
 
-    def delete_secret(self, namespace, name):
+    def delete_secret(self, namespace: str, name: str) -> bool:
         """Delete a Secret; whether there was one."""
         return self._call(self._core.delete_namespaced_secret, name, namespace) is not None
 
-    def _call(self, function, *values, **more):
+    def _eviction_version(self) -> str:
+        """The version of evictions that this API server knows: policy/v1 since 1.22, policy/v1beta1 before."""
+        if self._eviction is None:
+            found = self._ask(self._core.get_api_resources).get("resources") or []
+            known = [one for one in found if one.get("name") == "pods/eviction"]
+            if not known:
+                raise Refused(404, "it knows no evictions (pods/eviction)", "evict")
+            self._eviction = "%s/%s" % (known[0].get("group") or "policy", known[0].get("version") or "v1")
+        return self._eviction
+
+    def _call(self, function: Callable[..., Any], *values: Any, **more: Any) -> dict[str, Any] | None:
+        """As :meth:`_ask`; None for what is not there, and every other error ends the module."""
         try:
-            return function(*values, _request_timeout=_TIMEOUT, **more)
+            return self._ask(function, *values, **more)
+        except Refused as error:
+            if error.status != 404:
+                self._fail(error)
+        except NoAnswer as error:
+            self._fail(error)
+        return None
+
+    def _ask(self, function: Callable[..., Any], *values: Any, **more: Any) -> dict[str, Any]:
+        """The API's answer as the dictionary that went over the wire."""
+        try:
+            answer = function(*values, _request_timeout=_TIMEOUT, **more)
         except kubernetes.client.exceptions.ApiException as error:
-            if error.status == 404:
-                return None
-            if error.status == 403 and function == self._core.read_node:
-                raise Forbidden(error.reason) from error
-            self._module.fail_json(
-                msg="the API server answers %s %s for %s" % (error.status, error.reason, function.__name__)
-            )
-        except Exception as error:  # pylint: disable=broad-except # noqa: BLE001 - urllib3's and those of exec plugins
-            self._module.fail_json(
-                msg="the cluster of the kubeconfig does not answer: %s" % error,
-                failure={"code": "api_unreachable", "detail": str(error)},
-            )
+            if not error.status:
+                raise NoAnswer(_line(error.reason)) from error
+            raise Refused(error.status, _why(error), function.__name__) from error
+        except Exception as error:  # pylint: disable=broad-except
+            raise NoAnswer(_line(error)) from error
+        return self._client.sanitize_for_serialization(answer) or {}
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, Refused):
+            self._module.fail_json(msg=str(error))
+        self._module.fail_json(
+            msg="the cluster of the kubeconfig does not answer: %s" % error,
+            failure={"code": "api_unreachable", "detail": str(error)},
+        )
 
 
-class Forbidden(Exception):
-    """The kubeconfig's user may not do that."""
+def _why(error: Any) -> str:
+    """What the Status in the body of an answer says, with its causes; the HTTP reason where there is none."""
+    try:
+        status = json.loads(error.body)
+        causes = [str(one.get("message")) for one in (status.get("details") or {}).get("causes") or []]
+        texts = [str(status.get("message") or ""), *causes]
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        texts = []
+    return _line(" ".join(filter(None, texts)) or error.reason)
+
+
+def _line(text: Any) -> str:
+    """One line of printable text: an answer may hold anything."""
+    line = " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
+    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "…"

@@ -1,0 +1,35 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options that say which machine a Node must be of."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """A name proves nothing: another machine may have registered the Node."""
+
+    DOCUMENTATION = r"""
+options:
+  machine_id:
+    description:
+      - What C(/etc/machine-id) of the machine holds. When given, only a Node that was registered with it is touched.
+      - Without it, and without O(provider_id) and O(addresses), the name is proof enough.
+    type: str
+    default: ''
+  provider_id:
+    description:
+      - For a machine that does not answer, its provider ID, such as V(hcloud://42). A Node with another one is left
+        alone.
+      - Ignored when O(machine_id) is given.
+    type: str
+    default: ''
+  addresses:
+    description:
+      - For a machine that does not answer, addresses that only this machine has. A Node without a provider ID is the
+        machine's when it has published one of them.
+      - Ignored when O(machine_id) is given.
+    type: list
+    elements: str
+    default: []
+"""

@@ -1,0 +1,36 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Is a Node the machine's own? A name proves nothing: another machine may have registered it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_PUBLISHED = ("InternalIP", "ExternalIP")
+
+
+def options() -> dict[str, Any]:
+    """Options that say which machine a Node must be of."""
+    return {
+        "machine_id": {"type": "str", "default": ""},
+        "provider_id": {"type": "str", "default": ""},
+        "addresses": {"type": "list", "elements": "str", "default": []},
+    }
+
+
+def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", addresses: Sequence[str] = ()) -> bool:
+    """Whether a Node is the machine's; without anything to compare, its name is the proof.
+
+    The machine ID is what the kubelet read on the machine, so it decides where it is known. A machine that does not
+    answer is known by its provider ID, or by an address that nobody else has.
+    """
+    status, spec = node.get("status") or {}, node.get("spec") or {}
+    if machine_id:
+        return (status.get("nodeInfo") or {}).get("machineID") == machine_id
+    if not provider_id and not addresses:
+        return True
+    if provider_id and spec.get("providerID"):
+        return spec["providerID"] == provider_id
+    shown = [one.get("address") for one in status.get("addresses") or [] if one.get("type") in _PUBLISHED]
+    return bool(set(shown).intersection(addresses))

@@ -1,0 +1,190 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines answer nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.accounts import CloudAccount
+
+from .api_double import node, pod
+
+PLAYBOOK = "kubenode.provision.hcloud_delete"
+GONE = {"kubenode_ignore_unreachable": True}
+KEPT = ("known_hosts/{0}.rescue", "known_hosts/{0}.os", "intents/{0}.json", "quarantine/{0}.json")
+
+
+class Account(CloudAccount):
+    """A project with servers of ours and of others, and what this controller keeps of them."""
+
+    def __init__(self, lab, folder, api):
+        super().__init__(lab, folder)
+        self.api, self.kept = api, folder / "kubenode"
+
+    def create(self, *names, **labels):
+        machines = [
+            {"name": name, "server_type": "cx23", "ssh_keys": [self.key_name], "labels": labels} for name in names
+        ]
+        done = self.process("hcloud_machine", machines=machines)
+        assert done.rc == 0, done.output
+        for name in names:
+            self.hosts[name] = {"ansible_user": "root"}
+
+    def remember(self, *names):
+        for name in names:
+            for file in (*KEPT, "logs/{0}/stdout"):
+                path = self.kept / file.format(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("{}")
+
+    def files(self):
+        return {str(path.relative_to(self.kept)) for path in self.kept.rglob("*") if path.is_file()}
+
+    def run(self, *flags, **variables):
+        env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+        return self.play(PLAYBOOK, *flags, shared={"kubenode_dir": str(self.kept)}, env=env, **variables)
+
+    def installation(self, name):
+        return self.servers()[name]["labels"]["kubenode.provision/installation"]
+
+
+@pytest.fixture
+def account(lab_dry, tmp_path, api):
+    account = Account(lab_dry, tmp_path, api)
+    yield account
+    account.stop()
+
+
+def test_what_is_named_goes_and_the_rest_stays(account):
+    account.create("old-1", "old-2", "kept-1")
+    account.remember("old-1", "kept-1")
+    account.act("old-1", "enable_rescue", {"type": "linux64", "ssh_keys": [account.key_id]})
+    address = account.servers()["old-1"]["public_net"]["ipv4"]["ip"]
+    account.api.add(
+        node("old-1", "m1", addresses=[address]), pod("web", "old-1"), pod("proxy", "old-1", "DaemonSet"),
+        node("old-2", "m2", addresses=["192.0.2.77"]), pod("db", "old-2"), node("kept-1", "m3"), pod("kept", "kept-1"),
+    )  # fmt: skip
+    given = {"kubenode_delete": ["old-1", "old-2"], "kubenode_kubeconfig": str(account.api.kubeconfig), **GONE}
+    before = account.files()
+
+    checked = account.run("--check", "--diff", **given)
+    assert checked.rc == 0, checked.output
+    assert (set(account.servers()), account.files()) == ({"old-1", "old-2", "kept-1"}, before)
+    assert account.api.writes == []
+
+    done = account.run(**given)
+    assert done.rc == 0, done.output
+    assert set(account.servers()) == {"kept-1"}
+    assert account.files() == {name.format("kept-1") for name in (*KEPT, "logs/{0}/stdout")} | {"logs/old-1/stdout"}
+    # its own Node is known by its address; the other one has the name of old-2, and is of somebody else
+    assert (set(account.api.nodes), set(account.api.pods)) == ({"old-2", "kept-1"}, {"proxy", "db", "kept"})
+    assert "left alone, since kubenode_delete does not name them: kept-1" in done.output
+    assert "1 pods evicted, Node old-1 deleted, rescue disarmed, deleted, forgotten here" in done.output
+    assert "Node old-2 is not its own and was left alone" in done.output
+
+    again = account.run(**given)
+    assert again.rc == 0, again.output
+    assert "has no server" in again.output
+    assert "changed=0" in again.output
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, ["kubenode_delete names no machine", "here-1", '-e \'{"kubenode_delete": ["here-1"]}\'']),
+        ({"kubenode_delete": []}, ["kubenode_delete names no machine"]),
+        ({"kubenode_delete": "here-1"}, ["kubenode_delete: 'here-1' is neither a list", "write [here-1]"]),
+        ({"kubenode_delete": {"here-1": "xyz"}}, ["kubenode_delete: here-1: 'xyz' is no id of an installation"]),
+        ({"kubenode_delete": ["here-9"]}, ["kubenode_delete names here-9", "inventory"]),
+        ({"kubenode_delete": ["here-1"], "kubenode_evict_timeout": "soon"}, ["kubenode_evict_timeout is 'soon'"]),
+        ({"kubenode_delete": ["here-1"], "kubenode_kubeconfig": "/nowhere"}, ["kubenode_kubeconfig is /nowhere"]),
+        ({"kubenode_delete": ["here-1"], "kubenode_ignore_unreachable": "maybe"}, ["kubenode_ignore_unreachable is"]),
+    ],
+)
+def test_bad_input_is_one_error_and_nothing_happens(account, given, words):
+    account.hosts["here-1"] = {}
+    account.forget_requests()
+    done = account.run(**given)
+    assert done.rc != 0
+    for word in [*words, "Nothing was changed"]:
+        assert word in done.output
+    assert done.output.count("fatal:") + done.output.count("[ERROR]") <= 2
+    assert account.requests() == []
+
+
+def test_a_word_in_the_inventory_deletes_nothing(account):
+    account.create("named-1")
+    account.hosts["named-1"]["kubenode_delete"] = ["named-1"]
+    done = account.run(**GONE)
+    assert done.rc != 0
+    assert "kubenode_delete stands in the inventory" in done.output
+    assert "named-1" in account.servers()
+    # the command line says it for this run
+    assert account.run(kubenode_delete=["named-1"], **GONE).rc == 0
+    assert account.servers() == {}
+
+
+def test_whose_server_it_is(account):
+    account.create("ours-1")
+    account.call(
+        "POST",
+        "/servers",
+        {"name": "theirs-1", "server_type": "cx23", "image": "debian-12", "start_after_create": False},
+    )
+    account.hosts["theirs-1"] = {}
+    done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
+    assert done.rc != 0
+    assert "was not made by this collection" in done.output
+    assert set(account.servers()) == {"ours-1", "theirs-1"}
+    # adopted, and named
+    machine = {"name": "theirs-1", "server_type": "cx23", "ssh_keys": [account.key_name], "adopt": True}
+    assert account.process("hcloud_machine", machines=[machine]).rc == 0
+    done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
+    assert done.rc == 0, done.output
+    assert account.servers() == {}
+
+
+def test_a_dictionary_names_one_installation(account):
+    account.create("exact-1")
+    installation = account.installation("exact-1")
+    other = "0" * 8 if not installation.startswith("0" * 8) else "1" * 8
+    done = account.run(kubenode_delete={"exact-1": other}, **GONE)
+    assert done.rc != 0
+    assert f"kubenode_delete names installation {other} of exact-1, but {installation[:8]} is there" in done.output
+    assert "exact-1" in account.servers()
+    done = account.run(kubenode_delete={"exact-1": installation[:8]}, **GONE)
+    assert done.rc == 0, done.output
+    assert account.servers() == {}
+
+
+def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
+    account.create("silent-1", "busy-1", "free-1")
+    addresses = {name: server["public_net"]["ipv4"]["ip"] for name, server in account.servers().items()}
+    done = account.run(kubenode_delete=["silent-1"])
+    assert done.rc != 0
+    assert "-e kubenode_ignore_unreachable=true" in done.output
+    assert "silent-1" in account.servers()
+
+    account.api.add(*(node(name, "", addresses=[address]) for name, address in addresses.items()), pod("web", "busy-1"))
+    account.api.budgets["web"] = 0
+    given = {"kubenode_kubeconfig": str(account.api.kubeconfig), "kubenode_evict_timeout": 1, **GONE}
+    account.remember("busy-1")
+    done = account.run(kubenode_delete=["busy-1", "free-1"], **given)
+    assert done.rc != 0
+    assert "a PodDisruptionBudget does not allow it" in done.output
+    assert set(account.servers()) == {"silent-1", "busy-1"}
+    assert set(account.api.nodes) == {"silent-1", "busy-1"}
+    assert "intents/busy-1.json" in account.files()
+    account.api.budgets["web"] = 1
+    done = account.run(kubenode_delete=["busy-1", "free-1"], **given)
+    assert done.rc == 0, done.output
+    assert set(account.servers()) == {"silent-1"}
+
+
+def test_check_mode_on_machines_that_do_not_exist(account):
+    account.hosts.update({"new-1": {}, "new-2": {}})
+    done = account.run("--check", kubenode_delete=["new-1"], kubenode_kubeconfig=str(account.api.kubeconfig))
+    assert done.rc == 0, done.output
+    assert "changed=0" in done.output
+    assert account.servers() == {}

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""node_reboot on machines that boot, and hcloud_delete on one that we installed; the API server is a double."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.controller import Controller
+
+from .api_double import ApiDouble, node, pod
+
+pytestmark = pytest.mark.nspawn
+
+NAMES = ("reboot-1", "reboot-2")
+RECORD = '{"machine": "reboot-2", "installation": "%s", "verified_at": "2026-11-23T00:00:00Z"}' % ("5f" * 16)
+
+
+class Scene(Controller):
+    """Two nodes, and runs of the playbook on them."""
+
+    def __init__(self, lab, folder):
+        super().__init__(lab, folder)
+        self.nodes = {name: lab.node(name) for name in NAMES}
+        self.nodes["reboot-2"].run(f"mkdir -p /etc/kubenode && echo '{RECORD}' > /etc/kubenode/installed.json")
+        self.add_nodes(*self.nodes.values())
+        self.kept = folder / "kubenode"
+        self.api = ApiDouble(folder)
+        for name, machine in self.nodes.items():
+            self.api.add(node(name, machine.run("cat /etc/machine-id"), boot_id=machine.boot_id()))
+        self.api.meanwhile = self.report
+
+    def report(self, method, path):
+        """What kubelets do: tell the API server of their boot."""
+        name = path.split("/")[-1]
+        if method == "GET" and name in self.nodes:
+            self.api.nodes[name]["status"]["nodeInfo"]["bootID"] = self.nodes[name].boot_id()
+
+    def boots(self):
+        return {name: machine.boot_id() for name, machine in self.nodes.items()}
+
+    def run(self, *flags, **variables):
+        given = {"kubenode_kubeconfig": str(self.api.kubeconfig), "kubenode_dir": str(self.kept), **variables}
+        return self.play("kubenode.provision.node_reboot", *flags, **given)
+
+    def notes(self):
+        return sorted(path.name for path in self.kept.glob("reboots/*"))
+
+
+@pytest.fixture(scope="module")
+def scene(lab_nspawn, tmp_path_factory):
+    scene = Scene(lab_nspawn, tmp_path_factory.mktemp("reboot"))
+    yield scene
+    scene.stop()
+    scene.api.close()
+
+
+def test_one_after_the_other_and_on_from_where_it_stopped(scene):
+    api, first = scene.api, scene.boots()
+    api.add(pod("web", "reboot-2"), pod("front", "reboot-1"))
+    api.budgets["web"] = 0
+    scene.hosts["absent-1"] = {"ansible_host": "198.51.100.7", "ansible_timeout": 2}
+    checked = scene.run("--check")
+    assert checked.rc == 0, checked.output
+    assert "a run without --check would stop here" in checked.output
+    del scene.hosts["absent-1"]
+    assert (scene.boots(), api.writes, scene.notes()) == (first, [], [])
+
+    stopped = scene.run(kubenode_evict_timeout=2)
+    assert stopped.rc != 0
+    assert "a PodDisruptionBudget does not allow it" in stopped.output
+    then = scene.boots()
+    assert (then["reboot-1"] != first["reboot-1"], then["reboot-2"]) == (True, first["reboot-2"])
+    assert set(api.pods) == {"web"}
+    assert {name: one["spec"].get("unschedulable", False) for name, one in api.nodes.items()} == {
+        "reboot-1": False,
+        "reboot-2": True,
+    }
+    assert scene.notes() == ["reboot-1.json"]
+
+    api.budgets["web"] = 1
+    done = scene.run()
+    assert done.rc == 0, done.output
+    assert "an unfinished run had rebooted it" in done.output
+    now = scene.boots()
+    assert (now["reboot-1"], now["reboot-2"] != first["reboot-2"]) == (then["reboot-1"], True)
+    assert not any(one["spec"].get("unschedulable") for one in api.nodes.values())
+    assert (api.pods, scene.notes()) == ({}, [])
+
+
+def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
+    before = scene.boots()
+    machine_id = scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"]
+    scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"] = "another"
+    done = scene.run()
+    assert done.rc != 0
+    assert "was registered by another machine" in done.output
+    assert scene.boots() == before
+
+    scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"] = machine_id
+    scene.api.cordon("reboot-1", "kubectl")
+    done = scene.run(hosts=["reboot-1"])
+    assert done.rc == 0, done.output
+    assert "it stays cordoned, as it was before" in done.output
+    assert scene.boots()["reboot-1"] != before["reboot-1"]
+    assert scene.api.nodes["reboot-1"]["spec"]["unschedulable"] is True
+
+
+def test_a_node_that_is_not_ready_again_stops_the_run(scene):
+    before = scene.boots()
+    scene.api.meanwhile = lambda _method, _path: None
+    done = scene.run(kubenode_ready_timeout=2)
+    assert done.rc != 0
+    assert "has not told of this boot yet" in done.output
+    assert scene.boots()["reboot-2"] == before["reboot-2"]
+    assert scene.notes() == ["reboot-1.json"]
+    scene.api.meanwhile = scene.report
+    assert scene.run(hosts=["reboot-1"]).rc == 0
+
+
+def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
+    stage, api = cloud.stage, ApiDouble(tmp_path)
+    stage.write_inventory(["leaves-1"])
+    assert cloud.run() == 0, cloud.output
+    stage.playbook = "kubenode.provision.hcloud_delete"
+    unit = "[Service]\\nExecStart=/bin/sleep infinity\\n"
+    stage.ssh(
+        "leaves-1",
+        f"printf '{unit}' > /etc/systemd/system/kubelet.service && systemctl start kubelet && "
+        "mkdir -p /etc/kubernetes && "
+        'touch /etc/kubernetes/kubelet.conf && echo \'{"node_name": "its-node"}\' > /etc/kubenode/join.json',
+    )
+    api.add(node("its-node", stage.ssh("leaves-1", "cat /etc/machine-id").strip()), pod("web", "its-node"))
+    seen = []
+
+    def meanwhile(method, path):
+        if method != "GET":
+            state = stage.ssh("leaves-1", "systemctl is-active kubelet; ls /etc/kubernetes/kubelet.conf 2>&1; true")
+            seen.append((method, path.split("?")[0].split("/")[-1], state.split()[0], "No such file" in state))
+
+    api.meanwhile = meanwhile
+    given = ("-e", '{"kubenode_delete": ["leaves-1"]}', "-e", f"kubenode_kubeconfig={api.kubeconfig}")
+    assert cloud.run(*given, "--check") == 0, cloud.output
+    assert seen == []
+    assert cloud.run(*given) == 0, cloud.output
+    assert seen == [
+        ("PATCH", "its-node", "active", False),
+        ("POST", "eviction", "active", False),
+        ("DELETE", "its-node", "inactive", True),
+    ]
+    assert (api.nodes, api.pods) == ({}, {})
+    assert [one["name"] for one in stage.machines()] == []
+    assert "1 pods evicted, left its cluster, Node its-node deleted, deleted, forgotten here" in cloud.output
+    assert not list((stage.folder / "kubenode").glob("*/leaves-1.*"))
+    api.close()

@@ -1,0 +1,103 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""robot_release on dedicated servers that boot: exactly the named disks are emptied, and the rest is as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.integration.accounts import disk_marks
+from tests.waiting import until
+
+pytestmark = pytest.mark.nspawn
+
+DISKS = [
+    {"kind": "nvme", "size": "3G", "serial": "RELEASE0000001"},
+    {"kind": "sata", "size": "4G", "serial": "RELEASE0000002"},
+]
+#: What the first release forgot.
+ANY_KEY = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+NUMBERS = {"given-1": 401, "stays-1": 402}
+SPECIAL = {"stays-1": {"image": "debian"}}
+SERVERS = [
+    {"number": number, "disks": DISKS, "memory_mib": 1024, **SPECIAL.get(name, {})} for name, number in NUMBERS.items()
+]
+ONE = '{"kubenode_release": ["given-1"], "kubenode_look_timeout": 60}'
+WIPE = f'{{"kubenode_wipe": ["{DISKS[0]["serial"]}"]}}'
+
+
+@pytest.fixture(scope="module")
+def lab(dedicated):
+    """Two servers, of which the first was installed by us, and its second disk holds data."""
+    group = {
+        "hosts": {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()},
+        "vars": {
+            "kubenode_root_device_hints": {"serial": DISKS[0]["serial"]},
+            "kubenode_image_url": dedicated.stage.image_url(),
+            "kubenode_image_url_command": "image-url-command-raw-disk",
+            "kubenode_look_timeout": 4,
+            "kubenode_first_contact": "reset",
+        },
+    }
+    dedicated.stage.write_groups({"machines": group})
+    assert dedicated.run("--limit", "given-1", "-e", WIPE) == 0, dedicated.output
+    dedicated.stage.playbook = "kubenode.provision.robot_release"
+    return dedicated
+
+
+def row(lab, name):
+    return lab.row("number", NUMBERS[name])
+
+
+def boots(lab):
+    return {name: [boot["source"] for boot in row(lab, name)["boots"]] for name in NUMBERS}
+
+
+def marks(lab):
+    return {name: disk_marks(lab, number) for name, number in NUMBERS.items()}
+
+
+def test_release_without_and_with_disks_to_empty(lab):
+    """One test, since installing a server takes a minute: refusals, then a release without and one with wiping."""
+    kept, seen, disks = lab.stage.folder / "kubenode", boots(lab), marks(lab)
+    record = json.loads(lab.stage.ssh("given-1", "cat /etc/kubenode/installed.json"))
+
+    assert lab.run() != 0
+    assert "kubenode_release names no machine" in lab.output
+    assert lab.run("-e", ONE, "-e", '{"kubenode_wipe": ["sda"]}') != 0
+    assert "'sda' names no disk" in lab.output
+    assert lab.run("-e", WIPE, "-e", '{"kubenode_release": {"given-1": "00000000"}}') != 0
+    assert f"installation 00000000, but installation {record['installation'][:8]} is there" in lab.output
+    assert lab.run("-e", ONE, "-e", WIPE, "--check") == 0, lab.output
+    assert (kept / "known_hosts/given-1.os").exists()
+    assert boots(lab) == seen
+
+    assert lab.run("-e", ONE) == 0, lab.output
+    assert "left alone, since kubenode_release does not name them: stays-1" in lab.output
+    assert "forgotten here: known_hosts/given-1." in lab.output
+    assert not list(kept.glob("*/given-1.*"))
+    assert (boots(lab), row(lab, "given-1")["powered"]) == (seen, True)
+
+    exact = {"kubenode_release": {"given-1": record["installation"][:8]}, "ansible_ssh_common_args": ANY_KEY}
+    # what is there was installed by this very word, which says nothing of what comes later
+    assert lab.run("-e", WIPE, "-e", json.dumps(exact)) != 0
+    assert "kubenode_wipe names RELEASE0000001, but this was used" in lab.output
+    refused = marks(lab)
+    word = {"kubenode_wipe": {DISKS[0]["serial"]: record["installation"][:8]}}
+    assert lab.run("-e", json.dumps(word), "-e", json.dumps(exact)) == 0, lab.output
+    # the disk still held the system until now
+    assert re.search(r"\bemptied \S", lab.output)
+    assert boots(lab) == {**seen, "given-1": [*seen["given-1"], "rescue"]}
+    until(lambda: not row(lab, "given-1")["powered"], "the power to be off")
+    after = marks(lab)
+    assert after["stays-1"] == disks["stays-1"]
+    assert after["given-1"][1] == disks["given-1"][1]
+    assert after["given-1"][0] != refused["given-1"][0]
+    assert not list(kept.glob("*/given-1.*"))
+    more = {"kubenode_ignore_unreachable": True, "kubenode_hw_reset_timeout": 60}
+    assert lab.run("-e", WIPE, "-e", ONE, "-e", json.dumps(more)) == 0, lab.output
+    assert "the disks are empty" in lab.output
+    until(lambda: not row(lab, "given-1")["powered"], "the power to be off again")

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""robot_release over HTTP, on servers that answer nobody: check mode, bad input, and a rescue that is armed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.accounts import RobotAccount
+
+from .api_double import node, pod
+
+PLAYBOOK = "kubenode.provision.robot_release"
+
+
+@pytest.fixture
+def account(lab_dry, tmp_path):
+    account = RobotAccount(lab_dry, tmp_path)
+    account.add("silent-1", "silent-2")
+    for name, number in account.numbers.items():
+        account.hosts[name].update({"kubenode_server_number": number, "kubenode_look_timeout": 0})
+    yield account
+    account.stop()
+
+
+def run(account, *flags, **variables):
+    env = {"ANSIBLE_TIMEOUT": "2", "ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}
+    return account.play(PLAYBOOK, *flags, env=env, kubenode_dir=str(account.folder / "kubenode"), **variables)
+
+
+def writes(account):
+    return [one for one in account.requests() if one["method"] != "GET"]
+
+
+def test_check_mode_says_and_changes_nothing(account, api):
+    api.add(node("silent-1", "m", addresses=[account.row("silent-1")["address"]]), pod("web", "silent-1"))
+    account.arm("silent-1")
+    account.forget_requests()
+    given = {"kubenode_release": ["silent-1"], "kubenode_kubeconfig": str(api.kubeconfig)}
+    for wipe in ({}, {"kubenode_wipe": ["S1"]}):
+        done = run(account, "--check", "--diff", **given, **wipe)
+        assert done.rc == 0, done.output
+        assert "does not answer, 1 pods evicted" in done.output
+    assert (writes(account), api.writes) == ([], [])
+    assert account.rescue_of("silent-1")["active"] is True
+
+
+def test_a_rescue_that_is_armed_is_disarmed_and_no_disk_is_touched(account):
+    account.arm("silent-1")
+    account.arm("silent-2")
+    before = account.boots("silent-1")
+    done = run(account, kubenode_release=["silent-1"])
+    assert done.rc != 0
+    assert "-e kubenode_ignore_unreachable=true" in done.output
+    assert account.rescue_of("silent-1")["active"] is True
+    done = run(account, kubenode_release=["silent-1"], kubenode_ignore_unreachable=True)
+    assert done.rc == 0, done.output
+    assert "rescue disarmed" in done.output
+    assert [account.rescue_of(name)["active"] for name in ("silent-1", "silent-2")] == [False, True]
+    assert (account.boots("silent-1"), account.resets("silent-1")) == (before, [])
+    again = run(account, kubenode_release=["silent-1"], kubenode_ignore_unreachable=True)
+    assert again.rc == 0, again.output
+    assert "changed=0" in again.output
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, ["kubenode_release names no machine", "silent-1, silent-2"]),
+        ({"kubenode_release": ["silent-1"], "kubenode_wipe": ["all"]}, ["kubenode_wipe: 'all' names no disk"]),
+        ({"kubenode_release": ["silent-1"], "kubenode_power_off": "later"}, ["kubenode_power_off is 'later'"]),
+        ({"kubenode_release": {"silent-1": "x"}}, ["'x' is no id of an installation"]),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_asked(account, given, words):
+    account.forget_requests()
+    done = run(account, **given)
+    assert done.rc != 0
+    for word in words:
+        assert word in done.output
+    assert account.requests() == []
+
+
+def test_a_server_that_is_not_there(account):
+    account.hosts["silent-2"]["kubenode_server_number"] = 999999
+    account.forget_requests()
+    done = run(account, kubenode_release=["silent-1", "silent-2"], kubenode_ignore_unreachable=True)
+    assert done.rc != 0
+    assert "999999" in done.output
+    assert writes(account) == []
