@@ -404,7 +404,7 @@ def _into_rescue(world: World, folder: Path, words: Words, cut: str, look_only: 
     )  # fmt: skip
     machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}
     fleet = RobotRescueFleet(
-        tools, [machine], "rescue", words.reinstall, False, (OPERATOR, None), "key", False, False,
+        tools, [machine], "rescue", ("reinstall", words.reinstall), False, (OPERATOR, None), "key", False, False,
         wanted=[{"name": NAME, "image_url": "https://i/a.raw"}], intents_dir=str(folder / "intents"),
         look_only=look_only,
     )  # fmt: skip
