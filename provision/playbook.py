@@ -25,10 +25,12 @@ from provision.variables import TOKEN_VARIABLE
 RUN = Path("/run/kubenode-provision")
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/bin")
 _DROPPED = ("ANSIBLE_", "PYTHON")
+#: Seconds that an interrupted Ansible has for its end.
+PATIENCE = 20.0
 
 
 def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any], flags: list[str], plain: bool) -> int:
-    """Run it to its end and return the exit code of ansible-playbook; 130 when it was interrupted."""
+    """Run it to its end and return the exit code of ansible-playbook, below 0 when it was interrupted."""
     _write(folder / "vars.yml", literal.document({**variables, "kubenode_hosts": "localhost"}))
     _write(folder / "inventory.yml", literal.document({"all": {"hosts": {"localhost": _connection()}}}))
     _write(folder / "ansible.cfg", "")
@@ -37,8 +39,9 @@ def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any]
     with subprocess.Popen(
         command, cwd=folder, env=_environment(payload, folder, plain), stdin=subprocess.DEVNULL
     ) as child:
-        with _handed_on(child):
-            return child.wait()
+        with _handed_on(child) as interrupts:
+            code = child.wait()
+    return -signal.SIGINT if interrupts and code else code
 
 
 @contextmanager
@@ -101,16 +104,28 @@ def _environment(payload: Path, folder: Path, plain: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _handed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the child by the terminal; what ends us otherwise is handed to it, so that it can clean up."""
+def _handed_on(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Ctrl-C reaches the child by the terminal; what ends us otherwise is handed to it, so that it can clean up.
 
-    def end(_number: int, _frame: object) -> None:
-        child.send_signal(signal.SIGINT)
+    Ansible loses an interrupt that arrives while it forks a worker, so a child that goes on is ended a while later.
+    Yields the signals that came.
+    """
+    interrupts: list[int] = []
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    def end(number: int, _frame: object) -> None:
+        interrupts.append(number)
+        if number != signal.SIGINT:
+            child.send_signal(signal.SIGINT)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
+
+    def insist(_number: int, _frame: object) -> None:
+        child.terminate()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, insist)
     try:
-        yield
+        yield interrupts
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -184,7 +184,10 @@ def dedicated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
 
 @pytest.fixture
 def in_namespace() -> Callable[[str], str]:
-    """Run Python in a mount namespace of its own, as root; its standard output. `sh` in it runs a shell line."""
+    """Run Python in a mount namespace of its own, as root; its standard output. `sh` in it runs a shell line.
+
+    What others unmount meanwhile is unmounted there, too: a mount that is held busies its device for everybody.
+    """
 
     def run(code: str) -> str:
         script = (
@@ -194,7 +197,7 @@ def in_namespace() -> Callable[[str], str]:
             + textwrap.dedent(code)
         )
         done = subprocess.run(
-            ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", script],
+            ["unshare", "--mount", "--propagation", "slave", sys.executable, "-c", script],
             cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr

@@ -95,7 +95,7 @@ def test_what_is_mounted_in_an_older_one_stays(machine, precious):
     old = older(machine.state)
     (old / "on").mkdir()
     line = 'mount --bind "$0" "$1" && shift && exec "$@"'
-    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", line, str(precious), str(old / "on")]
+    command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", line, str(precious), str(old / "on")]
     done = subprocess.run(
         [*command, *machine.command("--phase", "base")], text=True, capture_output=True, check=False,
         env={"PATH": os.environ["PATH"], "TOLD": str(machine.told)}, timeout=200,

@@ -212,6 +212,31 @@ def test_an_interrupted_run_leaves_nothing_behind(used, number):
     assert not run_folders(machine)
 
 
+STUBBORN = """
+import sys, time
+from pathlib import Path
+from provision import playbook
+playbook.PATIENCE = 1.0
+folder = Path(sys.argv[1])
+print(playbook.run(folder, folder, "x.yml", {}, [], True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_ansible_that_loses_its_interrupt_is_ended(tmp_path, number):
+    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\n"
+    (tmp_path / "launch.py").write_text(deaf + "time.sleep(600)\n")
+    command = [sys.executable, "-c", STUBBORN, str(tmp_path)]
+    paths = {"PYTHONPATH": os.pathsep.join([os.environ["ANSIBLE_COLLECTIONS_PATH"], *filter(None, sys.path)])}
+    with subprocess.Popen(
+        command, env=os.environ | paths, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        assert process.communicate(timeout=180)[0] == f"{-signal.SIGINT}\n"
+
+
 def test_what_a_killed_run_left_is_gone_after_the_next(used):
     machine = used()
     arguments = ["--phase", "base", "--set", "base_packages_extra=[wait]", "--token", TOKEN]
