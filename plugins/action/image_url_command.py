@@ -88,7 +88,7 @@ class ActionModule(ActionBase):
 
 
 def _uploaded(inputs: _inputs.Inputs) -> dict[str, Any]:
-    """What the start is told of a command that does not come with it."""
+    """The options of the start for a command that was uploaded before: digest, size, and the digest of the job."""
     command = inputs.command
     try:
         digest = protocol.job_digest_in_pieces(command.pieces(), command.size, inputs.bootstrap, inputs.arguments)

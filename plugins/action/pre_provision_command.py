@@ -18,7 +18,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, pre_provision, protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _claims,
     _gate,
     _inputs,
     _logs,
@@ -139,8 +138,9 @@ class _Run:
             msg = f"the {NOUN} lets the machine go on, after {status.seconds:.1f} s"
             return flow.result(changed=True, msg=msg, **about)
         about.update(changed=True, permanent=pre_provision.is_word(status))
-        if about["permanent"]:
-            self._release()
+        if about["permanent"] and self._given["intent_file"]:
+            # What an earlier run was allowed and had not begun ends with this one; the next one asks again.
+            _rescue_run.end_refused(self._flow.machine, self._given["intent_file"])
         interpreter = one_line(interpreter_of(self._program.head), 100)
         why = pre_provision.explain(status, interpreter)
         text = f"stopped this machine {BEFORE}: {why} Log: {self._logs.interleaved}"
@@ -180,14 +180,6 @@ class _Run:
             _say.log_line(self._flow.machine, printable(line))
             # seconds, stream, text
             self._tail.append(printable((line.split(" ", 2) + ["", ""])[2], 300))
-
-    def _release(self) -> None:
-        """What an earlier run was allowed and had not begun ends with this one; the next one asks again."""
-        try:
-            if self._given["intent_file"]:
-                _claims.release_unbegun(self._given["intent_file"])
-        except _claims.ClaimError as exc:
-            _say.warning(f"{self._flow.machine}: {exc}")
 
     def _failed(self, text: str, about: dict[str, Any]) -> dict[str, Any]:
         self._flow.timeline.to(_states.PROVISIONING_FAILED)

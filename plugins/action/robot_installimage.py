@@ -19,10 +19,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _claims,
     _inputs,
     _installimage_inputs,
-    _say,
     _upload,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
@@ -34,7 +32,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, end_refused, open_logs
 from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
@@ -95,10 +93,7 @@ class ActionModule(ActionBase):
         run.image, run.local = spec["image"], inputs.local
         result = run.result(about)
         if result.get("failed") and run.refused and given["intent_file"]:
-            try:
-                _claims.release_unbegun(given["intent_file"])
-            except _claims.ClaimError as exc:
-                _say.warning(f"{flow.machine}: {exc}")
+            end_refused(flow.machine, given["intent_file"])
         return result
 
     def _inputs(self, given: dict[str, Any], machine: str) -> _installimage_inputs.Inputs:

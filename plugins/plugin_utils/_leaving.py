@@ -38,7 +38,7 @@ def plan(
     ``word``: ``delete`` or ``release``, empty for playbooks that need none; ``given``: the value of its variable;
     ``known``: all hosts of the inventory; ``extra``: the names of the variables of the command line.
     """
-    errors = [error for host in hosts for error in _of_host(host, word)]
+    errors = [error for host in hosts for error in _of_host(host)]
     here = [str(host["inventory_hostname"]) for host in hosts]
     if not word:
         return {
@@ -68,6 +68,9 @@ def plan(
             f"{variable} names {_listed(strange)}, which the inventory does not have; this run has {_listed(here)}"
         )
     named = [name for name in here if words.names(name)]
+    if word == "release":
+        leaving = [host for host in hosts if str(host["inventory_hostname"]) in named]
+        errors += [error for host in leaving for error in _of_wipe(host, extra)]
     return {
         "errors": errors,
         "named": named,
@@ -78,7 +81,7 @@ def plan(
     }
 
 
-def _of_host(host: Mapping[str, Any], word: str) -> list[str]:
+def _of_host(host: Mapping[str, Any]) -> list[str]:
     name = str(host["inventory_hostname"])
     errors = []
     refused = names.machine_error(name)
@@ -95,11 +98,22 @@ def _of_host(host: Mapping[str, Any], word: str) -> list[str]:
         value = host.get(switch)
         if value is not None and str(value).lower() not in _BOOLEANS:
             errors.append(f"{name}: {switch} is {value!r:.50}; give true or false")
-    wipe = host.get("kubenode_wipe")
-    if word == "release" and wipe:
-        words = consent.Words("wipe", wipe)
-        errors += [f"{name}: kubenode_{text}" for text in [*words.findings, *guard.check_entries(words)]]
     return errors
+
+
+def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
+    """What is wrong with the disks that a machine is to lose; a data disk has no record that uses an old word up."""
+    name, wipe = str(host["inventory_hostname"]), host.get("kubenode_wipe")
+    if not wipe:
+        return []
+    if "kubenode_wipe" not in extra:
+        return [
+            f"{name}: kubenode_wipe stands in the inventory, and robot_release empties only disks that are named for "
+            f"one run; to empty them: -e '{_example('kubenode_wipe', wipe)}', to keep them: "
+            f"-e '{_example('kubenode_wipe', [])}'"
+        ]
+    words = consent.Words("wipe", wipe)
+    return [f"{name}: kubenode_{text}" for text in [*words.findings, *guard.check_entries(words)]]
 
 
 def _example(variable: str, value: Any) -> str:

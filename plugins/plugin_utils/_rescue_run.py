@@ -19,7 +19,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _logs, _say, _upload, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _logs, _say, _upload, _watch
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
@@ -270,3 +270,11 @@ def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "
     except OSError as exc:
         raise AnsibleActionFail(f"log_dir {str(logs.directory)!r} cannot be written: {exc.strerror}") from exc
     return logs
+
+
+def end_refused(machine: str, intent_file: str) -> None:
+    """A run was refused before it changed a disk: no later run may write what this one was allowed to."""
+    try:
+        _claims.release_unbegun(intent_file)
+    except _claims.ClaimError as exc:
+        _say.warning(f"{machine}: {exc}")

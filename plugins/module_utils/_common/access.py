@@ -15,7 +15,7 @@ _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 def findings(one: Mapping[str, Any]) -> list[str]:
-    """What is wrong with ``os_user``, ``os_port`` and ``os_private_key`` of a machine; None is what nobody set."""
+    """What is wrong with ``os_user``, ``os_port`` and ``os_private_key`` of a machine; None means not set."""
     user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
     found = []
     if user is not None and not (isinstance(user, str) and _USER.match(user)):

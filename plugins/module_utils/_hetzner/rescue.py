@@ -247,7 +247,7 @@ class RescueFleet:
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
         if journey.sight.armed:
-            # Of a person, or of a run that was killed: nobody would expect the next reboot to lead there.
+            # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
         compare(run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift)
         if not self._check:

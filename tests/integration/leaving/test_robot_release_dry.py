@@ -88,3 +88,16 @@ def test_a_server_that_is_not_there(account):
     assert done.rc != 0
     assert "999999" in done.output
     assert writes(account) == []
+
+
+def test_disks_that_the_inventory_names_are_not_emptied(account):
+    account.hosts["silent-1"]["kubenode_wipe"] = ["DATA1"]
+    before = account.boots("silent-1")
+    account.forget_requests()
+    done = run(account, kubenode_release=["silent-1"], kubenode_ignore_unreachable=True)
+    assert done.rc != 0
+    assert "silent-1: kubenode_wipe stands in the inventory" in " ".join(done.output.split())
+    assert account.requests() == []
+    kept = run(account, kubenode_release=["silent-1"], kubenode_ignore_unreachable=True, kubenode_wipe=[])
+    assert kept.rc == 0, kept.output
+    assert (account.boots("silent-1"), account.resets("silent-1")) == (before, [])

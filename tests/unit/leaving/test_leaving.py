@@ -69,9 +69,20 @@ def test_a_word_of_the_inventory_is_refused_unless_the_command_line_has_it():
     ],
 )
 def test_other_variables(variables, words):
-    (error,) = _leaving.plan(hosts("a", **variables), "release", ["a"], ["a"])["errors"]
+    (error,) = _leaving.plan(hosts("a", **variables), "release", ["a"], ["a"], {"kubenode_wipe"})["errors"]
     assert error.startswith("a: ")
     assert words in error
+
+
+def test_a_disk_that_the_inventory_names_is_not_emptied_by_a_release():
+    """What a forgotten entry names may hold data by now, and data has no record that uses the entry up."""
+    run = [*hosts("a", kubenode_wipe=["S1"]), *hosts("b", kubenode_wipe=["S2"])]
+    (error,) = _leaving.plan(run, "release", ["a"], ["a", "b"])["errors"]
+    assert error.startswith("a: kubenode_wipe stands in the inventory")
+    assert """-e '{"kubenode_wipe": ["S1"]}'""" in error
+    assert """-e '{"kubenode_wipe": []}'""" in error
+    assert _leaving.plan(run, "release", ["a"], ["a", "b"], {"kubenode_wipe"})["errors"] == []
+    assert _leaving.plan(run, "delete", ["a"], ["a", "b"])["errors"] == []
 
 
 def test_good_values_and_bad_names(tmp_path):

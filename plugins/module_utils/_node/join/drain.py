@@ -101,7 +101,7 @@ def is_ready(node: dict[str, Any], boot_id: str = "") -> tuple[bool, str]:
 
 
 def is_silent(node: dict[str, Any]) -> bool:
-    """Whether the kubelet has stopped reporting, so that nobody ends the pods that are being deleted."""
+    """Whether the kubelet has stopped reporting, so that pods which are being deleted stay."""
     conditions = (node.get("status") or {}).get("conditions") or []
     return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
 
@@ -180,7 +180,7 @@ class Drain:
                 plan.refused,
                 [],
             )
-        # On a machine whose kubelet is silent nobody ends them; the Node's removal does.
+        # A silent kubelet ends no pods; they go when the Node is deleted.
         return [pod for pod in plan.evict if not (self._silent and _is_leaving(pod))], ""
 
     def _evict(self, pod: dict[str, Any]) -> None:
