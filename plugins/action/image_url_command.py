@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options, protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import Command, interpreter_of
@@ -23,8 +23,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     intent_for,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._programs import runner_text
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, open_logs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 
@@ -74,7 +75,7 @@ class ActionModule(ActionBase):
         secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
         masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
         logs = open_logs(given["log_dir"], flow.machine, masker)
-        run = _Run(self, task_vars, given, flow, job, logs, masker)
+        run = _Run(Remote(self._connection), given, flow, job, logs, masker)
         run.command = inputs.command
         return run.result(about)
 
@@ -102,7 +103,7 @@ def _uploaded(inputs: _inputs.Inputs) -> dict[str, Any]:
 class _Run(RescueRun):
     """One image command on one machine."""
 
-    module = "kubenode.provision.image_url_command"
+    step = steps.IMAGE_COMMAND
     command: Command
 
     def _before_start(self, system: System) -> None:
@@ -113,6 +114,3 @@ class _Run(RescueRun):
     def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
         text = protocol.explain_failure(status, self._job.rule, one_line(interpreter_of(self.command.head), 100))
         return f"the {self.noun} failed: {text}" + self._last_message(about)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"image_url": image_url.redact(self._given["image_url"]), "command": self._given["command"]}

@@ -25,6 +25,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts im
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 
+#: Seconds that the machine may wait for cloud-init before it answers.
+CLOUD_INIT = 10
 #: The state that begins when the reboot is sent.
 LEFT = {"os": _states.BOOTING_TO_REAL_OS, "rescue": _states.BOOTING_TO_RESCUE}
 
@@ -57,7 +59,7 @@ class _Boot:
 
     def __init__(self, action: ActionModule, given: dict[str, Any], flow: Flow, keys: list[str]) -> None:
         self._given, self._flow, self._keys = given, flow, keys
-        self._remote = Remote(action)
+        self._remote = Remote(action._connection)
         self._target = flow.known_hosts(given["expect"])
         self._previous: str | None = given["previous_boot_id"] or None
         self._proof = _proof.Proof(_proof.NONE)
@@ -65,7 +67,6 @@ class _Boot:
     def result(self) -> dict[str, Any]:
         """Reboot, gate, record."""
         flow, given, sent = self._flow, self._given, False
-        self._remote.reset()
         try:
             if given["reboot"]:
                 sent = self._reboot()
@@ -129,6 +130,7 @@ class _Boot:
         if not system.reboot_sent:
             return False
         self._previous = system.boot_id
+        self._remote.leave()
         if system.is_rescue or self._given["expect"] == "rescue":
             # A new installation, or a new rescue, has new keys.
             self._target.forget()
@@ -181,7 +183,12 @@ class _Boot:
             self._target.prove(system.boot_id)
             return system
         return _gate.wait_for(
-            self._remote, self._target, ready, given["cloud_init_timeout"], "cloud-init of the new system", longest=1.0
+            self._remote,
+            self._target,
+            ready,
+            given["cloud_init_timeout"],
+            "cloud-init of the new system",
+            ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
         )
 
     def _judge_proof(self, system: System) -> _gate.Judgement:

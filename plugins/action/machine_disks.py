@@ -8,19 +8,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, serve, table
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query, _steps
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
-MODULE = "kubenode.provision.machine_disks"
 #: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
 SETTLED = 60.0
 #: What tells a disk, and what it held when its emptying was allowed.
@@ -57,7 +55,7 @@ class ActionModule(ActionBase):
         findings += [*words["wipe"].findings, *words["reinstall"].findings, *guard.check_entries(words["wipe"])]
         if findings:
             raise AnsibleActionFail(f"{flow.machine}: " + "; ".join(findings))
-        return _Disks(self, task_vars, given, flow, words).result()
+        return _Disks(Remote(self._connection), given, flow, words, self._task.check_mode).result()
 
 
 def _as_words(reinstall: Any, machine: str) -> Any:
@@ -89,15 +87,14 @@ class _Disks:
 
     def __init__(
         self,
-        action: ActionModule,
-        task_vars: dict[str, Any],
+        remote: Remote,
         given: dict[str, Any],
         flow: Flow,
         words: dict[str, consents.Words],
+        check_mode: bool,
     ) -> None:
-        self._action, self._task_vars, self._given, self._flow = action, task_vars, given, flow
-        self._words = words
-        self._remote = Remote(action)
+        self._remote, self._given, self._flow = remote, given, flow
+        self._words, self._check_mode = words, check_mode
         self._claim = given["claim_file"] or _claims.default_file(flow.machine)
         self._disks: list[dict[str, Any]] = []
 
@@ -154,7 +151,7 @@ class _Disks:
     def _look(self) -> dict[str, Any]:
         """What the disks are; again, while a disk that is looked for may only be late."""
         while True:
-            answer = self._call({"step": serve.LOOK})
+            answer = self._call(steps.LOOK, attempts=3)
             self._disks = answer["disks"]
             try:
                 self._choose()
@@ -207,10 +204,10 @@ class _Disks:
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
-        if self._action._task.check_mode and not later:
+        if self._check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
             return {"msg": msg, **about, **self._facts()}
-        if not self._action._task.check_mode:
+        if not self._check_mode:
             # A run after an interruption finds neither what was there nor that it was allowed to go.
             _claims.claim(self._claim, machine, chosen, begun=not later or (claimed and _claims.is_begun(self._claim)))
         if later and todo:
@@ -235,10 +232,10 @@ class _Disks:
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(about["wiped"])
-        if todo and not self._action._task.check_mode:
+        if todo and not self._check_mode:
             # There is no claim that a failure would have to give back.
             self._wipe(todo, True, about)
-        would = "would empty" if self._action._task.check_mode else "emptied"
+        would = "would empty" if self._check_mode else "emptied"
         return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about, **self._facts()}
 
     def _used(self, variable: str, name: str, record: dict[str, Any]) -> str:
@@ -246,9 +243,9 @@ class _Disks:
         return "" if words.covers(name, record) else words.why_not(name, record)
 
     def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
-        payload = {"step": serve.WIPE, "targets": [{key: disk[key] for key in _TARGET} for disk in todo]}
+        targets = [{key: disk[key] for key in _TARGET} for disk in todo]
         try:
-            self._disks = self._call(payload)["disks"]
+            self._disks = self._call(steps.WIPE, targets=targets)["disks"]
         except _Failed as exc:
             if not exc.about.get("begun", True):
                 if not claimed:
@@ -257,22 +254,13 @@ class _Disks:
             stopped = {**about, "wiped": [], "changed": True}
             raise _Failed(f"the disks were not emptied wholly: {exc}", **stopped) from exc
 
-    def _call(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, step: str, attempts: int = 1, **request: Any) -> dict[str, Any]:
         """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
-        attempts = 3 if payload["step"] == serve.LOOK else 1
-        while True:
-            attempts -= 1
-            try:
-                answer = self._action._execute_module(
-                    module_name=MODULE, module_args={"payload": payload}, task_vars=self._task_vars
-                )
-                break
-            except AnsibleConnectionFailure as exc:
-                if not attempts:
-                    raise _Failed(f"SSH was lost ({one_line(str(exc))}); run again") from exc
-                self._remote.reset()
-        if answer.get("failed") or not isinstance(answer.get("disks"), list):
-            reason = answer.get("msg") or "the module gave no answer"
-            more = {"begun": answer["begun"]} if isinstance(answer.get("begun"), bool) else {}
-            raise _Failed(one_line(f"{reason} {answer.get('module_stderr', '')}", 2000), **more)
+        try:
+            answer = _steps.call(self._remote, step, attempts, **request)
+        except _steps.StepFailed as exc:
+            more = {"begun": exc.answer["begun"]} if isinstance(exc.answer.get("begun"), bool) else {}
+            raise _Failed(str(exc), **more) from exc
+        if not isinstance(answer.get("disks"), list):
+            raise _Failed("the rescue did not tell its disks; run again")
         return answer

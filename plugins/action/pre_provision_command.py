@@ -16,11 +16,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, pre_provision, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, pre_provision, protocol, steps
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _gate,
     _inputs,
     _logs,
+    _programs,
     _rescue_run,
     _say,
     _upload,
@@ -29,10 +30,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import Command, interpreter_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys, run_id
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
-MODULE = "kubenode.provision.pre_provision_command"
 NOUN, BEFORE = "pre-provision command", "before this run wrote anything"
 #: Lines of its output in results and in the reason of a machine that it stopped.
 TAIL, SHOWN = 20, 10
@@ -62,10 +61,16 @@ class ActionModule(ActionBase):
             "KUBENODE_SERVER": given["server"],
         }
         job = pre_provision.make(
-            Path(program.path).name, program.sha256, flow.machine, facts, given["timeout"], runner_text(), run_id()
+            Path(program.path).name,
+            program.sha256,
+            flow.machine,
+            facts,
+            given["timeout"],
+            _programs.runner_text(),
+            run_id(),
         )
         logs = _rescue_run.open_logs(given["log_dir"], "", masker, f"{flow.machine}.pre-provision")
-        return _Run(self, task_vars, given, flow, program, job, logs, masker).result(about)
+        return _Run(Remote(self._connection), given, flow, program, job, logs, masker).result(about)
 
     def _inputs(self, given: dict[str, Any], machine: str) -> tuple[Command, masking.Masker]:
         spec = {"pre_provision_command": given["command"], "pre_provision_timeout": given["timeout"]}
@@ -90,8 +95,7 @@ class _Run:
 
     def __init__(
         self,
-        action: ActionModule,
-        task_vars: dict[str, Any],
+        remote: Remote,
         given: dict[str, Any],
         flow: Flow,
         program: Command,
@@ -99,9 +103,8 @@ class _Run:
         logs: _logs.Logs,
         masker: masking.Masker,
     ) -> None:
-        self._action, self._task_vars, self._given, self._flow = action, task_vars, given, flow
+        self._remote, self._given, self._flow = remote, given, flow
         self._program, self._job, self._logs, self._masker = program, job, logs, masker
-        self._remote = Remote(action)
         self._tail: collections.deque[str] = collections.deque(maxlen=TAIL)
 
     def result(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -159,8 +162,7 @@ class _Run:
             f"sha256:{program.sha256}",
             lambda _message: None,
         )
-        arguments = {"command": self._given["command"], "payload": self._job.pack()}
-        return _rescue_run.start(self._action, self._remote, MODULE, arguments, self._task_vars, self._masker)
+        return _rescue_run.start(self._remote, steps.PRE_PROVISION, self._job, self._masker)
 
     def _watch(self, boot_id: str) -> protocol.Status:
         watcher = _watch.Watcher(

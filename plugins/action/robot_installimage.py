@@ -15,12 +15,13 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _inputs,
     _installimage_inputs,
+    _programs,
     _upload,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
@@ -29,11 +30,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     check_installation,
     intent_for,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
-from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun, end_refused, open_logs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._runner import runner_text
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 
 WORK = f"{protocol.BASE}/{specs.WORK}"
@@ -58,13 +57,13 @@ class ActionModule(ActionBase):
         spec = inputs.spec
         installation = check_installation(given["installation"]) or installed.new_installation()
         job = jobs.Job(
-            command=program_bytes(),
+            command=_programs.installimage(),
             bootstrap=specs.pack(spec),
             arguments=[spec["image"]["shown"], flow.machine, " ".join(spec["devices"])],
             token="",
             limit=given["timeout"] + program.TIDY,
             rule=protocol.MARKER_AND_EXIT_CODE,
-            runner=runner_text(),
+            runner=_programs.runner_text(),
             installation=installation,
             devices=spec["devices"],
             consent=given["consent"],
@@ -89,7 +88,7 @@ class ActionModule(ActionBase):
         secrets = [spec["crypt_password"], *(secret for url in urls for secret in masking.of_url(url))]
         masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
         logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
-        run = _Run(self, task_vars, given, flow, job, logs, masker)
+        run = _Run(Remote(self._connection), given, flow, job, logs, masker)
         run.image, run.local = spec["image"], inputs.local
         result = run.result(about)
         if result.get("failed") and run.refused and given["intent_file"]:
@@ -119,15 +118,12 @@ def _preview(spec: dict[str, Any]) -> str:
 class _Run(RescueRun):
     """One installation on one machine."""
 
-    module = "kubenode.provision.robot_installimage"
+    step = steps.INSTALLIMAGE
     noun = "installation"
     quiet = (program.RESULT, program.MARKER)
     image: dict[str, str]
     local: Path | None = None
     outcome: dict[str, Any] | None = None
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"image": {"path": self.image["shown"]}, "root_devices": self._given["root_devices"]}
 
     def _before_start(self, system: System) -> None:
         if self.local is not None:

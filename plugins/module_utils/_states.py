@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import times
+from ._common import times
 
 UNSET = ""
 INITIALIZING = "Initializing"

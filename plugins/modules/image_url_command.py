@@ -175,10 +175,6 @@ options:
       - Since when the machine is in O(boot_state), as the step before returned it.
       - The default is the begin of the task.
     type: str
-  payload:
-    description:
-      - Set by the action plugin in front of this module. Not for users.
-    type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -312,13 +308,13 @@ transitions:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, targets
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 
 def main():
-    """The machine's half; the action plugin of the same name calls it."""
-    jobs.serve(AnsibleModule(options.image_url_command_spec(), supports_check_mode=True), prepare=targets.prepare)
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.image_url_command_spec(), supports_check_mode=True)
+    module.fail_json(msg="image_url_command works through its action plugin; call it as a task, not as a bare module")
 
 
 if __name__ == "__main__":

@@ -173,10 +173,6 @@ options:
       - Since when the machine is in O(boot_state), as the step before returned it.
       - The default is the begin of the task.
     type: str
-  payload:
-    description:
-      - Set by the action plugin in front of this module. Not for users.
-    type: dict
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -432,24 +428,12 @@ transitions:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import serve
 
 
 def main():
-    """The machine's half; the action plugin of the same name calls it."""
+    """Everything happens in the action plugin of the same name."""
     module = AnsibleModule(options.machine_disks_spec(), supports_check_mode=True)
-    payload = module.params["payload"]
-    if not payload:
-        module.fail_json(msg="machine_disks works through its action plugin; call it as a task, not as a bare module")
-    module.run_command_environ_update = {"LANG": "C", "LC_ALL": "C"}
-    try:
-        if payload["step"] == serve.LOOK:
-            module.exit_json(changed=False, **serve.look(module.run_command))
-        if module.check_mode:
-            module.fail_json(msg="nothing is emptied in check mode")
-        module.exit_json(changed=True, **serve.wipe(module.run_command, payload["targets"]))
-    except serve.ServeError as exc:
-        module.fail_json(msg=str(exc), begun=exc.begun)
+    module.fail_json(msg="machine_disks works through its action plugin; call it as a task, not as a bare module")
 
 
 if __name__ == "__main__":

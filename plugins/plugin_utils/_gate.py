@@ -17,6 +17,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import 
 
 #: How long another system may answer before it is clear that it is no passing state of the boot.
 STEADY = 20.0
+#: Seconds between two looks whether a port is open.
+LOOKS = 0.25
 
 
 class Verdict(Enum):
@@ -36,6 +38,8 @@ class Judgement:
 
     verdict: Verdict
     why: str = ""
+    #: It is the system to wait for, and only not ready: the connection to it is kept.
+    arrived: bool = False
 
 
 class GateClosed(Exception):
@@ -77,7 +81,7 @@ def judge_system(
         # cloud-init sets the name while it runs.
         waiting = wait_cloud_init and system.cloud_init.state in ("running", "unknown")
         verdict = Verdict.WAIT if waiting else Verdict.WRONG
-        return Judgement(verdict, f"its hostname is {system.hostname!r}, expected {hostname!r}")
+        return Judgement(verdict, arrived=waiting, why=f"its hostname is {system.hostname!r}, expected {hostname!r}")
     return Judgement(Verdict.OPEN)
 
 
@@ -93,7 +97,7 @@ def judge_cloud_init(system: System, unknown_for: float) -> Judgement:
     state = system.cloud_init.state
     # The generator that decides whether cloud-init runs is one of the first things of a boot.
     if state == "running" or (state == "unknown" and unknown_for < STEADY):
-        return Judgement(Verdict.WAIT, "cloud-init is still running")
+        return Judgement(Verdict.WAIT, "cloud-init is still running", arrived=True)
     if system.cloud_init.status in ("error", "degraded"):
         reasons = system.cloud_init.errors or system.cloud_init.warnings
         return Judgement(
@@ -115,7 +119,6 @@ def wait_for(
     prove: bool = True,
     stop_at_other_key: bool = False,
     same_boot: bool = False,
-    longest: float = 2.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> System:
@@ -128,9 +131,13 @@ def wait_for(
     pause, wrong_since, last = 0.2, None, None
     seen: dict[str, int] = {}
     while True:
-        known_hosts.forget_unproven()
-        remote.use(known_hosts, shared=False)
+        remote.use(known_hosts)
+        was_open, asked = remote.is_open, False
+        if not was_open:
+            known_hosts.forget_unproven()
         try:
+            remote.look()
+            asked = True
             system = _probe.parse(remote.run(_probe.SCRIPT, *ask)[1])
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
@@ -144,6 +151,10 @@ def wait_for(
             last = system
             verdict = judge(system)
             if verdict.verdict is Verdict.OPEN:
+                if prove and was_open and not known_hosts.shows_one_of(system.host_keys):
+                    # The keys were made after we had come in; the next contact shows the new one.
+                    remote.close()
+                    continue
                 if prove:
                     known_hosts.prove(system.boot_id)
                 return system
@@ -157,8 +168,11 @@ def wait_for(
         waited = clock() - began
         if waited >= timeout:
             raise GateClosed(_summary(what, timeout, seen), last)
-        sleep(min(pause, max(0.0, timeout - waited)))
-        pause = min(pause * 1.3, longest)
+        if not verdict.arrived:
+            remote.close()
+        sleep(min(pause if asked else LOOKS, max(0.0, timeout - waited)))
+        if asked:
+            pause = min(pause * 1.3, 1.0 if verdict.arrived else 2.0)
 
 
 def wait_for_port(
@@ -172,8 +186,9 @@ def wait_for_port(
     """Wait until the SSH port of another boot is open, whoever listens there; raises :class:`GateClosed`."""
     began = clock()
     while True:
-        remote.use(known_hosts, shared=False)
+        remote.use(known_hosts)
         try:
+            remote.look()
             if _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"
@@ -183,6 +198,7 @@ def wait_for_port(
             why = _of_unreachable(exc)
         except _probe.ProbeError:
             return
+        remote.close()
         if clock() - began >= timeout:
             raise GateClosed(f"no port of the new system was open within {timeout:.0f} s; at last: {why}", None)
         sleep(1.0)
@@ -200,11 +216,7 @@ def pass_rescue(
         pin.require(host_keys)
     elif not pin.of_this_run or pin.boot_id == previous_boot_id:
         pin.forget()
-    remote.use(pin, shared=True)
-    remote.reset()
-    system = wait_for(remote, pin, lambda found: judge_rescue(found, previous_boot_id), timeout, "the rescue")
-    remote.use(pin, shared=True)
-    return system
+    return wait_for(remote, pin, lambda found: judge_rescue(found, previous_boot_id), timeout, "the rescue")
 
 
 def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:

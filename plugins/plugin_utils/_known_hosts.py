@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 _HEADER = re.compile(r"# kubenode boot=(?P<boot>[0-9a-f-]{36}) run=(?P<run>\S+)\n")
@@ -100,6 +101,12 @@ class KnownHosts:
     def prove(self, boot_id: str) -> None:
         """The system that showed these keys is the right one: pin them to this boot."""
         self._write(f"# kubenode boot={boot_id} run={self._run}\n" + _HEADER.sub("", self._read()))
+
+    def shows_one_of(self, lines: Iterable[str]) -> bool:
+        """Whether a key that was shown is among these public key lines."""
+        theirs = {" ".join(line.split()[:2]) for line in lines}
+        ours = [line.split() for line in self._read().splitlines() if not line.startswith(("#", "@"))]
+        return any(" ".join(fields[1:3]) in theirs for fields in ours if len(fields) >= 3)
 
     def fingerprints(self) -> list[str]:
         """SHA-256 fingerprints of the keys, as ssh-keygen prints them."""

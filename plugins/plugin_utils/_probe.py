@@ -17,18 +17,25 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._text import on
 
 RECORD = "/etc/kubenode/installed.json"
 
-#: With an argument, the boot id of the system that is to reboot now ("any" for whichever answers).
+#: The first argument, if any: the boot id of the system that is to reboot now ("any" for whichever answers).
+#: The second: the seconds that may be waited for cloud-init's end before answering.
 SCRIPT = (
     r"""
 exec 2>/dev/null
 encode() { head -c 65536 "$1" 2>/dev/null | base64 2>/dev/null | tr -d '\n'; }
 boot=$(cat /proc/sys/kernel/random/boot_id)
+tenths=$((${2:-0} * 10))
+while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
+  sleep 0.2 || sleep 1
+  tenths=$((tenths - 2))
+done
 echo kubenode-probe=1
 echo "boot_id=$boot"
 echo "hostname=$(uname -n)"
 echo "kernel=$(uname -r)"
 echo "os=$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d \")"
 echo "record=$(encode /etc/kubenode/installed.json)"
+echo "host_keys=$(cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n')"
 if [ -e /run/cloud-init/result.json ]; then state=done
 elif ! command -v cloud-init >/dev/null 2>&1; then state=absent
 elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; then state=disabled
@@ -89,6 +96,8 @@ class System:
     origin: origins.Origin
     cloud_init: CloudInit
     record: dict[str, Any] | None
+    #: Lines of its public host keys, where they lie in their usual place.
+    host_keys: tuple[str, ...] = ()
     reboot_sent: bool = False
 
     @property
@@ -117,8 +126,16 @@ def parse(text: str) -> System:
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields),
         record=_json(fields.get("record", "")),
+        host_keys=tuple(_text(fields.get("host_keys", "")).splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
     )
+
+
+def _text(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
+    except binascii.Error:
+        return ""
 
 
 def _json(text: str) -> dict[str, Any] | None:

@@ -1,20 +1,28 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Short commands on a machine, over Ansible's own connection: jump hosts, ports, keys and become work as everywhere."""
+"""Short scripts on a machine, over Ansible's own connection: jump hosts, ports, keys and agents work as everywhere."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import socket
+import subprocess
+import time
+from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _session
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
+#: Seconds in which an open port answers a connection.
+_LOOK = 1.0
+#: Seconds in which a system that was told to reboot closes its connections; one that does not is asked again.
+_LEAVING = 8.0
 
 _PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
 _NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
@@ -42,63 +50,141 @@ def classify(error: str) -> Unreachable:
 
 
 class Remote:
-    """The connection of one task, with our host keys when it is SSH."""
+    """One machine, whichever of its systems runs.
 
-    def __init__(self, action: ActionBase) -> None:
-        self._action = action
-        self._connection = action._connection
-        self._is_ssh = self._connection.transport == "ssh"
-        self._ssh_args = (self._connection.get_option("ssh_args") or "") if self._is_ssh else ""
+    One ssh stays open to a system; with a password, or over another kind of connection, each script is a call of its
+    own, as in every task of Ansible.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        """``connection``: of Ansible, with its options set; only this object may use it."""
+        self._connection = connection
+        self._is_ssh = connection.transport == "ssh"
+        self._stays_open = self._is_ssh and not _asks_for_password(connection)
+        self._ssh_args = (connection.get_option("ssh_args") or "") if self._is_ssh else ""
         self._known_hosts: KnownHosts | None = None
-        self._shared = True
+        self._session: _session.Session | None = None
+        self._leaving: tuple[_session.Session, float] | None = None
         self._patience = 5
         self._access: list[str] = []
+        self._address: tuple[str, int] | None = None
+        self._address_known = False
         if self._is_ssh:
             # We retry ourselves, and know better how long.
-            self._connection.set_option("reconnection_retries", 0)
+            connection.set_option("reconnection_retries", 0)
             # A terminal would end commands with the connection and turn line ends.
-            self._connection.set_option("use_tty", False)
+            connection.set_option("use_tty", False)
 
-    def use(self, known_hosts: KnownHosts, shared: bool) -> None:
-        """Speak under these host keys; ``shared``: over the connection that later commands reuse."""
-        self._known_hosts, self._shared = known_hosts, shared
+    def use(self, known_hosts: KnownHosts) -> None:
+        """Speak under these host keys."""
+        if self._known_hosts is None or self._known_hosts.path != known_hosts.path:
+            self.close()
+        self._known_hosts = known_hosts
         self._set_arguments()
 
     def log_in(self, user: str | None, port: int | None, private_key: str | None) -> None:
         """From now on, as this user, on this port, with this key; None leaves what the inventory says."""
-        self._access = [f"-oUser={shlex.quote(user)}"] if user else []
-        self._access += [f"-oPort={port}"] if port else []
+        access = [f"-oUser={shlex.quote(user)}"] if user else []
+        access += [f"-oPort={port}"] if port else []
         if private_key:
             quoted = '"' + private_key.replace("%", "%%") + '"'
-            self._access += ["-oIdentitiesOnly=yes", shlex.quote(f"-oIdentityFile={quoted}")]
+            access += ["-oIdentitiesOnly=yes", shlex.quote(f"-oIdentityFile={quoted}")]
+        if access != self._access:
+            self.close()
+            self._access, self._address_known = access, False
         self._set_arguments()
 
-    def reset(self) -> None:
-        """Leave the connection that earlier commands or tasks shared: it may lead to a system that is gone."""
-        if self._is_ssh:
-            shared, self._shared = self._shared, True
-            self._set_arguments()
-            self._connection.reset()
-            self._shared = shared
-            self._set_arguments()
+    @property
+    def is_open(self) -> bool:
+        """Whether the next script goes to the system that answered the last one."""
+        return self._session is not None and self._session.alive
+
+    def close(self) -> None:
+        """Leave the system that answered last: the next script goes to whichever answers then."""
+        if self._session:
+            self._session.close()
+            self._session = None
+        elif self._is_ssh and not self._stays_open:
+            self._connection.close()
+
+    def leave(self) -> None:
+        """The system was told to reboot: until it has closed the connection, there is nobody to ask."""
+        if self._session:
+            self._leaving = (self._session, time.monotonic() + _LEAVING)
+            self._session = None
+
+    def look(self) -> None:
+        """Return when somebody may answer; raise :class:`Unreachable` when an ssh would be in vain."""
+        if self._session or not self._stays_open:
+            return
+        if self._leaving:
+            session, until = self._leaving
+            if session.alive and time.monotonic() < until:
+                raise Unreachable(SILENT, "it is going down")
+            session.close()
+            self._leaving = None
+        address = self._direct_address()
+        if address is None:
+            return
+        try:
+            socket.create_connection(address, timeout=_LOOK).close()
+        except OSError as exc:
+            reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
+            raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
         """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`.
 
         ``data``: what the script finds on its stdin.
         """
-        words = " ".join(shlex.quote(argument) for argument in arguments)
         try:
-            answer = self._action._low_level_execute_command(
-                f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip(), in_data=data, executable="/bin/sh"
+            code, text = (
+                self._in_session(script, arguments, data)
+                if self._stays_open
+                else self._in_call(script, arguments, data)
             )
-        except AnsibleConnectionFailure as exc:
+        except (_session.Lost, AnsibleError) as exc:
+            self._session = None
             failure = classify(str(exc))
             # On a loaded machine the handshake alone may take longer than an absent machine deserves.
             self._patience = 30 if _SLOW.search(str(exc)) else 5
             self._set_arguments()
             raise failure from exc
-        return answer["rc"], answer["stdout"].replace("\r\n", "\n")
+        return code, text.replace("\r\n", "\n")
+
+    def _in_session(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
+        if self._session is None:
+            self._session = _session.Session(self._command())
+        return self._session.run(script, *arguments, data=data)
+
+    def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
+        words = " ".join(shlex.quote(argument) for argument in arguments)
+        command = f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip()
+        code, out, error = self._connection.exec_command(command, in_data=data, sudoable=False)
+        if self._is_ssh and code == 255:
+            raise _session.Lost(error.decode("utf-8", "replace"))
+        return code, out.decode("utf-8", "replace")
+
+    def _command(self, *more: str) -> list[bytes]:
+        """The ssh that Ansible would start, without a command for the other side."""
+        connection = self._connection
+        return connection._build_command(connection.get_option("ssh_executable"), "ssh", *more, self._host)
+
+    @property
+    def _host(self) -> str:
+        return self._connection.get_option("host") or self._connection._play_context.remote_addr
+
+    def _direct_address(self) -> tuple[str, int] | None:
+        """Where a TCP connection leads to the machine; None behind a jump host, where only ssh finds the way."""
+        if not self._address_known:
+            self._address_known, self._address = True, None
+            done = subprocess.run(self._command("-G"), capture_output=True, text=True, check=False)
+            found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+            proxies = {found.get("proxyjump", "none"), found.get("proxycommand", "none")}
+            port = found.get("port", "")
+            if done.returncode == 0 and proxies == {"none"} and port.isascii() and port.isdecimal():
+                self._address = (found.get("hostname", self._host), int(port))
+        return self._address
 
     def _set_arguments(self) -> None:
         if not self._is_ssh or self._known_hosts is None:
@@ -109,9 +195,16 @@ class Remote:
             self._known_hosts.ssh_options(),
             f"-oConnectTimeout={self._patience}",
             "-oServerAliveInterval=5 -oServerAliveCountMax=3",
+            # The connection is ours alone, and no terminal.
+            "-oControlMaster=no -oControlPath=none -oRequestTTY=no",
             *self._access,
         ]
-        if not self._shared:
-            # Opening a master costs a second in Ansible; a probe that may fail does not need one.
-            ours.append("-oControlMaster=no -oControlPath=none")
         self._connection.set_option("ssh_args", " ".join([*ours, self._ssh_args]).strip())
+
+
+def _asks_for_password(connection: Any) -> bool:
+    """Whether Ansible would type a password or a PIN, which needs its own way to call ssh."""
+    known = connection.get_options() if hasattr(connection, "get_options") else {}
+    return any(known.get(name) for name in ("password", "pkcs11_provider")) or bool(
+        getattr(connection._play_context, "password", None)
+    )

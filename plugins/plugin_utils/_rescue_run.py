@@ -11,15 +11,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _logs, _say, _upload, _watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _claims,
+    _gate,
+    _logs,
+    _say,
+    _steps,
+    _upload,
+    _watch,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
@@ -35,34 +42,28 @@ class StartFailed(Exception):
 class RescueRun:
     """One program on one machine. A subclass names it, and says what it adds to the flow."""
 
-    #: The module that starts or attaches on the machine, and what people call what it runs.
-    module = ""
+    #: What starts or attaches on the machine, and what people call what it runs.
+    step = ""
     noun = "image command"
     #: How lines begin that are for us and not for people.
     quiet: tuple[str, ...] = ()
 
     def __init__(
         self,
-        action: ActionBase,
-        task_vars: dict[str, Any],
+        remote: Remote,
         given: dict[str, Any],
         flow: Flow,
         job: jobs.Job,
         logs: _logs.Logs,
         masker: Masker,
     ) -> None:
-        self._action, self._task_vars, self._given = action, task_vars, given
+        self._remote, self._given = remote, given
         self._flow, self._job, self._logs, self._masker = flow, job, logs, masker
-        self._remote = Remote(action)
         self._known_hosts = flow.known_hosts("rescue")
         self._host_keys = parse_host_keys(given["host_keys"])
         self._installation = ""
 
     # --- what a subclass adds
-
-    def _arguments(self) -> dict[str, Any]:
-        """Arguments of the module, besides the payload; they may be shown."""
-        raise NotImplementedError
 
     def _before_start(self, system: System) -> None:
         """What must be there before the program starts; raises :class:`StartFailed` or :class:`Unreachable`."""
@@ -153,8 +154,7 @@ class RescueRun:
             self._before_start(system)
         except Unreachable as exc:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
-        arguments = dict(self._arguments(), payload=self._job.pack())
-        answer = start(self._action, self._remote, self.module, arguments, self._task_vars, self._masker)
+        answer = start(self._remote, self.step, self._job, self._masker)
         self._installation = str(answer.get("installation") or "")
         if not answer["attached"]:
             # What will be written makes keys of its own.
@@ -233,33 +233,17 @@ class RescueRun:
                 attempts -= 1
                 if not attempts:
                     raise
-                self._remote.reset()
+                self._remote.close()
                 time.sleep(1)
 
 
-def start(
-    action: ActionBase,
-    remote: Remote,
-    module: str,
-    arguments: dict[str, Any],
-    task_vars: dict[str, Any],
-    masker: Masker,
-) -> dict[str, Any]:
-    """The answer of a module that starts a program or attaches to it; raises :class:`StartFailed`."""
-    for attempt in (1, 2, 3):
-        try:
-            answer = action._execute_module(module_name=module, module_args=arguments, task_vars=task_vars)
-            break
-        except AnsibleConnectionFailure as exc:
-            # Starting is attaching when it was started already, so it may be tried again.
-            if attempt == 3:
-                raise StartFailed(f"SSH was lost while it was started ({one_line(str(exc))}); run again") from exc
-            remote.reset()
-    if answer.get("failed") or "attached" not in answer:
-        reason = answer.get("msg") or "the module gave no answer"
-        text = masker.text(f"{reason} {answer.get('module_stderr', '')}")
-        raise StartFailed(one_line(text, 2000))
-    return answer
+def start(remote: Remote, step: str, job: jobs.Job, masker: Masker) -> dict[str, Any]:
+    """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
+    try:
+        # Starting is attaching when it was started already, so it may be tried again.
+        return _steps.call(remote, step, attempts=3, payload=job.pack())
+    except _steps.StepFailed as exc:
+        raise StartFailed(masker.text(str(exc))) from exc
 
 
 def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "image-url-command") -> _logs.Logs:

@@ -135,7 +135,7 @@ def _ask(
         except Unreachable:
             if attempt == TRIES:
                 raise
-            remote.reset()
+            remote.close()
             sleep(attempt)
     found = dict(re.findall(r"^([a-z]+)=(.*)$", text, re.MULTILINE))
     if found.get("end") != "1" or whole_number(found.get("there", "0")) is None:

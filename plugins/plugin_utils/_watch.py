@@ -66,7 +66,7 @@ class Watcher:
                         f"SSH did not come back within the limit of {limit:.0f} s ({exc.detail}); the runner in the "
                         "rescue ends the command by itself. Run again to see how it ended"
                     ) from exc
-                self._remote.reset()
+                self._remote.close()
                 self._sleep(min(2.0, max(0.2, wait)))
                 continue
             behind = self._offset < status.log_size

@@ -14,7 +14,7 @@ import os
 import platform
 import time
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, times
+from . import installed, times
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.

@@ -150,24 +150,6 @@ def forget(base=protocol.BASE):
         os.unlink(os.path.join(base, protocol.STATE_DIR, "state"))
 
 
-def serve(module, prepare=None):
-    """The whole of a module that starts what its action plugin packed, or attaches to it; never returns.
-
-    ``prepare(run, job)`` is called right before a start, and may raise JobError.
-    """
-    if not module.params["payload"]:
-        module.fail_json(msg="this module works through its action plugin; call it as a task, not as a bare module")
-    if module.check_mode:
-        module.exit_json(changed=True)
-    try:
-        job = Job.unpack(module.params["payload"])
-        status, attached = start_or_attach(job, module.run_command, prepare=prepare)
-    except (JobError, protocol.ProtocolError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    finished = attached and status.state != protocol.RUNNING
-    module.exit_json(changed=not attached, attached=attached, finished=finished, installation=installation_in())
-
-
 class _Runner:
     """The runner in its place."""
 

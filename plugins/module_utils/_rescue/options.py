@@ -67,7 +67,6 @@ def image_url_command_spec():
         host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},
         log_dir={"type": "path"},
-        payload={"type": "str", "no_log": True},
     )
 
 
@@ -89,7 +88,6 @@ def pre_provision_command_spec():
         host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},
         log_dir={"type": "path"},
-        payload={"type": "str", "no_log": True},
     )
 
 
@@ -164,7 +162,6 @@ def robot_installimage_spec():
         host_keys={"type": "list", "elements": "str", "no_log": False},
         poll={"type": "float", "default": 2.0},
         log_dir={"type": "path"},
-        payload={"type": "str", "no_log": True},
     )
 
 
@@ -318,7 +315,6 @@ def machine_disks_spec():
         rescue_timeout={"type": "int", "default": 360},
         previous_boot_id={"type": "str"},
         host_keys={"type": "list", "elements": "str", "no_log": False},
-        payload={"type": "dict"},
     )
 
 

@@ -146,16 +146,3 @@ def _started_by(base: str) -> str:
             return file.read(256)
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def serve(module: Any) -> None:
-    """The whole of the module; never returns."""
-    if not module.params["payload"]:
-        module.fail_json(msg="this module works through its action plugin; call it as a task, not as a bare module")
-    if module.check_mode:
-        module.exit_json(changed=True)
-    try:
-        answer = start_or_attach(jobs.Job.unpack(module.params["payload"]), module.run_command)
-    except (jobs.JobError, protocol.ProtocolError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=not answer["written"], **answer)

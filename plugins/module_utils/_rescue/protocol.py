@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from .._common.text import whole_number
 
 MARKER = "IMAGE_URL_DONE"
 BASE = "/root"

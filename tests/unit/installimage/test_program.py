@@ -22,8 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._installimage_program import program_bytes
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _programs
 from tests.waiting import until
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
@@ -158,13 +157,13 @@ def test_what_does_not_fit_the_machine(fields, uefi, size, machine, reason):
 
 
 def test_the_program_is_the_same_bytes_every_time():
-    assert program_bytes() == program_bytes()
-    assert program_bytes().startswith(b"#!/usr/bin/python3\nPK")
+    assert _programs.installimage() == _programs.installimage()
+    assert _programs.installimage().startswith(b"#!/usr/bin/python3\nPK")
 
 
 def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path, data = folder / "image-url-command", folder / "bootstrap.data"
-    path.write_bytes(program_bytes())
+    path.write_bytes(_programs.installimage())
     path.chmod(0o700)
     data.write_bytes(specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)

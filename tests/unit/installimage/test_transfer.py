@@ -195,7 +195,7 @@ class Line:
         )
         return done.returncode, done.stdout.decode()
 
-    def reset(self) -> None:
+    def close(self) -> None:
         self.resets += 1
 
 

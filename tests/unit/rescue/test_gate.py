@@ -52,8 +52,17 @@ class World:
         self.known_hosts = KnownHosts(str(tmp_path), "node-1", "rescue", "run-1")
         self.known_hosts.prepare()
 
-    def use(self, known_hosts: KnownHosts, shared: bool) -> None:
-        assert shared is False
+    #: A connection that stays open is tried in tests/integration/rescue/test_session.py.
+    is_open = False
+
+    def use(self, known_hosts: KnownHosts) -> None:
+        pass
+
+    def look(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def run(self, script: str, *arguments: str) -> tuple[int, str]:
         self.now += 0.1

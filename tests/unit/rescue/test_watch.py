@@ -47,7 +47,7 @@ class Rescue:
         }  # fmt: skip
         return 0, "kubenode-runner=1\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
 
-    def reset(self) -> None:
+    def close(self) -> None:
         self.resets += 1
 
     def sleep(self, seconds: float) -> None:

@@ -8,8 +8,6 @@ from .. import job, protocol
 from . import facts, gather, inside, wiping
 from .tools import Tools
 
-LOOK, WIPE = "look", "wipe"
-
 
 class ServeError(Exception):
     """The step was not done; ``begun``: something was changed all the same."""

@@ -1,0 +1,70 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The machine's half of the SSH phase, as one program: a request as JSON on stdin, its answer as one line on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from . import job as jobs
+from . import pre_provision, protocol, targets
+from .disks import serve
+
+#: Start the job ``payload``, or attach to it; the first one looks at the disks of the job before.
+IMAGE_COMMAND, INSTALLIMAGE, PRE_PROVISION = "image command", "installimage", "pre-provision command"
+#: The disks: their facts; empty those that ``targets`` name.
+LOOK, WIPE = "look at disks", "empty disks"
+
+
+def answer(request):
+    """What became of a request: its results, or ``failed`` with ``msg``."""
+    try:
+        return _STEPS[request["step"]](request)
+    except (jobs.JobError, protocol.ProtocolError, OSError) as exc:
+        return {"failed": True, "msg": str(exc)}
+    except serve.ServeError as exc:
+        return {"failed": True, "msg": str(exc), "begun": exc.begun}
+
+
+def _start(request, prepare=None):
+    job = jobs.Job.unpack(request["payload"])
+    status, attached = jobs.start_or_attach(job, run, prepare=prepare)
+    finished = attached and status.state != protocol.RUNNING
+    return {"attached": attached, "finished": finished, "installation": jobs.installation_in()}
+
+
+def _in_english(argv, environ_update=None):
+    return run(argv, dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})))
+
+
+_STEPS = {
+    IMAGE_COMMAND: lambda request: _start(request, targets.prepare),
+    INSTALLIMAGE: _start,
+    PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
+    LOOK: lambda request: serve.look(_in_english),
+    WIPE: lambda request: serve.wipe(_in_english, request["targets"]),
+}
+
+
+def run(argv, environ_update=None):
+    """Exit code, stdout and stderr of a program, as text; 127 when it is not there."""
+    try:
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(os.environ, **(environ_update or {})),
+            check=False,
+        )
+    except OSError as exc:
+        return 127, "", str(exc)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def main():
+    """Answer one request."""
+    print(json.dumps(answer(json.load(sys.stdin))))
+    return 0
