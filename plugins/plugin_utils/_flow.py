@@ -73,8 +73,9 @@ def intent_for(given: Mapping[str, Any], machine: str, installation: str, **abou
 class Flow:
     """One machine's way through one task."""
 
-    def __init__(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> None:
-        self.machine = options.get("machine_name") or task_vars["inventory_hostname"]
+    def __init__(self, options: Mapping[str, Any], host: str) -> None:
+        """``host``: its name in the inventory, which is the machine's where no other one is given."""
+        self.machine = options.get("machine_name") or host
         try:
             names.check_machine_name(self.machine)
         except names.InvalidName as exc:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _session
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -181,9 +182,9 @@ class Remote:
             done = subprocess.run(self._command("-G"), capture_output=True, text=True, check=False)
             found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
             proxies = {found.get("proxyjump", "none"), found.get("proxycommand", "none")}
-            port = found.get("port", "")
-            if done.returncode == 0 and proxies == {"none"} and port.isascii() and port.isdecimal():
-                self._address = (found.get("hostname", self._host), int(port))
+            port = whole_number(found.get("port"))
+            if done.returncode == 0 and proxies == {"none"} and port:
+                self._address = (found.get("hostname", self._host), port)
         return self._address
 
     def _set_arguments(self) -> None:

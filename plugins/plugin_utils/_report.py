@@ -70,7 +70,7 @@ class Report:
         elif "boot_state" in result:
             self._machine(str(result.get("machine_name") or host), result, failed)
         elif failed and host in self._machines:
-            self._machines[host].update(failed=True, reason=plain(result.get("msg") or "task failed"))
+            self._machines[host].update(failed=True, reason=_reason(host, result))
 
     def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
         machine = self._machines.setdefault(
@@ -106,7 +106,7 @@ class Report:
             machine["used"] = plain(result["used"])
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
-        machine["reason"] = plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ") if failed else None
+        machine["reason"] = _reason(name, result) if failed else None
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
                 key = (name, transition["from"], transition["to"], transition["at"])
@@ -241,6 +241,10 @@ def _nodes(report: Report) -> list[str]:
         lines.append(f"{role}: {len(mine)} machines, {changed} changed, {len(failed)} failed")
         lines += [f"  {plain(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
     return lines
+
+
+def _reason(name: str, result: Mapping[str, Any]) -> str:
+    return plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ")
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:

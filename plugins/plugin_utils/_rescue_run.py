@@ -22,8 +22,8 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _claims,
     _gate,
     _logs,
+    _rescue_call,
     _say,
-    _steps,
     _upload,
     _watch,
 )
@@ -241,8 +241,8 @@ def start(remote: Remote, step: str, job: jobs.Job, masker: Masker) -> dict[str,
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return _steps.call(remote, step, attempts=3, payload=job.pack())
-    except _steps.StepFailed as exc:
+        return _rescue_call.call(remote, step, attempts=3, payload=job.pack())
+    except _rescue_call.StepFailed as exc:
         raise StartFailed(masker.text(str(exc))) from exc
 
 

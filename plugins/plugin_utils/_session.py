@@ -14,6 +14,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+
 #: Runs over there. A request is a line with the size of the data (or "-"), the script, a line with the mark, the data.
 #: Lines are read byte by byte and data by its size, so that nothing is read that belongs to the next request.
 _LOOP = r"""
@@ -136,10 +138,10 @@ class Session:
         end = self._answer.find(b"\n", found + len(self._ending)) if found >= 0 else -1
         if end < 0:
             return None
-        code = self._answer[found + len(self._ending) : end].decode("ascii", "replace")
+        code = whole_number(bytes(self._answer[found + len(self._ending) : end]))
         text = self._answer[:found].decode("utf-8", "replace")
         del self._answer[: end + 1]
-        return int(code) if code.isascii() and code.isdecimal() else 255, text
+        return 255 if code is None else code, text
 
     def _lost(self, why: str) -> Lost:
         """Close, and say why: what ssh printed last, unless the reason is ours."""

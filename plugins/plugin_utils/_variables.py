@@ -52,11 +52,12 @@ _OF_USERS = """
 #: What the playbooks themselves keep for hosts; more of theirs begin with ``kubenode__``.
 _OF_PLAYBOOKS = """
     kubenode_after kubenode_architecture kubenode_armed kubenode_bases kubenode_boot kubenode_build
-    kubenode_builds kubenode_checked kubenode_cleaned kubenode_command kubenode_created kubenode_deleting
-    kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found kubenode_image_boot
-    kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_leave kubenode_looked
+    kubenode_builds kubenode_checked kubenode_cleaned kubenode_created kubenode_deleting
+    kubenode_disarmed kubenode_disks kubenode_drained kubenode_forgotten kubenode_found kubenode_image_armed
+    kubenode_image_boot kubenode_image_builds kubenode_image_upload kubenode_image_write kubenode_installed
+    kubenode_leave kubenode_looked
     kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan kubenode_powered_off
-    kubenode_pre_provisioned kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot kubenode_records
+    kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot kubenode_records
     kubenode_releasing kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers
     kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs kubenode_uncordoned
     kubenode_wiping

@@ -192,6 +192,29 @@ def machine_boot_spec():
     )
 
 
+def machine_install_spec():
+    """Options of machine_install; each step has those of the module of its name, which are looked at when it begins."""
+    return {
+        "machines": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {
+                "name": {"type": "str", "required": True},
+                "address": {"type": "str"},
+                "refused": {"type": "str"},
+                "may_be_late": {"type": "bool", "default": False},
+                "pre_provision_command": {"type": "dict"},
+                "machine_disks": {"type": "dict"},
+                "image_url_command": {"type": "dict"},
+                "robot_installimage": {"type": "dict"},
+                "machine_boot": {"type": "dict"},
+            },
+        },
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
 def image_url_check_spec():
     """Options of image_url_check."""
     return {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A dedicated server in memory, its people, and runs of ours that decide by the real code.
 
-What is real: robot_rescue's fleet, the actions of machine_disks and machine_boot, intents, claims, words and proof.
+What is real: robot_rescue's fleet, machine_disks and machine_boot, intents, claims, words and proof.
 What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` has what must never happen.
 """
 
@@ -16,12 +16,10 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.action import machine_boot, machine_disks
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
@@ -30,9 +28,15 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys, keys, ladder
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import RobotRescueFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, serve
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _known_hosts
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _gate,
+    _known_hosts,
+    _machine_boot,
+    _machine_disks,
+    _rescue_call,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import CloudInit, System
 
@@ -299,15 +303,13 @@ class _Shell(ssh.Ssh):
 class _Remote:
     """Ansible's connection to the machine."""
 
-    world: World
-
-    def __init__(self, _action: object) -> None:
-        """No connection is made."""
+    def __init__(self, world: World) -> None:
+        self.world = world
 
     def use(self, *_given: object, **_named: object) -> None:
         """Every way leads to the machine."""
 
-    log_in = reset = use
+    log_in = leave = close = use
 
     def run(self, _script: str, *arguments: str) -> tuple[int, str]:
         system = self.world.system
@@ -317,20 +319,17 @@ class _Remote:
         return 0, "recorded=1"
 
 
-class _Action:
-    """What an action plugin needs of Ansible."""
+def _answers(world: World) -> Any:
+    """The machine's half."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._task = SimpleNamespace(check_mode=False, diff=False)
+    def call(_remote: object, step: str, _attempts: int = 1, **request: Any) -> dict[str, Any]:
+        if step == steps.WIPE:
+            for target in request["targets"]:
+                world.empties(target["name"])
+        job = {"running": False, "succeeded": world.boot.done}
+        return {"disks": world.facts(), "job": job, "uptime": 1000.0}
 
-    def _execute_module(self, module_name: str, module_args: Mapping[str, Any], task_vars: object) -> dict[str, Any]:
-        payload = module_args["payload"]
-        if payload["step"] == serve.WIPE:
-            for target in payload["targets"]:
-                self._world.empties(target["name"])
-        job = {"running": False, "succeeded": self._world.boot.done}
-        return {"disks": self._world.facts(), "job": job, "uptime": 1000.0}
+    return call
 
 
 def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,9 +354,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             known.prove(found.boot_id)
         return found
 
-    _Remote.world = world
-    for module in (machine_boot, machine_disks):
-        monkeypatch.setattr(module, "Remote", _Remote)
+    monkeypatch.setattr(_rescue_call, "call", _answers(world))
     monkeypatch.setattr(_gate, "wait_for", wait_for)
     monkeypatch.setattr(_known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
@@ -446,7 +443,7 @@ def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool
     if cut == "rebooted":
         world.start()
         raise Cut
-    booted = machine_boot._Boot(_Action(world), about, Flow(about, {"inventory_hostname": NAME}), []).result()
+    booted = _machine_boot._Boot(_Remote(world), about, Flow(about, NAME), []).result()
     world.told.append(booted["msg"])
     if booted["verified"] and not booted["failed"]:
         system = world.system
@@ -465,8 +462,7 @@ def _disks(world: World, common: dict[str, Any], intent: Path, words: Words, res
     }  # fmt: skip
     named = {"wipe": consents.Words("wipe", words.wipe), "reinstall": consents.Words("reinstall", words.reinstall)}
     assert not guard.check_entries(named["wipe"])
-    action = machine_disks._Disks(_Action(world), {}, given, Flow(given, {"inventory_hostname": NAME}), named)
-    return action.result()
+    return _machine_disks._Disks(_Remote(world), given, Flow(given, NAME), named, False).result()
 
 
 def _command(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.action import robot_installimage as action
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     install,
@@ -23,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _robot_installimage as action
 from tests.waiting import until
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"

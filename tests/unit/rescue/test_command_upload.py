@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.action import image_url_command
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_url_command as image_url_command
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _rescue_run, _upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import LARGEST_SENT_ALONG, find_command
 

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The SSH phase of a fleet: one process, one thread a machine, and no machine waits for another one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import connection_loader
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+
+class ActionModule(ActionBase):
+    """See the documentation of the module of the same name."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for all machines."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=options.machine_install_spec())[1]
+        names = [machine["name"] for machine in given["machines"]]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise AnsibleActionFail(f"machines: {', '.join(twice)} stand there more than once; name each machine once")
+        hostvars = (task_vars or {}).get("hostvars", {})
+        work = [
+            (Host(machine["name"], self, self._way_to(machine, hostvars)), machine) for machine in given["machines"]
+        ]
+        found = _say.each(work, lambda one: _install.run(*one))
+        results = [
+            _unexpected(name, result) if isinstance(result, Exception) else result
+            for name, result in zip(names, found, strict=True)
+        ]
+        failed = [result for result in results if result["failed"]]
+        answer = {
+            "changed": any(result["changed"] for result in results),
+            "failed": bool(failed) and given["on_error"] == "fail",
+            "machines": results,
+            "by_name": {result["name"]: result for result in results},
+        }
+        if failed:
+            answer["msg"] = "\n".join(result["msg"] for result in failed)
+        return answer
+
+    def _way_to(self, machine: Mapping[str, Any], hostvars: Mapping[str, Any]) -> Callable[[], Any]:
+        """A connection as root on port 22, in all else as the inventory says."""
+        variables = hostvars.get(machine["name"], {})
+        name = str(variables.get("ansible_connection") or C.DEFAULT_TRANSPORT)
+        play_context = copy.copy(self._play_context)
+        play_context.remote_addr = machine["address"] or variables.get("ansible_host") or machine["name"]
+        play_context.remote_user, play_context.port = "root", 22
+        connection = connection_loader.get("ssh" if name == "smart" else name, play_context, None)
+        known = C.config.get_plugin_vars("connection", connection._load_name)
+        # Templates are rendered here, in the first thread.
+        connection.set_options(var_options={one: variables[one] for one in known if one in variables})
+        for option, value in (("host", play_context.remote_addr), ("remote_user", "root"), ("port", 22)):
+            if option in connection.option_definitions:
+                connection.set_option(option, value)
+        return lambda: connection
+
+
+def _unexpected(name: str, error: Exception) -> dict[str, Any]:
+    """A machine that met an error of ours or of its controller."""
+    text = f"{name}: {type(error).__name__}: {one_line(str(error), 500)}. -vvv shows where; please report it"
+    return {"name": name, "changed": True, "failed": True, "msg": text, "steps": {}, "late": False, "transitions": []}

@@ -1,0 +1,91 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The SSH phase of one machine: its steps one after the other, each with what the step before found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _image_url_command,
+    _machine_boot,
+    _machine_disks,
+    _pre_provision_command,
+    _robot_installimage,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
+
+#: In the order in which a machine takes them: the options of a step, and the step.
+STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {
+    "pre_provision_command": (options.pre_provision_command_spec, _pre_provision_command.run),
+    "machine_disks": (options.machine_disks_spec, _machine_disks.run),
+    "image_url_command": (options.image_url_command_spec, _image_url_command.run),
+    "robot_installimage": (options.robot_installimage_spec, _robot_installimage.run),
+    "machine_boot": (options.machine_boot_spec, _machine_boot.run),
+}
+#: Results of a step that are results of the machine, too.
+_OF_MACHINE = ("boot_state", "boot_state_since", "in_rescue", "permanent", "verified", "proof", "msg")
+
+
+def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Take the steps of a machine until one fails; always a result."""
+    found: dict[str, Any] = {"name": host.name, "changed": False, "failed": False, "msg": "nothing to do", "steps": {}}
+    if machine["refused"]:
+        return {**found, "failed": True, "msg": machine["refused"]}
+    transitions: list[Any] = []
+    try:
+        for step, (specification, take) in STEPS.items():
+            if machine[step] is None:
+                continue
+            given = _options(specification(), {**machine[step], **_from_steps(step, found["steps"], machine[step])})
+            result = take(host, given)
+            found["steps"][step] = result
+            found.update({key: result[key] for key in _OF_MACHINE if key in result})
+            found["changed"] = found["changed"] or bool(result.get("changed"))
+            transitions += result.get("transitions") or []
+            if result["failed"]:
+                found["failed"] = True
+                break
+    except AnsibleError as exc:
+        found.update(failed=True, msg=str(exc))
+    finally:
+        host.close()
+    late = found["failed"] and found.get("in_rescue") is False
+    if late and machine["may_be_late"]:
+        # The API phase sends it to its rescue once more.
+        found["failed"] = False
+    return {**found, "late": late, "transitions": transitions}
+
+
+def _options(specification: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    checked = ArgumentSpecValidator(specification).validate(given)
+    if checked.error_messages:
+        raise AnsibleError("; ".join(checked.error_messages))
+    return checked.validated_parameters
+
+
+def _from_steps(step: str, results: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a step that the steps before it found out."""
+    if not results:
+        return {}
+    last = list(results.values())[-1]
+    more: dict[str, Any] = {key: last[key] for key in ("boot_state", "boot_state_since")}
+    disks = results.get("machine_disks")
+    if disks and step == "image_url_command":
+        more.update(root_devices=disks["root_devices"], consent=f"checked+{disks['consent']}")
+    elif disks and step == "robot_installimage":
+        more.update(root_devices=disks["root_devices"], consent=disks["consent"], empty=disks["to_empty"])
+    written = results.get("image_url_command") or results.get("robot_installimage")
+    if written and step == "machine_boot":
+        more.update({key: written[key] for key in ("installation", "written") if written.get(key)})
+        if written.get("boot_id"):
+            more["previous_boot_id"] = written["boot_id"]
+        if written.get("host_keys") and not given.get("host_keys"):
+            more["host_keys"] = written["host_keys"]
+    return more

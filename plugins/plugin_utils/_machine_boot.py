@@ -1,0 +1,266 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reboots a machine and proves which system answers afterwards. All of it happens on the controller and over SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _proof, _record, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    Flow,
+    check_installation,
+    parse_host_keys,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
+
+#: Seconds that the machine may wait for cloud-init before it answers.
+CLOUD_INIT = 10
+#: The state that begins when the reboot is sent.
+LEFT = {"os": _states.BOOTING_TO_REAL_OS, "rescue": _states.BOOTING_TO_RESCUE}
+
+
+def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
+    """Reboot one machine, and prove which system answers."""
+    flow = host.flow(given)
+    keys = parse_host_keys(given["host_keys"])
+    findings = access.findings(given)
+    if findings:
+        raise AnsibleActionFail(f"{flow.machine}: {'; '.join(findings)}")
+    check_installation(given["installation"])
+    if host.check_mode:
+        return flow.result(changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers")
+    return _Boot(host.remote, given, flow, keys).result()
+
+
+class _Boot:
+    """One reboot of one machine."""
+
+    def __init__(self, remote: Remote, given: dict[str, Any], flow: Flow, keys: list[str]) -> None:
+        self._given, self._flow, self._keys = given, flow, keys
+        self._remote = remote
+        self._target = flow.known_hosts(given["expect"])
+        self._previous: str | None = given["previous_boot_id"] or None
+        self._proof = _proof.Proof(_proof.NONE)
+
+    def result(self) -> dict[str, Any]:
+        """Reboot, gate, record."""
+        flow, given, sent = self._flow, self._given, False
+        try:
+            if given["reboot"]:
+                sent = self._reboot()
+                flow.timeline.to(LEFT[given["expect"]])
+            if given["expect"] == "os":
+                self._remote.log_in(given["os_user"], given["os_port"], given["os_private_key"])
+            if self._asks_little():
+                return self._little(sent)
+            system = self._prove()
+        except _gate.GateClosed as exc:
+            flow.timeline.to(_states.PROVISIONING_FAILED)
+            about = self._facts(exc.system) if exc.system else {}
+            about.update(proof=_proof.UNPROVEN, verified=False)
+            if not (exc.system and exc.system.is_rescue):
+                self._give_up()
+            return flow.result(failed=True, changed=sent, msg=f"{flow.machine}: {exc}", **about)
+        about = self._facts(system)
+        if given["expect"] == "os":
+            if given["reboot"] or not given["boot_state"]:
+                flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+            else:
+                flow.timeline.found(_states.OPERATING_SYSTEM_RUNNING)
+            about.update(proof=self._proof.kind, verified=self._proof.verified)
+        written = self._write_record(system, about["system"])
+        self._release_claim()
+        msg = f"{system.hostname} answers ({system.os or system.kernel}), boot {system.boot_id}"
+        if given["expect"] == "os" and not self._proof.verified:
+            msg += f"; {'left as it is, as adopt says' if given['adopt'] else 'not verified'}"
+        return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
+
+    def _asks_little(self) -> bool:
+        """Whether nobody is to be asked who answers: an open port is enough, or nothing at all."""
+        return self._given["expect"] == "os" and self._given["proof"] in (_proof.PORT, _proof.NONE)
+
+    def _little(self, sent: bool) -> dict[str, Any]:
+        """For systems without SSH, or without our key."""
+        flow, kind = self._flow, self._given["proof"]
+        about = {"proof": kind, "verified": False, "record_written": False}
+        if kind == _proof.PORT:
+            _gate.wait_for_port(self._remote, self._target, self._previous, self._given["timeout"])
+        flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
+        self._release_claim()
+        text = "a system answers" if kind == _proof.PORT else "it was told to reboot"
+        return flow.result(changed=sent, msg=f"{text}; not verified, as proof: {kind} says", **about)
+
+    def _reboot(self) -> bool:
+        """Send the reboot to the system of ``previous_boot_id``; another one has rebooted already and is left alone."""
+        try:
+            system = _gate.wait_for(
+                self._remote,
+                self._present(),
+                lambda system: _gate.Judgement(_gate.Verdict.OPEN),
+                self._given["timeout"],
+                "the system to reboot",
+                ask=(self._previous or "any",),
+                stop_at_other_key=True,
+            )
+        except _gate.OtherKey:
+            # The reboot has happened already, or the gate will say who answers.
+            return False
+        if not system.reboot_sent:
+            return False
+        self._previous = system.boot_id
+        self._remote.leave()
+        if system.is_rescue or self._given["expect"] == "rescue":
+            # A new installation, or a new rescue, has new keys.
+            self._target.forget()
+        return True
+
+    def _present(self) -> KnownHosts:
+        """The host keys of the system that runs now."""
+        rescue = self._flow.known_hosts("rescue")
+        if rescue.boot_id and (rescue.boot_id == self._previous or (rescue.of_this_run and not self._previous)):
+            return rescue
+        return self._flow.known_hosts("os")
+
+    def _prove(self) -> System:
+        given = self._given
+        if self._keys:
+            self._target.require(self._keys)
+        expect_os = given["expect"] == "os"
+        wait_cloud_init = given["wait_cloud_init"] and expect_os
+        system = _gate.wait_for(
+            self._remote,
+            self._target,
+            lambda system: _gate.judge_system(
+                system, self._previous, given["expect"], given["hostname"], wait_cloud_init
+            ),
+            given["timeout"],
+            "the new system" if expect_os else "the rescue",
+            # Some images make their host keys while cloud-init runs.
+            prove=False,
+            same_boot=not given["reboot"],
+        )
+        if not expect_os:
+            self._target.prove(system.boot_id)
+            return system
+        began, boot_id = time.monotonic(), system.boot_id
+
+        def ready(system: System) -> _gate.Judgement:
+            if system.boot_id != boot_id:
+                # cloud-init may reboot the machine itself (power_state); what counts is the boot that stays.
+                found = _gate.judge_system(system, self._previous, "os", given["hostname"], True)
+                if found.verdict is not _gate.Verdict.OPEN:
+                    return found
+            found = self._judge_proof(system)
+            if wait_cloud_init and not self._proof.final:
+                # The bootstrap data may be what brings the proof.
+                ended = _gate.judge_cloud_init(system, time.monotonic() - began)
+                return found if ended.verdict is _gate.Verdict.OPEN else ended
+            return found
+
+        if ready(system).verdict is _gate.Verdict.OPEN:
+            self._target.prove(system.boot_id)
+            return system
+        return _gate.wait_for(
+            self._remote,
+            self._target,
+            ready,
+            given["cloud_init_timeout"],
+            "cloud-init of the new system",
+            ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
+        )
+
+    def _judge_proof(self, system: System) -> _gate.Judgement:
+        """Whether this system is the installation that was made."""
+        given = self._given
+        self._proof = _proof.judge(
+            self._flow.machine,
+            system.origin,
+            system.record,
+            given["installation"] or "",
+            given["written"],
+            given["proof"],
+            given["adopt"],
+        )
+        if self._proof.why:
+            return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)
+        return _gate.Judgement(_gate.Verdict.OPEN)
+
+    def _facts(self, system: System) -> dict[str, Any]:
+        cloud_init = system.cloud_init
+        return {
+            "hostname": system.hostname,
+            "boot_id": system.boot_id,
+            "system": {
+                "hostname": system.hostname,
+                "boot_id": system.boot_id,
+                "previous_boot_id": self._previous or "",
+                "os": system.os,
+                "kernel": system.kernel,
+                "cloud_init": {
+                    "status": cloud_init.status,
+                    "errors": cloud_init.errors,
+                    "warnings": cloud_init.warnings,
+                    "datasource": cloud_init.datasource,
+                },
+                "installed": _record.public(system.record),
+                "host_key_fingerprints": self._target.fingerprints(),
+            },
+        }
+
+    def _release_claim(self) -> None:
+        """The new system is proven: no later run may write its disks without consent."""
+        given = self._given
+        if given["expect"] != "os":
+            return
+        try:
+            if given["claim_file"]:
+                _claims.release(given["claim_file"])
+            if given["intent_file"]:
+                intents.close(given["intent_file"], intents.DONE, proof=self._proof.kind)
+        except (_claims.ClaimError, intents.IntentError) as exc:
+            _say.warning(f"{self._flow.machine}: {exc}")
+
+    def _give_up(self) -> None:
+        """This run failed: a person may repair the machine now, so no later run may write it without consent."""
+        if self._given["expect"] == "os" and self._given["intent_file"]:
+            with contextlib.suppress(intents.IntentError):  # the reason of the failure says more
+                intents.close(self._given["intent_file"], intents.GIVEN_UP)
+
+    def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
+        given = self._given
+        about_image = system.record or given["image_url"] or given["command"]
+        if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
+            return False
+        now = _states.to_rfc3339(time.time())
+        installation = given["installation"] or _record.installed.installation_of(system.record)
+        record = _record.complete(
+            system.record,
+            self._flow.machine,
+            installation,
+            given["image_url"],
+            given["command"],
+            self._proof.kind,
+            now,
+        )
+        if record is None:
+            return False
+        try:
+            code, answer = self._remote.run(_record.SCRIPT, _record.to_json(record))
+        except Unreachable:
+            return False
+        # Best effort: the root file system may be read-only, or the user not root.
+        if code != 0 or "recorded=1" not in answer:
+            return False
+        facts["installed"] = _record.public(record)
+        return True

@@ -1,0 +1,257 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What machine_disks does on the controller: gate, look, choose, guard, and only then have disks emptied."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query, _rescue_call
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote
+
+#: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
+SETTLED = 60.0
+#: What tells a disk, and what it held when its emptying was allowed.
+_TARGET = ("name", "serial", "wwn", "size", "model", "content_id")
+
+
+def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
+    """Look at the disks of one machine in its rescue, and make them ready."""
+    flow = host.flow(given)
+    findings = _inputs.check_seconds(given, rescue_timeout=0)
+    if given["state"] == "wiped":
+        findings += _findings_of_wiping(given)
+    elif given["root_device_hints"] or given["state"] == "ready":
+        try:
+            wanted = hints.check(given["root_device_hints"])
+            if "query" in wanted:
+                _query.check(wanted["query"])
+        except hints.HintError as exc:
+            way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
+            findings.append(f"{exc}{way_out}")
+    words = {
+        "wipe": consents.Words("wipe", given["wipe"]),
+        "reinstall": consents.Words("reinstall", _as_words(given["reinstall"], flow.machine)),
+    }
+    findings += [*words["wipe"].findings, *words["reinstall"].findings, *guard.check_entries(words["wipe"])]
+    if findings:
+        raise AnsibleActionFail(f"{flow.machine}: " + "; ".join(findings))
+    return _Disks(host.remote, given, flow, words, host.check_mode).result()
+
+
+def _as_words(reinstall: Any, machine: str) -> Any:
+    """``true`` names this machine, whatever runs on it."""
+    if isinstance(reinstall, bool) or str(reinstall).lower() in ("true", "false", "yes", "no"):
+        return [machine] if str(reinstall).lower() in ("true", "yes") else []
+    return reinstall
+
+
+def _findings_of_wiping(given: dict[str, Any]) -> list[str]:
+    found = [] if given["wipe"] else ["wipe names no disk; state: wiped empties the disks that it names"]
+    if given["root_device_hints"]:
+        found.append(
+            "root_device_hints choose disks to write; with state: wiped name the disks in wipe, and leave them out"
+        )
+    return found
+
+
+class _Failed(Exception):
+    """The task cannot go on; ``about``: results that are known all the same."""
+
+    def __init__(self, message: str, permanent: bool = False, **about: Any) -> None:
+        super().__init__(message)
+        self.permanent, self.about = permanent, about
+
+
+class _Disks:
+    """The disks of one machine."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        given: dict[str, Any],
+        flow: Flow,
+        words: dict[str, consents.Words],
+        check_mode: bool,
+    ) -> None:
+        self._remote, self._given, self._flow = remote, given, flow
+        self._words, self._check_mode = words, check_mode
+        self._claim = given["claim_file"] or _claims.default_file(flow.machine)
+        self._disks: list[dict[str, Any]] = []
+
+    def result(self) -> dict[str, Any]:
+        """Gate, look, choose, guard; always a result, never an exception of the flow."""
+        flow, given = self._flow, self._given
+        keys = parse_host_keys(given["host_keys"])
+        try:
+            previous = given["previous_boot_id"] or None
+            pin, limit = flow.known_hosts("rescue"), given["rescue_timeout"]
+            system = _gate.pass_rescue(self._remote, pin, keys, previous, limit)
+        except _gate.GateClosed as exc:
+            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
+            return flow.result(failed=True, in_rescue=False, permanent=False, msg=f"{flow.machine}: {exc}", **seen)
+        about: dict[str, Any] = {"in_rescue": True, "boot_id": system.boot_id, "hostname": system.hostname}
+        try:
+            about.update(self._found())
+        except (_Failed, _claims.ClaimError) as exc:
+            permanent = isinstance(exc, _Failed) and exc.permanent
+            if isinstance(exc, _Failed):
+                about.update(exc.about)
+            if given["state"] != "facts":
+                flow.timeline.to(_states.PROVISIONING_FAILED)
+            about.update(self._facts())
+            return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.machine}: {exc}"})
+        return flow.result(permanent=False, **about)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"disks": self._disks, "table": table.lines(self._disks)}
+
+    def _found(self) -> dict[str, Any]:
+        answer = self._look()
+        try:
+            chosen = self._choose()
+            strings = names.strings(chosen, self._disks, self._given["device_strings"])
+        except hints.HintError as exc:
+            raise _Failed(str(exc), exc.permanent) from exc
+        except names.Unresolved as exc:
+            raise _Failed(str(exc)) from exc
+        roots = {
+            "root_devices": strings,
+            "root_wwns": [disk["wwn"] for disk in chosen],
+            "root_by_id": [(disk["by_id"] or [""])[0] for disk in chosen],
+        }
+        if self._given["state"] == "facts":
+            means = f"; the hints mean {', '.join(disk['name'] for disk in chosen)}" if chosen else ""
+            count = len(self._disks)
+            msg = f"{count} disk{'' if count == 1 else 's'}{means}"
+            return {"msg": msg, "wiped": [], "to_empty": [], "in_progress": False, **roots, **self._facts()}
+        if self._given["state"] == "wiped":
+            return {**roots, **self._wiped(answer["job"])}
+        return {**roots, **self._ready(chosen, answer["job"])}
+
+    def _look(self) -> dict[str, Any]:
+        """What the disks are; again, while a disk that is looked for may only be late."""
+        while True:
+            answer = self._call(steps.LOOK, attempts=3)
+            self._disks = answer["disks"]
+            try:
+                self._choose()
+            except hints.HintError as exc:
+                if exc.permanent and answer["uptime"] < SETTLED:
+                    time.sleep(3)
+                    continue
+            return answer
+
+    def _choose(self) -> list[dict[str, Any]]:
+        wanted = self._given["root_device_hints"]
+        return hints.choose(wanted, self._disks, _query.search) if wanted else []
+
+    def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
+        given, machine = self._given, self._flow.machine
+        claimed = _claims.covers(self._claim, machine, chosen)
+        listed = ", ".join(disk["name"] for disk in chosen)
+        if claimed and (job["running"] or job["succeeded"]):
+            state = "is writing" if job["running"] else "has written"
+            msg = f"{listed}: left as it is, a program that was started in this rescue {state} it"
+            return {
+                "msg": msg,
+                "wiped": [],
+                "to_empty": [],
+                "in_progress": True,
+                "consent": consents.EMPTY,
+                **self._facts(),
+            }
+        verdict = guard.judge(
+            self._disks,
+            [disk["name"] for disk in chosen],
+            machine,
+            list(self._words["wipe"]),
+            self._words["reinstall"].names(machine),
+            claimed,
+            given["health"] == "check",
+            self._used,
+        )
+        if verdict.errors:
+            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
+        by_name = {disk["name"]: disk for disk in self._disks}
+        todo = [by_name[name] for name in verdict.wipe]
+        later = given["empty"] == "later"
+        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
+        about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
+        kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
+        kinds += [consents.WIPE] if list(self._words["wipe"]) else []
+        about["consent"] = consents.joined(*kinds) or consents.EMPTY
+        about["wiped"] = [] if later else [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        if todo:
+            about["diff"] = guard.diff(self._disks, verdict.wipe)
+        emptied = ", ".join(verdict.wipe)
+        if self._check_mode and not later:
+            msg = f"would empty {emptied}" if todo else f"{listed}: empty"
+            return {"msg": msg, **about, **self._facts()}
+        if not self._check_mode:
+            # A run after an interruption finds neither what was there nor that it was allowed to go.
+            _claims.claim(self._claim, machine, chosen, begun=not later or (claimed and _claims.is_begun(self._claim)))
+        if later and todo:
+            return {"msg": f"{emptied}: to be emptied when the installation begins", **about, **self._facts()}
+        if todo:
+            self._wipe(todo, claimed, about)
+        msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
+        return {"msg": msg, **about, **self._facts()}
+
+    def _wiped(self, job: dict[str, bool]) -> dict[str, Any]:
+        """The disks that the user named are empty, whether one is to be written or not."""
+        if job["running"]:
+            raise _Failed("a program that was started in this rescue is still running; nothing was emptied")
+        wipe = self._words["wipe"]
+        verdict = guard.judge(self._disks, [], self._flow.machine, list(wipe), health=False, used=self._used)
+        if verdict.errors:
+            raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
+        by_name = {disk["name"]: disk for disk in self._disks}
+        todo = [by_name[name] for name in verdict.wipe]
+        about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
+        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        if todo:
+            about["diff"] = guard.diff(self._disks, verdict.wipe)
+        emptied = ", ".join(about["wiped"])
+        if todo and not self._check_mode:
+            # There is no claim that a failure would have to give back.
+            self._wipe(todo, True, about)
+        would = "would empty" if self._check_mode else "emptied"
+        return {"msg": f"{would} {emptied}" if todo else "the disks are empty", **about, **self._facts()}
+
+    def _used(self, variable: str, name: str, record: dict[str, Any]) -> str:
+        words = self._words[variable]
+        return "" if words.covers(name, record) else words.why_not(name, record)
+
+    def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
+        targets = [{key: disk[key] for key in _TARGET} for disk in todo]
+        try:
+            self._disks = self._call(steps.WIPE, targets=targets)["disks"]
+        except _Failed as exc:
+            if not exc.about.get("begun", True):
+                if not claimed:
+                    _claims.release(self._claim)
+                raise _Failed(str(exc), wiped=[], in_progress=False) from exc
+            stopped = {**about, "wiped": [], "changed": True}
+            raise _Failed(f"the disks were not emptied wholly: {exc}", **stopped) from exc
+
+    def _call(self, step: str, attempts: int = 1, **request: Any) -> dict[str, Any]:
+        """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
+        try:
+            answer = _rescue_call.call(self._remote, step, attempts, **request)
+        except _rescue_call.StepFailed as exc:
+            more = {"begun": exc.answer["begun"]} if isinstance(exc.answer.get("begun"), bool) else {}
+            raise _Failed(str(exc), **more) from exc
+        if not isinstance(answer.get("disks"), list):
+            raise _Failed("the rescue did not tell its disks; run again")
+        return answer
