@@ -13,14 +13,15 @@ description:
   - Takes each machine through its steps, which are the modules of the same names - a program of the user that may stop
     it, its disks, an image command or C(installimage), the reboot and the proof of the new system. Each step gets what
     the steps before it found out.
-  - All machines go at once, in one process on the controller, each at its own pace. One C(ssh) stays open to each system
-    of a machine; no other process and no fork of Ansible is spent on waiting.
+  - All machines go at once, in one process on the controller, each at its own pace. One C(ssh) stays open to each
+    system of a machine; no other process and no fork of Ansible is spent on waiting.
   - A machine is reached as C(root) on port 22, in all else as its host variables C(ansible_ssh_*) say.
   - To be run once for all hosts (C(run_once)).
 options:
   machines:
     description:
-      - The machines, each a host of the inventory. The filter P(kubenode.provision.install_plan#filter) makes this list.
+      - The machines, each a host of the inventory. The filter P(kubenode.provision.install_plan#filter) makes this
+        list.
     type: list
     elements: dict
     required: true

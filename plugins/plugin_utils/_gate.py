@@ -188,7 +188,8 @@ def wait_for_port(
     while True:
         remote.use(known_hosts)
         try:
-            remote.look()
+            if remote.look():
+                return
             if _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"

@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _session
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _say, _session
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -24,6 +24,9 @@ SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
 _LOOK = 1.0
 #: Seconds in which a system that was told to reboot closes its connections; one that does not is asked again.
 _LEAVING = 8.0
+
+#: Settings of ssh by which it takes another way than a plain connection would.
+_OTHER_WAYS = ("proxyjump", "proxycommand", "bindaddress", "bindinterface")
 
 _PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
 _NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
@@ -66,6 +69,7 @@ class Remote:
         self._known_hosts: KnownHosts | None = None
         self._session: _session.Session | None = None
         self._leaving: tuple[_session.Session, float] | None = None
+        self._went_down = False
         self._patience = 5
         self._access: list[str] = []
         self._address: tuple[str, int] | None = None
@@ -114,24 +118,29 @@ class Remote:
             self._leaving = (self._session, time.monotonic() + _LEAVING)
             self._session = None
 
-    def look(self) -> None:
-        """Return when somebody may answer; raise :class:`Unreachable` when an ssh would be in vain."""
+    def look(self) -> bool:
+        """Whether the port of another system than the one that was left is open; False when nobody can tell.
+
+        Raises :class:`Unreachable` when an ssh would be in vain.
+        """
         if self._session or not self._stays_open:
-            return
+            return False
         if self._leaving:
             session, until = self._leaving
             if session.alive and time.monotonic() < until:
                 raise Unreachable(SILENT, "it is going down")
+            self._went_down = not session.alive
             session.close()
             self._leaving = None
         address = self._direct_address()
         if address is None:
-            return
+            return False
         try:
             socket.create_connection(address, timeout=_LOOK).close()
         except OSError as exc:
             reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
             raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
+        return self._went_down
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
         """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`.
@@ -155,7 +164,9 @@ class Remote:
 
     def _in_session(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         if self._session is None:
-            self._session = _session.Session(self._command())
+            command = self._command()
+            _say.detail(self._host, b" ".join(command).decode("utf-8", "replace"))
+            self._session = _session.Session(command)
         return self._session.run(script, *arguments, data=data)
 
     def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
@@ -179,11 +190,13 @@ class Remote:
         """Where a TCP connection leads to the machine; None behind a jump host, where only ssh finds the way."""
         if not self._address_known:
             self._address_known, self._address = True, None
-            done = subprocess.run(self._command("-G"), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                self._command("-G"), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
             found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-            proxies = {found.get("proxyjump", "none"), found.get("proxycommand", "none")}
+            ways = {found.get(name, "none") for name in _OTHER_WAYS}
             port = whole_number(found.get("port"))
-            if done.returncode == 0 and proxies == {"none"} and port:
+            if done.returncode == 0 and ways == {"none"} and port:
                 self._address = (found.get("hostname", self._host), port)
         return self._address
 

@@ -35,6 +35,12 @@ def log_line(machine: str, line: str) -> None:
         _say(lambda: _display.v(line, host=machine))
 
 
+def detail(machine: str, line: str) -> None:
+    """A line for who looks for a fault, for C(-vvv)."""
+    if _display.verbosity > 2:
+        _say(lambda: _display.vvv(line, host=machine))
+
+
 def progress(machine: str, message: str) -> None:
     """A line that everybody sees."""
     _say(lambda: _display.display(f"{machine}: {message}"))

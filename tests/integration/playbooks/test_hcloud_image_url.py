@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 
 import pytest
 
@@ -13,6 +14,21 @@ from tests.integration.playbooks.commands import waiting_command
 
 pytestmark = pytest.mark.nspawn
 
+#: A jump host, as ssh sees it: HOST PORT.
+RELAY = """
+import os, socket, sys, threading
+with open(sys.argv[0] + ".log", "a") as log:
+    log.write(" ".join(sys.argv[1:]) + chr(10))
+there = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+there.settimeout(None)
+def send():
+    for data in iter(lambda: os.read(0, 65536), b""):
+        there.sendall(data)
+    there.shutdown(socket.SHUT_WR)
+threading.Thread(target=send, daemon=True).start()
+for data in iter(lambda: there.recv(65536), b""):
+    os.write(1, data)
+"""
 SIX_STEPS = [
     ("", "Initializing"),
     ("Initializing", "EnablingRescue"),
@@ -25,8 +41,22 @@ SIX_STEPS = [
 
 def test_from_nothing_to_a_verified_system_and_again(nspawn):
     stage = nspawn.stage
-    stage.write_inventory(["first-1", "first-2"])
+    ssh, relay = stage.folder / "ssh", stage.folder / "relay"
+    ssh.write_text(f'#!/bin/sh\necho "$*" >>{ssh}.log\nexec ssh "$@"\n')
+    relay.write_text(RELAY)
+    for program in (ssh, relay):
+        program.chmod(0o755)
+    stage.write_inventory(["first-1", "first-2"], ansible_ssh_executable=str(ssh))
+    # one of them is reached through a jump host
+    host_vars = stage.inventory.parent / "host_vars"
+    host_vars.mkdir()
+    way = f"-o ProxyCommand='{sys.executable} {relay} %h %p'"
+    (host_vars / "first-2.yml").write_text(json.dumps({"ansible_ssh_common_args": way}))
     assert nspawn.run() == 0, nspawn.output
+    calls = (stage.folder / "ssh.log").read_text().splitlines()
+    # one to each system of a machine, and one that only says where it would go
+    assert len([call for call in calls if "HostKeyAlias=first-1." in call]) <= 3
+    assert (stage.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
     report = json.loads(stage.report.read_text())
     for machine in report["machines"]:
         assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS

@@ -1,0 +1,172 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which steps a machine takes, with which options, and what one step hands to the next."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._install_plan import HCLOUD, INSTALLIMAGE, ROBOT
+
+HOST = {
+    "inventory_hostname": "node-1",
+    "kubenode_image_url": "https://images.example.com/a.raw",
+    "kubenode_image_url_command": "image-url-command-raw-disk",
+    "kubenode_image": {"name": "Debian-1300-trixie-amd64-base.tar.gz"},
+    "kubenode_root_device_hints": {"smallest": True},
+}
+SAID = {
+    "name": "node-1", "failed": False, "installed": False, "proven": False, "in_rescue": True, "id": 7,
+    "server_number": 8,
+    "ipv4": "192.0.2.1", "boot_state": "BootingToRescue", "boot_state_since": "2026-11-21T10:00:00.000Z",
+    "installation": "i" * 8, "consent": "fresh", "previous_boot_id": "b", "host_keys": ["ssh-ed25519 AAAA"],
+}  # fmt: skip
+
+
+def planned(playbook: str, host: dict | None = None, said: dict | None = None, **more: object) -> dict:
+    (machine,) = _install_plan.plan([{**HOST, **(host or {})}], playbook, [{**SAID, **(said or {})}], "/dir", **more)
+    return machine
+
+
+def steps(machine: dict) -> list[str]:
+    return [step for step in _install.STEPS if step in machine]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "expected"),
+    [
+        (HCLOUD, ["image_url_command", "machine_boot"]),
+        (ROBOT, ["machine_disks", "image_url_command", "machine_boot"]),
+        (INSTALLIMAGE, ["machine_disks", "robot_installimage", "machine_boot"]),
+    ],
+)
+def test_every_step_has_options_that_its_module_takes(playbook, expected):
+    machine = planned(playbook, {"kubenode_pre_provision_command": "ask"}, token="secret")
+    assert steps(machine) == ["pre_provision_command", *expected]
+    for step in steps(machine):
+        specification = _install.STEPS[step][0]()
+        late = {"root_devices": ["sda"], "boot_state": "BootingToRescue"} if step == "robot_installimage" else {}
+        checked = ArgumentSpecValidator(specification).validate({**machine[step], **late})
+        assert checked.error_messages == [], step
+    assert steps(planned(playbook)) == expected
+
+
+def test_who_is_left_alone():
+    assert planned(HCLOUD, said={"failed": True, "msg": "why"})["refused"] == "why"
+    assert steps(planned(ROBOT, said={"in_rescue": False})) == []
+    for playbook in _install_plan.PLAYBOOKS:
+        assert steps(planned(playbook, said={"installed": True, "proven": True})) == []
+        found = planned(playbook, {"kubenode_adopt": True}, {"installed": True})
+        assert steps(found) == ["machine_boot"]
+        assert (found["machine_boot"]["reboot"], found["machine_boot"]["adopt"]) == (False, True)
+    assert steps(planned(HCLOUD, stay=["node-1"])) == ["image_url_command"]
+    assert steps(planned(HCLOUD, said={"installed": True}, stay=["node-1"])) == []
+    build = {"kubenode_build": {}, "kubenode_pre_provision_command": "ask"}
+    assert "pre_provision_command" not in planned(HCLOUD, build)
+
+
+def test_only_a_cloud_machine_gets_another_try():
+    assert planned(HCLOUD)["may_be_late"]
+    assert not planned(HCLOUD, last_try=True)["may_be_late"]
+    assert not planned(ROBOT)["may_be_late"]
+
+
+def test_the_first_word_of_the_api_phase_counts_and_hosts_without_one_are_left_out():
+    later = {**SAID, "failed": True, "msg": "older"}
+    hosts = [HOST, {**HOST, "inventory_hostname": "node-2"}]
+    (machine,) = _install_plan.plan(hosts, HCLOUD, [SAID, later], "/dir")
+    assert machine["name"] == "node-1"
+    assert "refused" not in machine
+
+
+def test_what_a_host_sets_goes_before_what_the_run_says():
+    machine = planned(HCLOUD, {"kubenode_registry_token": "own", "kubenode_address": "192.0.2.9"}, token="run's")
+    assert machine["image_url_command"]["oci_registry_auth_token"] == "own"
+    assert machine["address"] == "192.0.2.9"
+    assert planned(HCLOUD, token="run's")["image_url_command"]["oci_registry_auth_token"] == "run's"
+    assert planned(ROBOT)["machine_boot"]["timeout"] == 600
+    assert planned(ROBOT, {"kubenode_boot_timeout": 5})["machine_boot"]["timeout"] == 5
+    assert planned(INSTALLIMAGE)["machine_boot"]["hostname"] == "node-1"
+
+
+class Host:
+    name = "node-1"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, dict[str, dict]]:
+    """Steps that return these results; what came of the machine, and the options that each step got."""
+    given: dict[str, dict] = {}
+
+    def step(name: str):
+        def take(_host: Host, options: dict) -> dict:
+            given[name] = options
+            return {
+                "changed": True,
+                "failed": False,
+                "msg": name,
+                "boot_state": name,
+                "boot_state_since": "t",
+                **results[name],
+            }
+
+        return take
+
+    for name, (specification, _step) in list(_install.STEPS.items()):
+        monkeypatch.setitem(_install.STEPS, name, (specification, step(name)))
+    full = {"refused": None, "may_be_late": False, **dict.fromkeys(_install.STEPS), **machine}
+    host = Host()
+    result = _install.run(host, full)
+    return result, given
+
+
+def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
+    results = {
+        "machine_disks": {"in_rescue": True, "root_devices": ["sdb"], "consent": "wipe", "to_empty": [{"name": "sdb"}]},
+        "robot_installimage": {
+            "installation": "j" * 8,
+            "written": [{"name": "sdb"}],
+            "boot_id": "c",
+            "host_keys": ["k"],
+        },
+        "machine_boot": {"verified": True, "proof": "nonce"},
+    }
+    result, given = taken(monkeypatch, results, planned(INSTALLIMAGE))
+    assert (result["failed"], result["verified"], result["in_rescue"]) == (False, True, True)
+    assert list(result["steps"]) == list(results)
+    installed = given["robot_installimage"]
+    assert (installed["root_devices"], installed["consent"], installed["empty"]) == (["sdb"], "wipe", [{"name": "sdb"}])
+    boot = given["machine_boot"]
+    assert (boot["installation"], boot["previous_boot_id"], boot["host_keys"]) == ("j" * 8, "c", ["k"])
+    assert boot["boot_state"] == "robot_installimage"
+
+    results["image_url_command"] = results.pop("robot_installimage")
+    _result, given = taken(monkeypatch, results, planned(ROBOT, {"kubenode_host_keys": ["ours"]}))
+    assert given["image_url_command"]["consent"] == "checked+wipe"
+    assert given["machine_boot"]["host_keys"] == ["ours"]
+
+
+def test_a_failed_step_is_the_last_one(monkeypatch):
+    failed = {"failed": True, "in_rescue": True, "permanent": True, "msg": "no"}
+    result, given = taken(monkeypatch, {"image_url_command": failed}, planned(HCLOUD))
+    assert list(given) == ["image_url_command"]
+    assert (result["failed"], result["late"], result["permanent"], result["msg"]) == (True, False, True, "no")
+
+
+@pytest.mark.parametrize(("last_try", "failed"), [(False, False), (True, True)])
+def test_a_machine_that_did_not_reach_its_rescue_fails_at_the_last_try(monkeypatch, last_try, failed):
+    silent = {"failed": True, "in_rescue": False, "msg": "nobody answers"}
+    result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, last_try=last_try))
+    assert (result["late"], result["failed"]) == (True, failed)
+
+
+def test_options_that_no_step_takes_fail_the_machine_and_not_the_fleet(monkeypatch):
+    result, given = taken(monkeypatch, {}, planned(HCLOUD, {"kubenode_command_timeout": "soon"}))
+    assert result["failed"]
+    assert "timeout" in result["msg"]
+    assert "soon" in result["msg"]
+    assert not given
