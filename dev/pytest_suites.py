@@ -105,7 +105,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if report.when == "call" or counted != "passed":
                 row[counted] += 1
                 total[counted] += 1
-    _write_counts(total)
+    _write_counts(total, rows)
     if not rows:
         return
     terminalreporter.section("suites")
@@ -115,9 +115,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{name:22} {counts} {row['seconds'] / 1000:8.1f}")
 
 
-def _write_counts(total: Counter[str]) -> None:
+def _write_counts(total: Counter[str], rows: dict[str, Counter[str]]) -> None:
     """The counts as JSON, for the summary of several runs."""
     target = os.environ.get(COUNTS)
     if target:
         names = ("passed", "failed", "skipped")
-        Path(target).write_text(json.dumps({name: total[name] for name in names}), encoding="ascii")
+        suites = {suite: [*(row[name] for name in names), row["seconds"] / 1000] for suite, row in rows.items()}
+        counts = {**{name: total[name] for name in names}, "suites": suites}
+        Path(target).write_text(json.dumps(counts), encoding="ascii")

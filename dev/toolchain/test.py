@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/test: the default tests, or parts of the long run, each in one pytest; one summary and one exit code for all."""
+"""dev/test: the default tests, or parts of the long run, each part in one pytest; one summary and one exit code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -33,6 +34,8 @@ ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchai
 LAB = ("base", "lab", "test")
 #: variables of a user's shell that give tests other accounts, other data or another way to run, by their beginnings
 FOREIGN = ("CI", "HCLOUD_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_TOKEN", "PYTEST_", "ROBOT_")
+#: pytest's exit code when the arguments leave no test of a part
+NOTHING_CHOSEN = 5
 #: seconds in which an interrupted pytest closes its labs
 GRACE = 120
 
@@ -59,18 +62,23 @@ def _marked(marker: str, *without: str) -> tuple[str, ...]:
     return (*PARALLEL, "-m", chosen, "tests/lab", "tests/integration")
 
 
-def _units(core: str) -> Part:
-    ignored = tuple(f"--ignore={folder}" for folder in ONCE)
+def _units(core: str, name: str = "", without: tuple[str, ...] = ONCE) -> Part:
+    ignored = tuple(f"--ignore={folder}" for folder in without)
     arguments = ("-n", "2", *ignored, "tests/unit")
-    return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
+    name = name or f"units-{core}"
+    return Part(name, f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
 
 
 CLUSTER = (*LAB, "cluster")
-DEFAULT = Part(
-    "default",
-    "whether the product works: unit tests, the lab, modules and playbooks on its machines, one molecule scenario",
-    19,
-    (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "tests"),
+#: the parts of `make test`; the lab's images are built while the first one runs, which needs none
+DEFAULT = (
+    _units("2.19", "units", ()),
+    Part(
+        "flows",
+        "the lab, modules and playbooks on its machines, one molecule scenario",
+        15,
+        (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "--ignore=tests/unit", "tests"),
+    ),
 )
 #: the parts of the long run, in the order in which CI takes them
 LONG = (
@@ -100,7 +108,9 @@ LONG = (
         environment={"KUBENODE_HYPOTHESIS": "random", "PYTHONHASHSEED": "random"},
     ),
 )
-PARTS = {part.name: part for part in (DEFAULT, *LONG)}
+PARTS = {part.name: part for part in (*DEFAULT, *LONG)}
+#: words for several parts
+WORDS = {"default": DEFAULT, "long": LONG}
 
 
 @dataclass
@@ -113,6 +123,8 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    #: passed, failed, skipped and seconds on all workers, by suite
+    suites: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -129,7 +141,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the chosen parts; 0 when every part that ran passed."""
     parser = argparse.ArgumentParser(prog="dev/test", description=__doc__.partition(": ")[2])
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"default, long (all further parts), {', '.join(PARTS)}"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"default ({', '.join(part.name for part in DEFAULT)}), long (all further parts), or {', '.join(PARTS)}",
     )
     parser.add_argument("--list", action="store_true", help="print the parts, what they check and how long they take")
     parser.add_argument("--seconds", type=int, help="how long the whole run may take; says what did not fit")
@@ -140,16 +155,15 @@ def main(arguments: list[str] | None = None) -> int:
         for part in PARTS.values():
             print(f"{part.name:12} {part.minutes:3} min  {part.checks}")
         return 0
-    names = [
-        name for word in chosen.parts or ["default"] for name in ([p.name for p in LONG] if word == "long" else [word])
-    ]
+    words = chosen.parts or ["default"]
+    names = [name for word in words for name in ([part.name for part in WORDS[word]] if word in WORDS else [word])]
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         parser.error(f"part {unknown[0]} is unknown; there are {', '.join(PARTS)}")
     # started in the background of a shell we ignore Ctrl-C, and so would every program that a test interrupts
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     deadline = time.monotonic() + max(0, chosen.seconds) if chosen.seconds is not None else None
-    again = chosen.again or len(names) == 1 or bool(chosen.pytest)
+    again = chosen.again or len(names) == 1 or words == ["default"] or bool(chosen.pytest)
     return run([PARTS[name] for name in names], deadline, again, chosen.pytest.split())
 
 
@@ -157,6 +171,9 @@ def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Seq
     """Run the parts one after the other, go on after a failure, and print what ran and what did not."""
     results: list[Result] = []
     left_out: list[str] = []
+    builds = Builds()
+    if len(parts) > 1 and not parts[0].builds:
+        builds.begin(parts[1])
     for part in parts:
         if not again and _passed_before(part):
             left_out.append(f"{part.name}: passed on this very tree before; --again runs it once more")
@@ -165,15 +182,56 @@ def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Seq
         if left is not None and left < part.minutes * 60:
             left_out.append(f"{part.name}: needs about {part.minutes} min, {max(0, left) / 60:.0f} min are left")
             continue
-        results.append(_run(part, left, further))
+        results.append(_run(part, left, further, builds))
         if results[-1].good and not further:
             _record(part).write_text(_tree(), encoding="ascii")
+    builds.end()
     if len(parts) > 1:
         _summary(results, left_out)
     return 1 if any(result.bad for result in results) else 0
 
 
-def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
+class Builds:
+    """What the lab builds for a part while the part before it runs."""
+
+    def __init__(self) -> None:
+        self._part: Part | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self, part: Part) -> None:
+        """Start it in the background; what cannot be started now is told when the part begins."""
+        if os.geteuid() != 0 or not part.builds:
+            return
+        try:
+            _environments(part)
+        except SetupError:
+            return
+        command = "; ".join(f"{shlex.join(_lab(build))} || exit" for build in part.builds)
+        self._part = part
+        self._process = subprocess.Popen(
+            ["sh", "-c", command], env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def wait(self, part: Part) -> int:
+        """0 when all is built that a part needs."""
+        if self._process is not None and self._part is part:
+            say("waiting for the lab's images")
+            code, self._process = self._process.wait(), None
+            return code
+        for build in part.builds if os.geteuid() == 0 else ():
+            done = subprocess.run(_lab(build), env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False)
+            if done.returncode:
+                return done.returncode
+        return 0
+
+    def end(self) -> None:
+        """Stop what is still being built."""
+        if self._process is not None:
+            _interrupt(self._process)
+            self._process = None
+
+
+def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds) -> Result:
     """Provide what the part needs, then run its pytest; `left` are the seconds until the deadline."""
     began = time.monotonic()
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -182,7 +240,7 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
     print(f"== {part.name}: {part.checks}", flush=True)
     code: int | None
     try:
-        code = _prepare(part)
+        code = _prepare(part, builds)
         if code == 0:
             name = environments.CORES[part.core]
             environment = {**_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
@@ -191,9 +249,14 @@ def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
             if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
                 command.append(f"--hypothesis-seed={_seed()}")
             code = _wait(command, environment, left)
+            if further and code == NOTHING_CHOSEN:
+                code = 0
     except SetupError as error:
         say(f"failed: {error}")
         code = 1
+    except KeyboardInterrupt:
+        builds.end()
+        raise
     found = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
     return Result(part, time.monotonic() - began, code, **found)
 
@@ -213,17 +276,20 @@ def _seed() -> int:
     return seed
 
 
-def _prepare(part: Part) -> int:
+def _prepare(part: Part, builds: Builds) -> int:
     """Packages, environments and the lab's images; 0 when all is there."""
+    _environments(part)
+    return builds.wait(part)
+
+
+def _environments(part: Part) -> None:
     debian.ensure(list(part.packages))
     environments.ensure("main")
     environments.ensure(environments.CORES[part.core])
-    for build in part.builds if os.geteuid() == 0 else ():
-        command = [str(environments.ENVIRONMENTS["main"].folder / "bin" / "python"), "-m", "lab", *build]
-        done = subprocess.run(command, env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False)
-        if done.returncode:
-            return done.returncode
-    return 0
+
+
+def _lab(build: Sequence[str]) -> list[str]:
+    return [str(environments.ENVIRONMENTS["main"].folder / "bin" / "python"), "-m", "lab", *build]
 
 
 def _wait(command: list[str], environment: dict[str, str], left: float | None) -> int | None:
@@ -276,6 +342,8 @@ def _summary(results: Sequence[Result], left_out: Sequence[str], out: Callable[[
         verdict = "" if result.good else "  FAILED" if result.bad else "  ended at the deadline: not whole"
         counts = f"{result.passed:7} {result.failed:7} {result.skipped:7}"
         out(f"{result.part.name:12} {result.seconds / 60:7.1f} {counts}{verdict}")
+        for name, (passed, failed, skipped, _seconds) in sorted(result.suites.items()):
+            out(f"  {name:18} {passed:7} {failed:7} {skipped:7}")
     for line in left_out:
         out(f"not run: {line}")
     total = [sum(getattr(result, name) for result in results) for name in ("passed", "failed", "skipped")]

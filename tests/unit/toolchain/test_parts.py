@@ -19,7 +19,7 @@ def house(tmp_path, monkeypatch):
     """Parts whose pytest is a line of Python: exit with a code, or wait until the deadline."""
     monkeypatch.setattr(parts, "RESULTS", tmp_path)
     monkeypatch.setattr(parts, "_tree", lambda: "tree-1")
-    monkeypatch.setattr(parts, "_prepare", lambda part: 0)
+    monkeypatch.setattr(parts, "_prepare", lambda part, builds: 0)
 
     def part(name: str, code: str, minutes: int = 1) -> parts.Part:
         return parts.Part(name, "checks", minutes, (code,))
@@ -94,4 +94,29 @@ def test_every_long_marker_has_a_part_and_no_default_test_has_one():
     chosen = [" ".join(part.arguments) for part in parts.LONG]
     for marker in parts.LONG_MARKERS:
         assert any(f"-m {marker}" in words for words in chosen)
-        assert marker in parts.DEFAULT.arguments[parts.DEFAULT.arguments.index("-m") + 1]
+        assert marker in parts.DEFAULT[-1].arguments[parts.DEFAULT[-1].arguments.index("-m") + 1]
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit(0)", 0), ("exit(3)", 3)])
+def test_images_are_built_while_the_part_before_runs(tmp_path, monkeypatch, ends, code):
+    monkeypatch.setattr(parts, "_environments", lambda part: None)
+    monkeypatch.setattr(parts, "variables", lambda: {"PATH": "/usr/bin:/bin"})
+    monkeypatch.setattr(parts.os, "geteuid", lambda: 0)
+    go, built = tmp_path / "go", tmp_path / "built"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+    script = f"{wait}pathlib.Path({str(built)!r}).touch(); {ends}"
+    monkeypatch.setattr(parts, "_lab", lambda build: [sys.executable, "-c", script])
+    part = parts.Part("flows", "checks", 1, (), builds=(("images",),))
+    builds = parts.Builds()
+    builds.begin(part)
+    assert not built.exists()
+    go.touch()
+    assert builds.wait(part) == code
+    assert built.exists()
+    built.unlink()
+    assert builds.wait(part) == code  # not in the background
+    assert built.exists()
+    go.unlink()
+    builds.begin(part)
+    builds.end()
+    assert builds._process is None
