@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -75,3 +77,26 @@ def test_role_differences_are_found(tmp_path):
         "%s: b defaults to 2, the specs say 5" % role,
         "%s: d has a default in the specs only" % role,
     ]
+
+
+def tasks_in(entries: list, folder: Path) -> Iterator[dict]:
+    """Every task of a play, with those of blocks and imported files."""
+    for task in entries:
+        yield task
+        for section in ("block", "rescue", "always"):
+            yield from tasks_in(task.get(section) or [], folder)
+        imported = task.get("ansible.builtin.import_tasks")
+        if imported:
+            path = folder / imported
+            yield from tasks_in(yaml.safe_load(path.read_text()), path.parent)
+
+
+@pytest.mark.parametrize("path", sorted((CHECKOUT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_user_s_strategy_does_not_run_the_phase_of_a_fleet_once_a_host(path):
+    for play in yaml.safe_load(path.read_text()):
+        if "hosts" not in play:
+            continue
+        tasks = [task for section in ("pre_tasks", "tasks", "post_tasks") for task in play.get(section) or []]
+        once = any(task.get("run_once") for task in tasks_in(tasks, path.parent))
+        allowed = ["ansible.builtin.linear"] if once else ["ansible.builtin.linear", "ansible.builtin.free"]
+        assert play.get("strategy") in allowed, play["name"]
