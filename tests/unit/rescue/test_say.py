@@ -1,0 +1,65 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All machines at once: each has a thread, and only the first thread speaks and hears signals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
+
+
+@pytest.fixture
+def spoken(monkeypatch) -> list[tuple[str, bool]]:
+    """What was said, and whether the first thread said it."""
+    spoken: list[tuple[str, bool]] = []
+
+    def say(text: str, **_more: object) -> None:
+        spoken.append((text, threading.current_thread() is threading.main_thread()))
+
+    for name in ("display", "warning", "v", "vvv"):
+        monkeypatch.setattr(_say._display, name, say)
+    return spoken
+
+
+def test_all_machines_go_at_once_and_results_keep_their_order():
+    all_here = threading.Barrier(5)
+    results = _say.each(range(5), lambda number: (all_here.wait(30), number * 2)[1])
+    assert results == [0, 2, 4, 6, 8]
+    assert _say.each([], str) == []
+
+
+def test_one_that_raises_is_its_own_result(spoken):
+    def work(number: int) -> int:
+        return 10 // number
+
+    results = _say.each([1, 0, 2], work)
+    assert (results[0], results[2]) == (10, 5)
+    assert isinstance(results[1], ZeroDivisionError)
+    assert "ZeroDivisionError" in spoken[0][0]
+
+
+def test_what_threads_say_comes_from_the_first_one_and_before_the_end(spoken):
+    def work(name: str) -> None:
+        _say.progress(name, "works")
+        _say.warning(f"{name} is slow")
+
+    _say.each(["a", "b"], work)
+    assert sorted(spoken) == sorted((text, True) for name in "ab" for text in (f"{name}: works", f"{name} is slow"))
+    _say.progress("c", "alone")
+    assert spoken[-1] == ("c: alone", True)
+
+
+def test_only_the_first_thread_hears_signals():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    (blocked,) = _say.each([1], lambda _number: signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    assert {signal.SIGINT, signal.SIGTERM} <= set(blocked)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_threads_do_not_hold_a_worker_that_is_told_to_end():
+    (daemon,) = _say.each([1], lambda _number: threading.current_thread().daemon)
+    assert daemon
