@@ -36,6 +36,10 @@ options:
       refused:
         description: Why nothing is done with this machine. It is returned as failed.
         type: str
+      installed:
+        description: Whether the machine was found running an installed system.
+        type: bool
+        default: false
       may_be_late:
         description:
           - Whether a machine that does not reach its rescue has not failed, but is returned as C(late), since another
@@ -129,8 +133,14 @@ machines:
     name:
       description: Name of the machine.
       type: str
+    address:
+      description: The address that was given.
+      type: str
     failed:
       description: Whether the machine failed.
+      type: bool
+    runs:
+      description: Whether it runs its installed system, the one that was found or the new one.
       type: bool
     late:
       description: Whether it did not reach its rescue.

@@ -35,10 +35,12 @@ _OF_MACHINE = ("boot_state", "boot_state_since", "in_rescue", "permanent", "veri
 
 def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     """Take the steps of a machine until one fails; always a result."""
-    found: dict[str, Any] = {"name": host.name, "changed": False, "failed": False, "msg": "nothing to do", "steps": {}}
+    found: dict[str, Any] = {
+        "name": host.name, "address": machine["address"], "msg": "nothing to do", "changed": False, "failed": False,
+        "late": False, "runs": False, "transitions": [], "steps": {},
+    }  # fmt: skip
     if machine["refused"]:
         return {**found, "failed": True, "msg": machine["refused"]}
-    transitions: list[Any] = []
     try:
         for step, (specification, take) in STEPS.items():
             if machine[step] is None:
@@ -48,7 +50,7 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
             found["steps"][step] = result
             found.update({key: result[key] for key in _OF_MACHINE if key in result})
             found["changed"] = found["changed"] or bool(result.get("changed"))
-            transitions += result.get("transitions") or []
+            found["transitions"] += result.get("transitions") or []
             if result["failed"]:
                 found["failed"] = True
                 break
@@ -57,10 +59,12 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         host.close()
     late = found["failed"] and found.get("in_rescue") is False
+    booted = "machine_boot" in found["steps"] and not host.check_mode
+    found.update(late=late, runs=not found["failed"] and (machine["installed"] or booted))
     if late and machine["may_be_late"]:
         # The API phase sends it to its rescue once more.
         found["failed"] = False
-    return {**found, "late": late, "transitions": transitions}
+    return found
 
 
 def _options(specification: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -135,6 +135,7 @@ class _Planned:
         if address:
             machine["address"] = address
         if said["installed"]:
+            machine["installed"] = True
             if not said["proven"] and not stays:
                 machine["machine_boot"] = self._boot(found=True)
             return machine

@@ -203,6 +203,7 @@ def machine_install_spec():
                 "name": {"type": "str", "required": True},
                 "address": {"type": "str"},
                 "refused": {"type": "str"},
+                "installed": {"type": "bool", "default": False},
                 "may_be_late": {"type": "bool", "default": False},
                 "pre_provision_command": {"type": "dict"},
                 "machine_disks": {"type": "dict"},

@@ -93,6 +93,7 @@ def test_what_a_host_sets_goes_before_what_the_run_says():
 
 class Host:
     name = "node-1"
+    check_mode = False
 
     def close(self) -> None:
         self.closed = True
@@ -118,7 +119,14 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
 
     for name, (specification, _step) in list(_install.STEPS.items()):
         monkeypatch.setitem(_install.STEPS, name, (specification, step(name)))
-    full = {"refused": None, "may_be_late": False, **dict.fromkeys(_install.STEPS), **machine}
+    full = {
+        "refused": None,
+        "installed": False,
+        "address": None,
+        "may_be_late": False,
+        **dict.fromkeys(_install.STEPS),
+        **machine,
+    }
     host = Host()
     result = _install.run(host, full)
     return result, given
@@ -136,7 +144,8 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
         "machine_boot": {"verified": True, "proof": "nonce"},
     }
     result, given = taken(monkeypatch, results, planned(INSTALLIMAGE))
-    assert (result["failed"], result["verified"], result["in_rescue"]) == (False, True, True)
+    assert (result["failed"], result["verified"], result["in_rescue"], result["runs"]) == (False, True, True, True)
+    assert result["address"] == "192.0.2.1"
     assert list(result["steps"]) == list(results)
     installed = given["robot_installimage"]
     assert (installed["root_devices"], installed["consent"], installed["empty"]) == (["sdb"], "wipe", [{"name": "sdb"}])
@@ -155,13 +164,20 @@ def test_a_failed_step_is_the_last_one(monkeypatch):
     result, given = taken(monkeypatch, {"image_url_command": failed}, planned(HCLOUD))
     assert list(given) == ["image_url_command"]
     assert (result["failed"], result["late"], result["permanent"], result["msg"]) == (True, False, True, "no")
+    assert not result["runs"]
 
 
 @pytest.mark.parametrize(("last_try", "failed"), [(False, False), (True, True)])
 def test_a_machine_that_did_not_reach_its_rescue_fails_at_the_last_try(monkeypatch, last_try, failed):
     silent = {"failed": True, "in_rescue": False, "msg": "nobody answers"}
     result, _given = taken(monkeypatch, {"image_url_command": silent}, planned(HCLOUD, last_try=last_try))
-    assert (result["late"], result["failed"]) == (True, failed)
+    assert (result["late"], result["failed"], result["runs"]) == (True, failed, False)
+
+
+def test_a_system_that_was_found_and_proven_runs(monkeypatch):
+    result, given = taken(monkeypatch, {}, planned(HCLOUD, said={"installed": True, "proven": True}))
+    assert (result["runs"], result["changed"], result["msg"]) == (True, False, "nothing to do")
+    assert not given
 
 
 def test_options_that_no_step_takes_fail_the_machine_and_not_the_fleet(monkeypatch):
