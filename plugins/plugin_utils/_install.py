@@ -18,8 +18,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _machine_disks,
     _pre_provision_command,
     _robot_installimage,
+    _say,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {
@@ -54,8 +56,9 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
             if result["failed"]:
                 found["failed"] = True
                 break
+            _say.progress(host.name, one_line(result.get("msg", step)))
     except AnsibleError as exc:
-        found.update(failed=True, msg=str(exc))
+        found.update(failed=True, msg=f"{host.name}: {exc}".replace(f"{host.name}: {host.name}: ", f"{host.name}: "))
     finally:
         host.close()
     late = found["failed"] and found.get("in_rescue") is False
@@ -64,6 +67,8 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     if late and machine["may_be_late"]:
         # The API phase sends it to its rescue once more.
         found["failed"] = False
+    if found["failed"] or late:
+        _say.progress(host.name, one_line(found["msg"].removeprefix(f"{host.name}: ")))
     return found
 
 
