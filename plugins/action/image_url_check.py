@@ -44,4 +44,4 @@ class ActionModule(ActionBase):
                 about["pre_provision_path"] = hook.path
             return about, findings
 
-        return fleet_check(given["machines"], given["ssh_private_key"], examine)
+        return fleet_check(self, given, examine)

@@ -28,9 +28,7 @@ class ActionModule(ActionBase):
         """Run the task for all machines."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.installimage_check_spec())[1]
-        return fleet_check(
-            given["machines"], given["ssh_private_key"], lambda machine: self._examine(machine, given["command_dir"])
-        )
+        return fleet_check(self, given, lambda machine: self._examine(machine, given["command_dir"]))
 
     def _examine(self, machine: Mapping[str, Any], command_dir: str) -> tuple[dict[str, Any], list[str]]:
         find_file = _inputs.file_finder(self)

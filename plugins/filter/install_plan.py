@@ -31,6 +31,7 @@ options:
     description:
       - The C(machines) that M(kubenode.provision.hcloud_rescue) or M(kubenode.provision.robot_rescue) returned. Of two
         entries with one name the first one counts. A host without an entry is left out.
+      - V(null) before that, when options are to be checked. Then every machine takes all steps.
     type: list
     elements: dictionary
     required: true
@@ -87,7 +88,7 @@ plans = Late("plugin_utils._install_plan")
 def install_plan(
     hosts: Iterable[Mapping[str, Any]],
     playbook: str,
-    phase: Iterable[Mapping[str, Any]],
+    phase: Iterable[Mapping[str, Any]] | None,
     directory: str,
     token: str = "",
     stay: Iterable[str] = (),

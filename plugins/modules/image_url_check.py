@@ -27,6 +27,9 @@ options:
           - Name of the machine.
         type: str
         required: true
+      address:
+        description: Where the machine is reached, when that is said. No two machines may have the same.
+        type: str
       image_url:
         description:
           - See M(kubenode.provision.image_url_command).
@@ -81,6 +84,13 @@ options:
       os_private_key:
         description: See M(kubenode.provision.machine_boot).
         type: raw
+  steps:
+    description:
+      - The machines as the filter P(kubenode.provision.install_plan#filter) makes them without a C(phase). The options
+        of their steps are checked, too, and messages name the variables that hold them.
+    type: list
+    elements: dict
+    default: []
   command_dir:
     description:
       - Directory in which image commands and pre-provision commands lie. An image command that is shipped with this

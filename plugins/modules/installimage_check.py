@@ -27,6 +27,9 @@ options:
         description: Name of the machine.
         type: str
         required: true
+      address:
+        description: Where the machine is reached, when that is said. No two machines may have the same.
+        type: str
       image:
         description: See M(kubenode.provision.robot_installimage).
         type: dict
@@ -175,6 +178,13 @@ options:
       os_private_key:
         description: See M(kubenode.provision.machine_boot).
         type: raw
+  steps:
+    description:
+      - The machines as the filter P(kubenode.provision.install_plan#filter) makes them without a C(phase). The options
+        of their steps are checked, too, and messages name the variables that hold them.
+    type: list
+    elements: dict
+    default: []
   command_dir:
     description:
       - Directory in which the pre-provision commands lie. A link that leads out of the directory is refused.

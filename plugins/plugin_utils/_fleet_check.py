@@ -5,23 +5,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible.plugins.action import ActionBase
+
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 #: Takes a machine; returns what to tell of it, and everything that is wrong with it.
 Examine = Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
 
 
-def fleet_check(machines: Sequence[Mapping[str, Any]], private_key: str | None, examine: Examine) -> dict[str, Any]:
-    """The task result for the fleet."""
+def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) -> dict[str, Any]:
+    """The task result for the fleet; ``given``: the options of the task."""
+    machines, private_key = given["machines"], given["ssh_private_key"]
     names = [machine["name"] for machine in machines]
+    addresses = Counter(machine["address"] for machine in machines if machine["address"])
+    steps = {machine["name"]: machine for machine in given["steps"]}
+    variables = _install_plan.variables()
     results, everything = [], [] if names else ["machines is empty; name at least one"]
     for machine in machines:
         about, findings = examine(machine)
         findings = [*findings, *access.findings(machine)]
+        host = Host(machine["name"], action, None)
+        findings += _install.findings(host, steps.get(machine["name"], {}), variables, findings)
+        if addresses[machine["address"]] > 1:
+            findings.append(
+                f"kubenode_address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "
+                "machine the address of its own server"
+            )
         if names.count(machine["name"]) > 1:
             findings = [*findings, "name: it stands in the list more than once"]
         everything += [f"{machine['name']}: {finding}" for finding in findings]

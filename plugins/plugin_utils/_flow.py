@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible import constants as C  # noqa: N812
@@ -23,6 +23,14 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts im
     parse_host_key,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+
+class BadInput(AnsibleActionFail):
+    """What the user said cannot be done; nothing was."""
+
+    def __init__(self, machine: str, findings: Sequence[str]) -> None:
+        super().__init__(f"{machine}: {'; '.join(findings)}")
+        self.findings = list(findings)
 
 
 def run_id() -> str:

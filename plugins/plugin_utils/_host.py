@@ -18,10 +18,11 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import 
 class Host:
     """One machine, from its first step to its last: all steps share the connection."""
 
-    def __init__(self, name: str, action: ActionBase, connect: Callable[[], Any]) -> None:
-        """``connect`` makes a connection of Ansible; it is called when a step needs the machine."""
-        self.name = name
-        self.check_mode, self.diff = bool(action._task.check_mode), bool(action._task.diff)
+    def __init__(self, name: str, action: ActionBase, connect: Callable[[], Any] | None) -> None:
+        """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only."""
+        self.name, self.only_checks = name, connect is None
+        self.check_mode = self.only_checks or bool(action._task.check_mode)
+        self.diff = bool(action._task.diff)
         self.find_file, self.read_file = _inputs.file_finder(action), _inputs.file_reader(action)
         self._connect = connect
         self._remote: Remote | None = None
@@ -30,6 +31,8 @@ class Host:
     def remote(self) -> Remote:
         """The way to the machine."""
         if self._remote is None:
+            if self._connect is None:
+                raise RuntimeError("a check of options does not speak to machines")
             self._remote = Remote(self._connect())
         return self._remote
 

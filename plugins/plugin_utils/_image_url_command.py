@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import Command, interpreter_of
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    BadInput,
     check_consent,
     check_installation,
     intent_for,
@@ -74,7 +75,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> _inputs.Inputs
     findings += _inputs.check_token(given["oci_registry_auth_token"])
     findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
     if findings or inputs is None:
-        raise AnsibleActionFail(f"{machine}: " + "; ".join(findings))
+        raise BadInput(machine, findings)
     return inputs
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -20,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _robot_installimage,
     _say,
 )
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -31,6 +33,10 @@ STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, A
     "robot_installimage": (options.robot_installimage_spec, _robot_installimage.run),
     "machine_boot": (options.machine_boot_spec, _machine_boot.run),
 }
+_KINDS = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
+    "str": "a text", "path": "a path",
+}  # fmt: skip
 #: Results of a step that are results of the machine, too.
 _OF_MACHINE = ("boot_state", "boot_state_since", "in_rescue", "permanent", "verified", "proof", "msg")
 
@@ -70,6 +76,53 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     if found["failed"] or late:
         _say.progress(host.name, one_line(found["msg"].removeprefix(f"{host.name}: ")))
     return found
+
+
+def findings(
+    host: Host, machine: Mapping[str, Any], variables: Mapping[str, Mapping[str, str]], known: Sequence[str] = ()
+) -> list[str]:
+    """What is wrong with the options of a machine's steps, as far as that is known without the machine.
+
+    ``variables``: for each step, the variables that hold its options; ``known``: findings that were made already.
+    """
+    found: list[str] = []
+    for step, (specification, take) in STEPS.items():
+        given, options_of, names = machine.get(step), specification(), variables.get(step, {})
+        if given is None:
+            continue
+        wrong = [_wrong(names.get(option, option), options_of[option], value) for option, value in given.items()]
+        if any(wrong):
+            found += [text for text in wrong if text]
+            continue
+        missing = [option for option, spec in options_of.items() if spec.get("required") and option not in given]
+        if missing:  # its disks are not known yet, or the finding is known
+            continue
+        try:
+            take(host, _options(options_of, given))
+        except BadInput as exc:
+            found += [_renamed(text, names) for text in exc.findings if text not in known]
+        except AnsibleError as exc:
+            found.append(_renamed(str(exc).removeprefix(f"{host.name}: "), names))
+    return list(dict.fromkeys(found))
+
+
+def _wrong(name: str, option: Mapping[str, Any], value: Any) -> str:
+    """Why a value cannot be an option's; empty when it can."""
+    checked = ArgumentSpecValidator({"value": {**option, "required": False}}).validate({"value": value})
+    if not checked.error_messages:
+        return ""
+    shown = "(hidden)" if option.get("no_log") else repr(one_line(str(value), 60))
+    if "choices" in option:
+        return f"{name} {shown}: use one of {', '.join(option['choices'])}"
+    if option.get("type") in _KINDS and not option.get("options"):
+        return f"{name} {shown}: give {_KINDS[option['type']]}"
+    return f"{name}: {one_line('; '.join(checked.error_messages))}"
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """A finding that begins with an option begins with the variable that holds it."""
+    word = re.match(r"[a-z_]+", text)
+    return names.get(word[0], word[0]) + text[word.end() :] if word else text
 
 
 def _options(specification: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

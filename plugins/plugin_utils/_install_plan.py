@@ -79,7 +79,7 @@ _ROBOT_BOOT = 600
 def plan(
     hosts: Iterable[Mapping[str, Any]],
     playbook: str,
-    phase: Iterable[Mapping[str, Any]],
+    phase: Iterable[Mapping[str, Any]] | None,
     directory: str,
     token: str = "",
     stay: Iterable[str] = (),
@@ -87,11 +87,12 @@ def plan(
 ) -> list[Machine]:
     """The option ``machines`` of machine_install.
 
-    ``phase``: what the API phase says of the machines; of two entries with one name the first one counts.
+    ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
+    it, when options are to be checked: then every machine takes all steps.
     ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
     """
-    said: dict[str, Mapping[str, Any]] = {}
-    for one in phase:
+    hosts, said = list(hosts), dict[str, Mapping[str, Any]]()
+    for one in [_before(host) for host in hosts] if phase is None else phase:
         said.setdefault(str(one["name"]), one)
     staying = set(stay)
     return [
@@ -101,6 +102,10 @@ def plan(
         for host in hosts
         if host["inventory_hostname"] in said
     ]
+
+
+def _before(host: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": host["inventory_hostname"], "failed": False, "installed": False, "proven": False, "in_rescue": True}
 
 
 class _Planned:
@@ -216,6 +221,18 @@ class _Planned:
     def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
         found = {option: self._get(variable) for option, variable in variables.items()}
         return {option: value for option, value in found.items() if value is not None}
+
+
+def variables() -> dict[str, dict[str, str]]:
+    """For each step, its options and the variables that hold them."""
+    boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
+    return {
+        "pre_provision_command": _PRE_PROVISION,
+        "machine_disks": _DISKS,
+        "image_url_command": {**_COMMAND, **_OF_CLOUD},
+        "robot_installimage": _INSTALLIMAGE,
+        "machine_boot": boot,
+    }
 
 
 def _known(**values: Any) -> dict[str, Any]:

@@ -9,12 +9,11 @@ import contextlib
 import time
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _proof, _record, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _proof, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    BadInput,
     Flow,
     check_installation,
     parse_host_keys,
@@ -34,9 +33,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Reboot one machine, and prove which system answers."""
     flow = host.flow(given)
     keys = parse_host_keys(given["host_keys"])
-    findings = access.findings(given)
+    findings = [*access.findings(given), *_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
     if findings:
-        raise AnsibleActionFail(f"{flow.machine}: {'; '.join(findings)}")
+        raise BadInput(flow.machine, findings)
     check_installation(given["installation"])
     if host.check_mode:
         return flow.result(changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers")

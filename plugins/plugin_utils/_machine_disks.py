@@ -8,14 +8,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query, _rescue_call
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput, Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote
 
@@ -45,7 +43,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     }
     findings += [*words["wipe"].findings, *words["reinstall"].findings, *guard.check_entries(words["wipe"])]
     if findings:
-        raise AnsibleActionFail(f"{flow.machine}: " + "; ".join(findings))
+        raise BadInput(flow.machine, findings)
+    if host.only_checks:
+        return flow.result()
     return _Disks(host.remote, given, flow, words, host.check_mode).result()
 
 

@@ -10,8 +10,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
@@ -27,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _watch,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import Command, interpreter_of
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys, run_id
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput, Flow, parse_host_keys, run_id
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
@@ -72,7 +70,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command,
         findings.append(f"server {one_line(given['server'], 60)!r}: give the provider's id or number of the server")
     bootstrap = _inputs.read_bootstrap(given, host.read_file, findings)
     if findings or program is None or bootstrap is None:
-        raise AnsibleActionFail(f"{machine}: " + "; ".join(findings or ["command is empty; name the program"]))
+        raise BadInput(machine, findings or ["command is empty; name the program"])
     secrets = [part for text in given["secrets"] for part in _secrets_of(text)]
     return program, masking.Masker(secrets, masking.of_lines(bootstrap))
 

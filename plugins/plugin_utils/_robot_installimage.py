@@ -10,8 +10,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, steps
@@ -24,6 +22,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _upload,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
+    BadInput,
     check_consent,
     check_installation,
     intent_for,
@@ -88,7 +87,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> _installimage_
     inputs, findings = _installimage_inputs.examine(given, machine, host.read_file, host.find_file)
     findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
     if findings or inputs is None:
-        raise AnsibleActionFail(f"{machine}: " + "; ".join(findings))
+        raise BadInput(machine, findings)
     return inputs
 
 

@@ -105,6 +105,33 @@ def test_every_finding_of_every_machine_is_in_one_message(dry):
     assert servers(dry.stage) == []
 
 
+#: variables of later steps, and what is said of them
+OF_LATER_STEPS = {
+    "kubenode_command_timeout": ("soon", "kubenode_command_timeout 'soon': give a whole number"),
+    "kubenode_boot_timeout": (-5, "kubenode_boot_timeout -5: give a number of seconds, at least 1"),
+    "kubenode_success": ("perhaps", "kubenode_success 'perhaps': use one of marker_and_exit_code, marker"),
+    "kubenode_host_keys": (["nonsense"], "kubenode_host_keys 'nonsense': use the line of the .pub file"),
+    "kubenode_wait_cloud_init": ("sometimes", "kubenode_wait_cloud_init 'sometimes': give true or false"),
+    "kubenode_proof": ("hope", "kubenode_proof 'hope': use one of nonce, disk, ssh, port, none"),
+    "kubenode_address": ("192.0.2.1", "kubenode_address '192.0.2.1': another machine has it, too"),
+}
+
+
+def test_what_only_later_steps_take_is_looked_at_before_anything_is_created(dry):
+    """In one run for two machines; a wrong type hides what else is wrong with the options of the same step."""
+    inventory(dry, names=["wrong-1", "wrong-2"], **{name: value for name, (value, _words) in OF_LATER_STEPS.items()})
+    assert dry.run() != 0
+    message = dry.output[dry.output.index("[ERROR]") :]
+    hidden = {"kubenode_boot_timeout", "kubenode_host_keys"}
+    for name, (_value, words) in OF_LATER_STEPS.items():
+        for machine in ("wrong-1", "wrong-2"):
+            assert (f"{machine}: {words}" in message) is (name not in hidden), words
+    inventory(dry, **{name: OF_LATER_STEPS[name][0] for name in hidden})
+    assert dry.run("--check") != 0
+    assert any(OF_LATER_STEPS[name][1] in dry.output for name in hidden)
+    assert servers(dry.stage) == []
+
+
 @pytest.mark.parametrize(
     ("token", "reason"), [("missing", "HCLOUD_TOKEN"), ("refused", "unauthorized"), ("read-only", "token_readonly")]
 )
