@@ -226,10 +226,12 @@ class _Planned:
 def variables() -> dict[str, dict[str, str]]:
     """For each step, its options and the variables that hold them."""
     boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
+    command = {**_COMMAND, **_OF_CLOUD}
+    del command["oci_registry_auth_token"]  # it may come from the environment
     return {
         "pre_provision_command": _PRE_PROVISION,
         "machine_disks": _DISKS,
-        "image_url_command": {**_COMMAND, **_OF_CLOUD},
+        "image_url_command": command,
         "robot_installimage": _INSTALLIMAGE,
         "machine_boot": boot,
     }

@@ -13,30 +13,36 @@ import yaml
 
 from dev.toolchain.paths import CHECKOUT
 
-PLAYBOOKS = ("hcloud_image_url", "robot_image_url")
 #: what tells that it arrived: it is refused, and the text does not show it
 TOKEN = "user:secret-password\x07"
 REFUSED = "oci_registry_auth_token holds a control character"
+#: the tasks of a playbook that get it, and the variables that lead there without a machine
+PHASES = {
+    "hcloud": ("image_url", "ssh_phase"),
+    "robot": ("robot", "robot_image_url_checks"),
+}
 
 
-def defaults(playbook: str) -> dict:
-    """The module defaults of the plays that run image commands."""
-    plays = yaml.safe_load((CHECKOUT / "playbooks" / f"{playbook}.yml").read_text())
-    found = [play["module_defaults"] for play in plays if play.get("strategy") == "ansible.builtin.free"]
-    assert len(found) == 2
-    assert found[0] == found[1]
-    return found[0]
-
-
-def run(folder: Path, playbook: str, variables: dict, env: dict) -> str:
-    """Run a play of one image command in check mode, which ends before anything is asked of the machine."""
-    task = {"image_url": "https://x.example/a", "command": "image-url-command-raw-disk"}
+def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
+    """Run one phase in check mode, which ends before anything is asked of the machine."""
+    derived, tasks = PHASES[phase]
+    machine = {"name": "n1", "failed": False, "installed": False, "proven": False, "ipv4": "192.0.2.1"}
     play = {
         "hosts": "n1",
         "gather_facts": False,
-        "module_defaults": defaults(playbook),
-        "tasks": [{"kubenode.provision.image_url_command": task}],
+        "strategy": "ansible.builtin.linear",
+        "vars_files": [str(CHECKOUT / f"playbooks/vars/{derived}.yml")],
+        "tasks": [{"ansible.builtin.import_tasks": str(CHECKOUT / f"playbooks/tasks/{tasks}.yml")}],
     }
+    settings = {
+        "kubenode_image_url": "https://x.example/a",
+        "kubenode_image_url_command": "image-url-command-raw-disk",
+        "kubenode_root_device_hints": {"smallest": True},
+        "kubenode_dir": str(folder / "kubenode"),
+        "kubenode_created": {"machines": []},
+        "kubenode_armed": {"machines": [{**machine, "boot_state": "BootingToRescue"}]},
+    }
+    (folder / "settings.yml").write_text(yaml.safe_dump(settings))
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
     (folder / "password").write_text("vault\n")
     (folder / "host_vars").mkdir(exist_ok=True)
@@ -46,7 +52,8 @@ def run(folder: Path, playbook: str, variables: dict, env: dict) -> str:
         subprocess.run(vault, cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     (folder / "hosts").write_text("n1 ansible_connection=local\n")
     done = subprocess.run(
-        ["ansible-playbook", "-vvv", "--check", "-i", "hosts", "--vault-password-file", "password", "play.yml"],
+        ["ansible-playbook", "-vvv", "--check", "-e", "@settings.yml", "-i", "hosts",
+         "--vault-password-file", "password", "play.yml"],
         cwd=folder, capture_output=True, text=True, timeout=100, check=False,
         env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(folder / "local"), **env},
     )  # fmt: skip
@@ -54,14 +61,17 @@ def run(folder: Path, playbook: str, variables: dict, env: dict) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_the_variable_is_what_the_module_gets(tmp_path, playbook):
-    assert REFUSED in run(tmp_path, playbook, {"kubenode_registry_token": TOKEN}, {"OCI_REGISTRY_AUTH_TOKEN": "good"})
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_variable_is_what_the_module_gets(tmp_path, phase):
+    assert REFUSED in run(tmp_path, phase, {"kubenode_registry_token": TOKEN}, {"OCI_REGISTRY_AUTH_TOKEN": "good"})
 
 
-def test_without_the_variable_the_environment_counts(tmp_path):
-    assert REFUSED in run(tmp_path, PLAYBOOKS[0], {}, {"OCI_REGISTRY_AUTH_TOKEN": TOKEN})
-    assert "would run" in run(tmp_path, PLAYBOOKS[0], {}, {"OCI_REGISTRY_AUTH_TOKEN": ""})
+@pytest.mark.parametrize("phase", PHASES)
+def test_without_the_variable_the_environment_counts(tmp_path, phase):
+    assert REFUSED in run(tmp_path, phase, {}, {"OCI_REGISTRY_AUTH_TOKEN": TOKEN})
+    said = run(tmp_path, phase, {}, {"OCI_REGISTRY_AUTH_TOKEN": ""})
+    assert REFUSED not in said
+    assert "failed=0" in said
 
 
 def test_it_is_checked_before_anything_is_created(tmp_path):
