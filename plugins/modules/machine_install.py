@@ -36,6 +36,10 @@ options:
       refused:
         description: Why nothing is done with this machine. It is returned as failed.
         type: str
+      notes:
+        description: What is to be said of the machine in any case, as warnings.
+        type: list
+        elements: str
       installed:
         description: Whether the machine was found running an installed system.
         type: bool

@@ -120,6 +120,7 @@ options:
     type: str
 extends_documentation_fragment:
   - kubenode.provision.attributes
+  - kubenode.provision.rescue_server
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.attributes.flow
 attributes:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from ipaddress import ip_address, ip_network
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
@@ -40,22 +42,41 @@ class Judgement:
     why: str = ""
     #: It is the system to wait for, and only not ready: the connection to it is kept.
     arrived: bool = False
+    #: Another try cannot help.
+    final: bool = False
 
 
 class GateClosed(Exception):
     """The right system did not answer in time; the text says what did instead. ``system``: who answered last."""
 
-    def __init__(self, message: str, system: System | None) -> None:
+    def __init__(self, message: str, system: System | None, final: bool = False) -> None:
+        """``final``: another try cannot help."""
         super().__init__(message)
-        self.system = system
+        self.system, self.final = system, final
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Who answered, for results."""
+        return {"boot_id": self.system.boot_id, "hostname": self.system.hostname} if self.system else {}
 
 
 class OtherKey(Exception):
     """Somebody shows a host key that is not the pinned one, where that was asked for."""
 
 
-def judge_rescue(system: System, previous_boot_id: str | None) -> Judgement:
-    """The rescue gate: a root file system in memory, and not the boot that was seen before the reset."""
+def judge_rescue(system: System, previous_boot_id: str | None, addresses: Sequence[str] = ()) -> Judgement:
+    """The rescue gate: a root file system in memory, and not the boot that was seen before the reset.
+
+    ``addresses``: the server's public ones, of which it must have one.
+    """
+    if addresses and not _has_one_of(system.addresses, addresses):
+        own = [one for one in system.addresses if not (ip_address(one).is_loopback or ip_address(one).is_link_local)]
+        return Judgement(
+            Verdict.NEVER,
+            f"the server that answers is another one: it has {', '.join(own[:10]) or 'no address that it tells'}; this "
+            f"machine's has {', '.join(addresses)}. Correct kubenode_address, or the way that SSH takes",
+            final=True,
+        )
     if system.boot_id == previous_boot_id:
         return Judgement(Verdict.WAIT, f"the system seen before the reset still answers ({_who(system)})")
     if system.is_rescue:
@@ -160,7 +181,7 @@ def wait_for(
                 return system
         seen[verdict.why] = seen.get(verdict.why, 0) + 1
         if verdict.verdict is Verdict.NEVER:
-            raise GateClosed(verdict.why, last)
+            raise GateClosed(verdict.why, last, verdict.final)
         if verdict.verdict is Verdict.WRONG:
             wrong_since = wrong_since or clock()
             if clock() - wrong_since >= STEADY:
@@ -205,19 +226,30 @@ def wait_for_port(
         sleep(1.0)
 
 
-def pass_rescue(
-    remote: Remote, pin: KnownHosts, host_keys: list[str], previous_boot_id: str | None, timeout: float
-) -> System:
+def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Mapping[str, Any]) -> System:
     """Wait until the rescue answers; the connection is one to it afterwards. Raises :class:`GateClosed`.
 
     ``host_keys``: the rescue's, when they are known; else the first contact of a boot within a run is pinned.
+    ``given``: ``previous_boot_id``, ``addresses`` and ``rescue_timeout`` of the step.
     """
+    previous_boot_id, addresses = given["previous_boot_id"] or None, given["addresses"] or ()
     # A boot that we asked for ourselves, or another run's: the next contact is a first one.
     if host_keys:
         pin.require(host_keys)
     elif not pin.of_this_run or pin.boot_id == previous_boot_id:
         pin.forget()
-    return wait_for(remote, pin, lambda found: judge_rescue(found, previous_boot_id), timeout, "the rescue")
+    return wait_for(
+        remote,
+        pin,
+        lambda found: judge_rescue(found, previous_boot_id, addresses),
+        given["rescue_timeout"],
+        "the rescue",
+    )
+
+
+def _has_one_of(found: Sequence[str], wanted: Sequence[str]) -> bool:
+    networks = [ip_network(one, strict=False) for one in wanted]
+    return any(ip_address(address) in network for address in found for network in networks)
 
 
 def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:

@@ -47,6 +47,8 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
         "name": host.name, "address": machine["address"], "msg": "nothing to do", "changed": False, "failed": False,
         "late": False, "runs": False, "transitions": [], "steps": {},
     }  # fmt: skip
+    for note in machine["notes"] or []:
+        _say.warning(f"{host.name}: {one_line(note)}")
     if machine["refused"]:
         return {**found, "failed": True, "msg": machine["refused"]}
     try:
@@ -67,7 +69,7 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
         found.update(failed=True, msg=f"{host.name}: {exc}".replace(f"{host.name}: {host.name}: ", f"{host.name}: "))
     finally:
         host.close()
-    late = found["failed"] and found.get("in_rescue") is False
+    late = found["failed"] and found.get("in_rescue") is False and not found.get("permanent")
     booted = "machine_boot" in found["steps"] and not host.check_mode
     found.update(late=late, runs=not found["failed"] and (machine["installed"] or booted))
     if late and machine["may_be_late"]:

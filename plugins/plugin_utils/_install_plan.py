@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
 
@@ -126,6 +128,7 @@ class _Planned:
         self._in_rescue = _known(
             previous_boot_id=said.get("previous_boot_id"),
             host_keys=None if self._of_cloud else said.get("host_keys"),
+            addresses=[said[name] for name in ("ipv4", "ipv6") if said.get(name)],
             **self._flow,
         )
         self._logs = f"{directory}/logs"
@@ -136,6 +139,9 @@ class _Planned:
         machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
         if said["failed"]:
             return {**machine, "refused": said["msg"]}
+        notes = [said.get("used"), installed.drift_in_words(said["drift"]) if said.get("drift") else ""]
+        if any(notes):
+            machine["notes"] = [str(note) for note in notes if note]
         address = self._host.get("kubenode_address") or said.get("ipv4")
         if address:
             machine["address"] = address

@@ -94,12 +94,10 @@ class _Disks:
         flow, given = self._flow, self._given
         keys = parse_host_keys(given["host_keys"])
         try:
-            previous = given["previous_boot_id"] or None
-            pin, limit = flow.known_hosts("rescue"), given["rescue_timeout"]
-            system = _gate.pass_rescue(self._remote, pin, keys, previous, limit)
+            system = _gate.pass_rescue(self._remote, flow.known_hosts("rescue"), keys, given)
         except _gate.GateClosed as exc:
-            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
-            return flow.result(failed=True, in_rescue=False, permanent=False, msg=f"{flow.machine}: {exc}", **seen)
+            msg = f"{flow.machine}: {exc}"
+            return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen)
         about: dict[str, Any] = {"in_rescue": True, "boot_id": system.boot_id, "hostname": system.hostname}
         try:
             about.update(self._found())

@@ -101,13 +101,11 @@ class _Run:
         """Gate, start, watch, judge; always a result, never an exception of the flow."""
         flow, given = self._flow, self._given
         pin, keys = flow.known_hosts("rescue"), parse_host_keys(given["host_keys"])
-        previous, limit = given["previous_boot_id"] or None, given["rescue_timeout"]
         try:
-            system = _gate.pass_rescue(self._remote, pin, keys, previous, limit)
+            system = _gate.pass_rescue(self._remote, pin, keys, given)
         except _gate.GateClosed as exc:
-            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
             msg = f"{flow.machine}: {exc}"
-            return flow.result(failed=True, in_rescue=False, permanent=False, msg=msg, **seen, **about)
+            return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = {**about, "in_rescue": True, "permanent": False, "boot_id": system.boot_id, "hostname": system.hostname}
         try:
             answer = self._start()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import ipaddress
 import json
 import re
 from dataclasses import dataclass, field
@@ -42,6 +44,8 @@ elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; t
 elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
 else state=unknown
 fi
+echo "addresses=$(awk '/32 host LOCAL/ {print a} {a = $2}' /proc/net/fib_trie | sort -u | tr '\n' ' ')"
+echo "addresses6=$(cut -d ' ' -f 1 /proc/net/if_inet6 | tr '\n' ' ')"
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
 echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
@@ -96,6 +100,8 @@ class System:
     origin: origins.Origin
     cloud_init: CloudInit
     record: dict[str, Any] | None
+    #: Its own IP addresses.
+    addresses: tuple[str, ...] = ()
     #: Lines of its public host keys, where they lie in their usual place.
     host_keys: tuple[str, ...] = ()
     reboot_sent: bool = False
@@ -126,9 +132,21 @@ def parse(text: str) -> System:
         origin=origins.Origin.parse(fields),
         cloud_init=_cloud_init(fields),
         record=_json(fields.get("record", "")),
+        addresses=_addresses(fields),
         host_keys=tuple(_text(fields.get("host_keys", "")).splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
     )
+
+
+def _addresses(fields: dict[str, str]) -> tuple[str, ...]:
+    words = fields.get("addresses", "").split()
+    # As in /proc/net/if_inet6: 32 hexadecimal digits.
+    words += [":".join(re.findall("....", word)) for word in fields.get("addresses6", "").split() if len(word) == 32]
+    found = []
+    for word in words[:1000]:
+        with contextlib.suppress(ValueError):
+            found.append(str(ipaddress.ip_address(word)))
+    return tuple(found)
 
 
 def _text(encoded: str) -> str:

@@ -50,7 +50,8 @@ def call(remote: Remote, step: str, attempts: int = 1, **request: Any) -> dict[s
         answer = None
     if not isinstance(answer, dict):
         shown = one_line(" ".join(lines[-3:]), 1000) or "nothing"
-        raise StepFailed(f"the rescue did not do its part (exit code {code}): {shown}")
+        full = ". Its memory is full: reset the machine, so that it boots a new rescue" if "space left" in text else ""
+        raise StepFailed(f"the rescue did not do its part (exit code {code}): {shown}{full}")
     if answer.get("failed"):
         raise StepFailed(one_line(str(answer.get("msg") or "no reason given"), 2000), answer)
     return answer

@@ -93,10 +93,8 @@ class RescueRun:
         try:
             system = self._pass_gate()
         except _gate.GateClosed as exc:
-            seen = {"boot_id": exc.system.boot_id, "hostname": exc.system.hostname} if exc.system else {}
-            return flow.result(
-                failed=True, in_rescue=False, msg=self._masker.text(f"{flow.machine}: {exc}"), **seen, **about
-            )
+            msg = self._masker.text(f"{flow.machine}: {exc}")
+            return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
         started = time.monotonic()
         try:
@@ -146,8 +144,7 @@ class RescueRun:
         return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
 
     def _pass_gate(self) -> System:
-        previous, limit = self._given["previous_boot_id"] or None, self._given["rescue_timeout"]
-        return _gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, previous, limit)
+        return _gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, self._given)
 
     def _start(self, system: System) -> tuple[bool, bool]:
         try:

@@ -59,6 +59,9 @@ def redact(url):
     scheme, slashes, authority, path = (part or "" for part in match.groups())
     if slashes or (scheme and ":" in authority.rpartition("@")[0]):
         authority = authority.rpartition("@")[2]
+    elif not scheme and not raw.startswith("/") and ":" in raw.rpartition("@")[0]:
+        # Neither a URL nor a path, such as https//user:password@host/x.
+        return "…@" + raw.rpartition("@")[2]
     return scheme + slashes + authority + path
 
 

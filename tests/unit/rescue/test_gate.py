@@ -85,6 +85,24 @@ def rescue_gate(previous: str | None = None):
     return lambda found: _gate.judge_rescue(found, previous)
 
 
+@pytest.mark.parametrize(
+    ("told", "wanted", "verdict"),
+    [
+        ("127.0.0.1 192.0.2.1 ", ["192.0.2.1", "2001:db8:1::/64"], Verdict.OPEN),
+        ("127.0.0.1 192.0.2.2 ", ["192.0.2.1", "2001:db8:1::/64"], Verdict.NEVER),
+        ("127.0.0.1 192.0.2.2 ", ["192.0.2.1", "2001:db8:2::/64"], Verdict.OPEN),
+        ("", ["192.0.2.1"], Verdict.NEVER),
+        ("²92.0.2.1 \x1b nonsense", ["192.0.2.1"], Verdict.NEVER),
+        ("192.0.2.2", [], Verdict.OPEN),
+    ],
+)
+def test_the_rescue_of_another_server_is_not_the_machine_s(told, wanted, verdict):
+    found = system(addresses=told, addresses6="20010db8000200000000000000000001 nonsense " + "z" * 32)
+    judged = _gate.judge_rescue(found, None, wanted)
+    assert judged.verdict is verdict
+    assert judged.final is (verdict is Verdict.NEVER)
+
+
 SILENCE = Unreachable(SILENT, "Connection refused")
 
 

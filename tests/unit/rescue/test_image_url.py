@@ -156,6 +156,10 @@ def test_what_is_recorded_holds_no_credentials(user, password, path, query, frag
         ("oci:repository@sha256:00", "oci:repository@sha256:00"),
         ("https://u:p@ss@host/x", "https://host/x"),
         ("*", "*"),
+        ("https//user:secret@host/x", "…@host/x"),
+        ("user:secret@host/x", "…@host/x"),
+        ("/images/a:b@c.raw", "/images/a:b@c.raw"),
+        ("images/a@b.raw", "images/a@b.raw"),
     ],
 )
 def test_redaction_keeps_what_is_no_credential(url, shown):

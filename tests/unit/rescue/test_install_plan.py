@@ -50,6 +50,8 @@ def test_every_step_has_options_that_its_module_takes(playbook, expected):
         late = {"root_devices": ["sda"], "boot_state": "BootingToRescue"} if step == "robot_installimage" else {}
         checked = ArgumentSpecValidator(specification).validate({**machine[step], **late})
         assert checked.error_messages == [], step
+        if step != "machine_boot":
+            assert machine[step]["addresses"] == ["192.0.2.1"]
     assert steps(planned(playbook)) == expected
 
 
@@ -121,6 +123,7 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
         monkeypatch.setitem(_install.STEPS, name, (specification, step(name)))
     full = {
         "refused": None,
+        "notes": None,
         "installed": False,
         "address": None,
         "may_be_late": False,
@@ -157,6 +160,18 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
     _result, given = taken(monkeypatch, results, planned(ROBOT, {"kubenode_host_keys": ["ours"]}))
     assert given["image_url_command"]["consent"] == "checked+wipe"
     assert given["machine_boot"]["host_keys"] == ["ours"]
+
+
+def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkeypatch):
+    warnings: list[str] = []
+    monkeypatch.setattr(_install._say, "warning", warnings.append)
+    drift = [{"what": "image", "runs": "a", "wanted": "b"}]
+    said = {"installed": True, "proven": True, "used": "the word was used up", "drift": drift}
+    taken(monkeypatch, {}, planned(HCLOUD, said=said))
+    assert warnings == [
+        "node-1: the word was used up",
+        "node-1: runs image a, asked for image b; reinstall writes it",
+    ]
 
 
 def test_a_failed_step_is_the_last_one(monkeypatch):
