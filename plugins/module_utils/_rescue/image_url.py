@@ -57,8 +57,9 @@ def redact(url):
     if match is None:
         raise AssertionError("every part may be missing")
     scheme, slashes, authority, path = (part or "" for part in match.groups())
-    if slashes or (scheme and ":" in authority.rpartition("@")[0]):
-        authority = authority.rpartition("@")[2]
+    before, dummy, behind = authority.rpartition("@")
+    if slashes or (scheme and (":" in before or not re.match(r"sha(256|512):", behind))):
+        authority = behind
     elif not scheme and not raw.startswith("/") and ":" in raw.rpartition("@")[0]:
         # Neither a URL nor a path, such as https//user:password@host/x.
         return "…@" + raw.rpartition("@")[2]
