@@ -66,7 +66,7 @@ async def test_disk_without_a_system_does_not_boot(nspawn_site: Site, key: Key, 
     await one.machine.reset()
     await one.says("No bootable device")
     assert one.machine.running
-    assert (await one.ssh("true")).status == 255
+    assert (await one.ssh("true", connect=5)).status == 255
     await one.machine.cut_power()
     assert not one.machine.running
 
@@ -169,7 +169,7 @@ async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_site: Site, key: Ke
     await one.answers("echo durable | dd of=/dev/sda conv=fsync status=none")
     await one.machine.cut_power()
     assert not one.machine.running
-    assert (await one.ssh("true")).status == 255
+    assert (await one.ssh("true", connect=5)).status == 255
     await one.machine.power_on()
     assert await one.answers("head -c 7 /dev/sda") == "durable"
 
