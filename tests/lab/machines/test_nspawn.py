@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from lab import images
+from lab.machines.host import run
 from lab.machines.site import Site
 from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
@@ -244,6 +246,19 @@ async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: 
     assert (await one.ssh("curl -s --max-time 120 http://192.0.2.1/")).status == 7, "other networks are refused at once"
     for server in servers:
         server.close()
+
+
+async def test_the_lab_keeps_its_address_on_the_wire_when_machines_come(nspawn_site: Site) -> None:
+    network = nspawn_site._network
+
+    async def address() -> str:
+        (link,) = json.loads(await run(*network.command("ip", "-json", "link", "show", "lab")))
+        return str(link["address"])
+
+    before = await address()
+    # lower than all that the kernel gives to ports, which would become the bridge's
+    await network._ns.ip("link add low address 02:00:00:00:00:01 type veth peer name far", "link set low master lab up")
+    assert await address() == before
 
 
 async def test_a_machine_holds_nothing_that_its_host_unmounts(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
