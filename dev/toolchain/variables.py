@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from . import bundle, environments, pythons
-from .paths import CHECKOUT
+from .paths import CHECKOUT, cache
 from .trees import linked_tree
 
 #: what of a user's shell must not reach our runs, by the beginnings of the names
@@ -26,6 +26,9 @@ def variables(name: str = "main", collections: list[Path] | None = None, every_p
     result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
     result["VIRTUAL_ENV"] = str(folder)
     result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)
+    # whatever the user's shell says of compiled files: without them each of the many processes compiles all it imports
+    result.pop("PYTHONDONTWRITEBYTECODE", None)
+    result["PYTHONPYCACHEPREFIX"] = str(cache() / "pyc")
     # the lab is run as `python -m lab`, from wherever the user is
     result["PYTHONPATH"] = str(CHECKOUT)
     if not result.get("LC_ALL", result.get("LANG", "")).upper().replace("-", "").endswith("UTF8"):

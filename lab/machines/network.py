@@ -122,7 +122,9 @@ class Network:
     async def _build(self) -> None:
         await self._ns.ip(
             "link set lo up",
-            "link add lab type bridge forward_delay 0 stp_state 0",
+            # A bridge without an address of its own takes the lowest of its ports, so another one when a machine comes
+            # or goes: whoever had talked to the lab then talked to nobody for a minute.
+            f"link add lab address {self.mac(0)} type bridge forward_delay 0 stp_state 0",
             f"addr add {self.gateway}/24 dev lab",
             f"addr add {METADATA}/32 dev lab",
             "link set lab up",

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import yaml
 
 from lab.nodes import Node
+from tests.integration import modules
 from tests.integration.runs import LIMIT, Run, Running
 from tests.waiting import until
 
@@ -149,16 +149,8 @@ class Controller:
         That spares the start of Ansible, which takes most of the time where no machine is concerned.
         """
         folder, _inventory = self.run_folder([], {})
-        done = subprocess.run(
-            [sys.executable, "-m", f"ansible_collections.kubenode.provision.plugins.modules.{module}"],
-            env={**self.environment, "PYTHONPATH": os.environ["ANSIBLE_COLLECTIONS_PATH"], **(env or {})},
-            cwd=folder,
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
+        environment = {**self.environment, "PYTHONPATH": os.environ["ANSIBLE_COLLECTIONS_PATH"], **(env or {})}
+        done = modules.run(module, options, environment, folder, LIMIT)
         run = Run(done.returncode, done.stdout + done.stderr)
         assert done.stdout.startswith("\n{"), run.output
         run.results = [{"host": "localhost", "task": module, "action": module, "result": json.loads(done.stdout)}]

@@ -31,13 +31,14 @@ def failed(cloud):
         "nothing-1": {**cloud.command("nothing", "echo IMAGE_URL_DONE\n"), "kubenode_host_keys": []},
         "missed-1": {"kubenode_host_keys": []},
         "seed-1": {"kubenode_bootstrap_data_file": str(broken)},
-        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()]},
+        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()], "kubenode_boot_timeout": 20},
     }
     cloud.inventory(hosts)
     cloud.control("POST", "/faults", {"point": "boot", "machine": "missed-1", "effect": "ignore_rescue", "times": 2})
     assert cloud.run() != 0
     first = {name: cloud.machine(name) for name in hosts}
-    assert cloud.run() != 0, cloud.output
+    # all but one, which has nothing to boot, have been up for long
+    assert cloud.run("-e", "kubenode_rescue_timeout=20") != 0, cloud.output
     return cloud, first, {name: cloud.machine(name) for name in hosts}, hosts
 
 
@@ -68,32 +69,3 @@ def test_a_second_run_finishes_the_proof_that_the_first_one_missed(failed):
     assert record["verified_at"]
     assert record["installation"] == cloud.server("key-1")["labels"]["kubenode.provision/installation"]
     cloud.inventory(hosts)
-
-
-def test_what_differs_from_the_wish_is_told(cloud):
-    """P7: another image, another command, another kind of server."""
-    cloud.inventory({"drift-1": {}})
-    assert cloud.run() == 0, cloud.output
-    record = cloud.record("drift-1")
-    assert record["proof"] == "nonce"
-    other = {"kubenode_image_url": cloud.stage.image_url("xz"), "kubenode_server_type": "cx33"}
-    cloud.inventory({"drift-1": {}}, **other)
-    assert cloud.run() == 0, cloud.output
-    told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
-    assert told == {"image_url", "image_digest", "server_type"}
-    assert f"runs image_url {record['image_url']}" in cloud.output
-    assert "found in the state that was asked for" not in cloud.output
-    assert cloud.run("-e", "kubenode_drift=fail") != 0
-    assert "drift-1" in cloud.output
-    assert cloud.record("drift-1") == record
-
-
-def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
-    """It brings no id: the disk that it wrote is the one that the new system runs from."""
-    own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))
-    cloud.inventory({"own-1": own})
-    assert cloud.run() == 0, cloud.output
-    record = cloud.record("own-1")
-    assert (record["proof"], len(record["installation"])) == ("disk", 32)
-    assert cloud.run() == 0, cloud.output
-    assert "Nothing changed" in cloud.output

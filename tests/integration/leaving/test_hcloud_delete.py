@@ -113,19 +113,8 @@ def test_bad_input_is_one_error_and_nothing_happens(account, given, words):
     assert account.requests() == []
 
 
-def test_a_word_in_the_inventory_deletes_nothing(account):
-    account.create("named-1")
-    account.hosts["named-1"]["kubenode_delete"] = ["named-1"]
-    done = account.run(**GONE)
-    assert done.rc != 0
-    assert "kubenode_delete stands in the inventory" in done.output
-    assert "named-1" in account.servers()
-    # the command line says it for this run
-    assert account.run(kubenode_delete=["named-1"], **GONE).rc == 0
-    assert account.servers() == {}
-
-
-def test_whose_server_it_is(account):
+def test_whose_word_whose_server_and_which_installation(account):
+    """One scenario, since every run takes seconds: three refusals, then the same servers go."""
     account.create("ours-1")
     account.call(
         "POST",
@@ -133,10 +122,25 @@ def test_whose_server_it_is(account):
         {"name": "theirs-1", "server_type": "cx23", "image": "debian-12", "start_after_create": False},
     )
     account.hosts["theirs-1"] = {}
+    both = {"ours-1", "theirs-1"}
+    # a word in the inventory deletes nothing
+    account.hosts["ours-1"]["kubenode_delete"] = ["ours-1"]
+    done = account.run(**GONE)
+    assert done.rc != 0
+    assert "kubenode_delete stands in the inventory" in done.output
+    assert set(account.servers()) == both
+    # the command line says it for this run, for a server of somebody else, too
     done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
     assert done.rc != 0
     assert "was not made by this collection" in done.output
-    assert set(account.servers()) == {"ours-1", "theirs-1"}
+    assert set(account.servers()) == both
+    # a dictionary names one installation
+    installation = account.installation("ours-1")
+    other = "0" * 8 if not installation.startswith("0" * 8) else "1" * 8
+    done = account.run(kubenode_delete={"ours-1": other}, **GONE)
+    assert done.rc != 0
+    assert f"kubenode_delete names installation {other} of ours-1, but {installation[:8]} is there" in done.output
+    assert set(account.servers()) == both
     # adopted, and named
     machine = {"name": "theirs-1", "server_type": "cx23", "ssh_keys": [account.key_name], "adopt": True}
     assert account.process("hcloud_machine", machines=[machine]).rc == 0
@@ -145,22 +149,10 @@ def test_whose_server_it_is(account):
     assert account.servers() == {}
 
 
-def test_a_dictionary_names_one_installation(account):
-    account.create("exact-1")
-    installation = account.installation("exact-1")
-    other = "0" * 8 if not installation.startswith("0" * 8) else "1" * 8
-    done = account.run(kubenode_delete={"exact-1": other}, **GONE)
-    assert done.rc != 0
-    assert f"kubenode_delete names installation {other} of exact-1, but {installation[:8]} is there" in done.output
-    assert "exact-1" in account.servers()
-    done = account.run(kubenode_delete={"exact-1": installation[:8]}, **GONE)
-    assert done.rc == 0, done.output
-    assert account.servers() == {}
-
-
 def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     account.create("silent-1", "busy-1", "free-1")
     addresses = {name: server["public_net"]["ipv4"]["ip"] for name, server in account.servers().items()}
+    installations = {name: account.installation(name) for name in addresses}
     done = account.run(kubenode_delete=["silent-1"])
     assert done.rc != 0
     assert "-e kubenode_ignore_unreachable=true" in done.output
@@ -177,7 +169,8 @@ def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     assert set(account.api.nodes) == {"silent-1", "busy-1"}
     assert "intents/busy-1.json" in account.files()
     account.api.budgets["web"] = 1
-    done = account.run(kubenode_delete=["busy-1", "free-1"], **given)
+    # each by the first digits of its installation
+    done = account.run(kubenode_delete={name: installations[name][:8] for name in ("busy-1", "free-1")}, **given)
     assert done.rc == 0, done.output
     assert set(account.servers()) == {"silent-1"}
 

@@ -97,7 +97,7 @@ def test_release_without_and_with_disks_to_empty(lab):
     assert after["given-1"][1] == disks["given-1"][1]
     assert after["given-1"][0] != refused["given-1"][0]
     assert not list(kept.glob("*/given-1.*"))
-    more = {"kubenode_ignore_unreachable": True, "kubenode_hw_reset_timeout": 60}
+    more = {"kubenode_ignore_unreachable": True, "ansible_timeout": 5}
     assert lab.run("-e", WIPE, "-e", ONE, "-e", json.dumps(more)) == 0, lab.output
     assert "the disks are empty" in lab.output
     until(lambda: not row(lab, "given-1")["powered"], "the power to be off again")

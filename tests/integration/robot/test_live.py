@@ -47,6 +47,14 @@ def test_a_server_that_is_off_serves_nobody_and_is_started(account):
     assert account.resets("off") == ["power"]
 
 
+def test_a_server_that_is_named_and_off_is_started_at_once(account):
+    account.add("off", powered=False, reset=["sw", "hw", "power"])
+    account.add("on", reset=["sw", "hw", "power"])
+    run = account.rescue(account.machines(first_contact="refuse"), prove=False, reinstall=["off", "on"])
+    assert not run.failed, run.output
+    assert {name: account.resets(name) for name in account.numbers} == {"off": ["power"], "on": ["sw"]}
+
+
 def test_check_mode_tells_of_the_refusal(account):
     account.add("n1")
     run = account.rescue(account.machines(first_contact="refuse"), "--check", on_error="report")

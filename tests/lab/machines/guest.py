@@ -65,18 +65,19 @@ class Bench:
         """A rescue that our key opens."""
         return Rescue((self.key.public,))
 
-    def command(self, words: str, key: Key | None = None) -> list[str]:
-        """The SSH command line."""
+    def command(self, words: str, key: Key | None = None, connect: int = 20) -> list[str]:
+        """The SSH command line; ``connect``: seconds until nobody is there."""
         return [
             "ssh", "-F", "none", "-i", str((key or self.key).private), "-o", "IdentitiesOnly=yes",
             "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
             "-o", "LogLevel=ERROR", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6",
-            "-o", "ConnectTimeout=20", f"root@{self.hardware.ipv4}", words,
+            "-o", f"ConnectTimeout={connect}", f"root@{self.hardware.ipv4}", words,
         ]  # fmt: skip
 
-    async def ssh(self, words: str, key: Key | None = None) -> Answer:
+    async def ssh(self, words: str, key: Key | None = None, connect: int = 20) -> Answer:
         """Run a command in the machine, once."""
-        process = await asyncio.create_subprocess_exec(*self.command(words, key), stdin=-3, stdout=-1, stderr=-1)
+        command = self.command(words, key, connect)
+        process = await asyncio.create_subprocess_exec(*command, stdin=-3, stdout=-1, stderr=-1)
         out, err = await process.communicate()
         return Answer(process.returncode or 0, out.decode(), err.decode())
 

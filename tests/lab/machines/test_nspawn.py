@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from lab import images
+from lab.machines.host import run
 from lab.machines.site import Site
 from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
@@ -66,7 +68,7 @@ async def test_disk_without_a_system_does_not_boot(nspawn_site: Site, key: Key, 
     await one.machine.reset()
     await one.says("No bootable device")
     assert one.machine.running
-    assert (await one.ssh("true")).status == 255
+    assert (await one.ssh("true", connect=5)).status == 255
     await one.machine.cut_power()
     assert not one.machine.running
 
@@ -169,7 +171,7 @@ async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_site: Site, key: Ke
     await one.answers("echo durable | dd of=/dev/sda conv=fsync status=none")
     await one.machine.cut_power()
     assert not one.machine.running
-    assert (await one.ssh("true")).status == 255
+    assert (await one.ssh("true", connect=5)).status == 255
     await one.machine.power_on()
     assert await one.answers("head -c 7 /dev/sda") == "durable"
 
@@ -244,6 +246,19 @@ async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: 
     assert (await one.ssh("curl -s --max-time 120 http://192.0.2.1/")).status == 7, "other networks are refused at once"
     for server in servers:
         server.close()
+
+
+async def test_the_lab_keeps_its_address_on_the_wire_when_machines_come(nspawn_site: Site) -> None:
+    network = nspawn_site._network
+
+    async def address() -> str:
+        (link,) = json.loads(await run(*network.command("ip", "-json", "link", "show", "lab")))
+        return str(link["address"])
+
+    before = await address()
+    # lower than all that the kernel gives to ports, which would become the bridge's
+    await network._ns.ip("link add low address 02:00:00:00:00:01 type veth peer name far", "link set low master lab up")
+    assert await address() == before
 
 
 async def test_a_machine_holds_nothing_that_its_host_unmounts(nspawn_site: Site, key: Key, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def towards_rescue(sight):
     if sight.answer in (INSTALLED, OTHER):
         return ARM_AND_REBOOT if sight.reinstall else LEAVE
     if sight.reinstall:
-        return ARM_AND_RESET
+        # What is given up may be switched off, where nothing but the power button helps.
+        return ASK_POWER if sight.answer == SILENT and sight.off is None else ARM_AND_RESET
     if sight.proven:
         return REFUSE_SILENT
     if sight.may_reset:

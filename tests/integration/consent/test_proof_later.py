@@ -1,0 +1,38 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What later runs say of cloud machines whose systems were proven: what differs, and what proves a foreign command."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.nspawn
+
+
+def test_what_differs_from_the_wish_is_told(cloud):
+    """P7: another image, another command, another kind of server."""
+    cloud.inventory({"drift-1": {}})
+    assert cloud.run() == 0, cloud.output
+    record = cloud.record("drift-1")
+    assert record["proof"] == "nonce"
+    other = {"kubenode_image_url": cloud.stage.image_url("xz"), "kubenode_server_type": "cx33"}
+    cloud.inventory({"drift-1": {}}, **other)
+    assert cloud.run() == 0, cloud.output
+    told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
+    assert told == {"image_url", "image_digest", "server_type"}
+    assert f"runs image_url {record['image_url']}" in cloud.output
+    assert "found in the state that was asked for" not in cloud.output
+    assert cloud.run("-e", "kubenode_drift=fail") != 0
+    assert "drift-1" in cloud.output
+    assert cloud.record("drift-1") == record
+
+
+def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
+    """It brings no id: the disk that it wrote is the one that the new system runs from."""
+    own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))
+    cloud.inventory({"own-1": own})
+    assert cloud.run() == 0, cloud.output
+    record = cloud.record("own-1")
+    assert (record["proof"], len(record["installation"])) == ("disk", 32)
+    assert cloud.run() == 0, cloud.output
+    assert "Nothing changed" in cloud.output

@@ -1,0 +1,48 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""hcloud_delete on a machine that we installed; the API server is a double."""
+
+from __future__ import annotations
+
+import pytest
+
+from .api_double import ApiDouble, node, pod
+
+pytestmark = pytest.mark.nspawn
+
+
+def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
+    stage, api = cloud.stage, ApiDouble(tmp_path)
+    stage.write_inventory(["leaves-1"])
+    assert cloud.run() == 0, cloud.output
+    stage.playbook = "kubenode.provision.hcloud_delete"
+    unit = "[Service]\\nExecStart=/bin/sleep infinity\\n"
+    stage.ssh(
+        "leaves-1",
+        f"printf '{unit}' > /etc/systemd/system/kubelet.service && systemctl start kubelet && "
+        "mkdir -p /etc/kubernetes && "
+        'touch /etc/kubernetes/kubelet.conf && echo \'{"node_name": "its-node"}\' > /etc/kubenode/join.json',
+    )
+    api.add(node("its-node", stage.ssh("leaves-1", "cat /etc/machine-id").strip()), pod("web", "its-node"))
+    seen = []
+
+    def meanwhile(method, path):
+        if method != "GET":
+            state = stage.ssh("leaves-1", "systemctl is-active kubelet; ls /etc/kubernetes/kubelet.conf 2>&1; true")
+            seen.append((method, path.split("?")[0].split("/")[-1], state.split()[0], "No such file" in state))
+
+    api.meanwhile = meanwhile
+    given = ("-e", '{"kubenode_delete": ["leaves-1"]}', "-e", f"kubenode_kubeconfig={api.kubeconfig}")
+    assert cloud.run(*given, "--check") == 0, cloud.output
+    assert seen == []
+    assert cloud.run(*given) == 0, cloud.output
+    assert seen == [
+        ("PATCH", "its-node", "active", False),
+        ("POST", "eviction", "active", False),
+        ("DELETE", "its-node", "inactive", True),
+    ]
+    assert (api.nodes, api.pods) == ({}, {})
+    assert [one["name"] for one in stage.machines()] == []
+    assert "1 pods evicted, left its cluster, Node its-node deleted, deleted, forgotten here" in cloud.output
+    assert not list((stage.folder / "kubenode").glob("*/leaves-1.*"))
+    api.close()
