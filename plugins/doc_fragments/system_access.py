@@ -14,7 +14,8 @@ options:
   access:
     description:
       - How the installed systems are reached where that differs from the rescue, which is C(root) on port 22. Each has
-        the C(name) of its machine, and any of C(os_user), C(os_port) and C(os_private_key).
+        the C(name) of its machine, and any of C(os_user), C(os_port), C(os_private_key) and C(host_keys). A system that
+        shows none of its C(host_keys) is not C(proven).
     type: list
     elements: dict
     default: []

@@ -72,13 +72,14 @@ _ACCESS: dict[str, tuple[str, ...]] = {
     "os_port": ("kubenode_os_port",),
     "os_private_key": ("kubenode_os_private_key",),
 }
+_KEYS: dict[str, tuple[str, ...]] = {"host_keys": ("kubenode_host_keys",)}
 _PRE_PROVISION: dict[str, tuple[str, ...]] = {
     "pre_provision_command": ("kubenode_pre_provision_command",),
     "pre_provision_timeout": ("kubenode_pre_provision_timeout",),
 }
 #: For each purpose: key of the machine dictionary → variables that may hold it, the first one set wins.
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
-    "access": _ACCESS,
+    "access": {**_ACCESS, **_KEYS},
     "image_url_check": {
         "image_url": ("kubenode_image_url",),
         "command": ("kubenode_image_url_command",),

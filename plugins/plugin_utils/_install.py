@@ -12,6 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _image_url_command,
@@ -111,7 +112,9 @@ def findings(
 def _wrong(name: str, option: Mapping[str, Any], value: Any) -> str:
     """Why a value cannot be an option's; empty when it can."""
     checked = ArgumentSpecValidator({"value": {**option, "required": False}}).validate({"value": value})
-    if not checked.error_messages:
+    # int() takes digits of every script, "1_0" and "1e9".
+    odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value.removeprefix("-"))
+    if not checked.error_messages and not odd:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(one_line(str(value), 60))
     if "choices" in option:

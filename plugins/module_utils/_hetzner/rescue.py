@@ -249,7 +249,9 @@ class RescueFleet:
         if journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
-        compare(run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift)
+        compare(
+            run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell
+        )
         if not self._check:
             self._intents.seen(run.name, run.result["proven"])
 
@@ -332,10 +334,13 @@ class RescueFleet:
         run.result["msg"] = "left the rescue"
 
 
-def compare(run, record, facts, wanted, fail):
+def compare(run, record, facts, wanted, fail, shell):
     """Say of a system that is left alone whether it was verified, and what it has that nobody asked for."""
     result = run.result
     result["proven"] = installed.is_proven(record, run.name, result["installation"])
+    if shell.shows_another_key(run.name):
+        result["proven"] = False
+        result["msg"] += "; the host key that it shows is none of kubenode_host_keys"
     result["drift"] = installed.drift(dict(record or {}, **facts), wanted)
     words = installed.drift_in_words(result["drift"], (record or {}).get("installed_at"))
     if words:

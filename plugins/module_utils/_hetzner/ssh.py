@@ -130,7 +130,13 @@ def make_ssh(params, known_hosts_dir):
     except OSError as error:
         raise FleetError("known_hosts_dir: '%s' cannot be made (%s)" % (known_hosts_dir, error)) from error
     return Ssh(
-        known_hosts_dir, user, port, params["ssh_private_key"], extra_args, systems=_systems(params.get("access") or [])
+        known_hosts_dir,
+        user,
+        port,
+        params["ssh_private_key"],
+        extra_args,
+        systems=_systems(params.get("access") or []),
+        host_keys=_host_keys(params.get("access") or []),
     )
 
 
@@ -148,11 +154,28 @@ def _systems(given):
     return systems
 
 
+def _host_keys(given):
+    """Name → the host keys of the installed system that are known, as ``type base64``."""
+    return {
+        one.get("name"): {" ".join(key.split()[:2]) for key in one["host_keys"] if isinstance(key, str)}
+        for one in given
+        if isinstance(one.get("host_keys"), list)
+    }
+
+
 class Ssh:
     """Runs the OpenSSH client for one user, port and key, with host keys in files of our own."""
 
     def __init__(
-        self, known_hosts_dir, user="root", port=22, private_key=None, extra_args=(), connect_timeout=5, systems=None
+        self,
+        known_hosts_dir,
+        user="root",
+        port=22,
+        private_key=None,
+        extra_args=(),
+        connect_timeout=5,
+        systems=None,
+        host_keys=None,
     ):
         self._known_hosts_dir = known_hosts_dir
         self._user = user
@@ -162,6 +185,7 @@ class Ssh:
         self._connect_timeout = connect_timeout
         #: How installed systems are reached that do not let us in as a rescue does: name → user, port, key.
         self._systems = dict(systems or {})
+        self._host_keys = dict(host_keys or {})
         #: How each machine was reached last.
         self._access: dict[str, tuple] = {}
 
@@ -250,6 +274,11 @@ class Ssh:
                 return key_lines(file.read(LONGEST_OUTPUT))
         except FileNotFoundError:
             return []
+
+    def shows_another_key(self, name):
+        """Whether the system that was asked last showed none of the host keys that its machine's system has."""
+        wanted = self._host_keys.get(name)
+        return bool(wanted) and not wanted.intersection(self.keys_of_last_probe(name))
 
     @staticmethod
     def alias(name):

@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 pytestmark = pytest.mark.nspawn
+
+#: of nobody
+OTHER_KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(range(32))).decode()
 
 
 def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
@@ -69,6 +75,11 @@ def test_a_word_counts_once(cloud):
     assert cloud.record("once-1") == second
     assert cloud.run("-e", '{"kubenode_reinstall": "once-1"}') != 0
     assert "neither a list of names nor a dictionary" in cloud.output
+
+    # it is proven no more for who knows that its host key is another one
+    assert cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})) != 0
+    assert "somebody answers with a host key that is not the pinned one" in " ".join(cloud.output.split())
+    assert cloud.record("once-1") == second
 
 
 def test_another_controller_goes_on_with_an_open_intent(cloud):

@@ -111,6 +111,7 @@ OF_LATER_STEPS = {
     "kubenode_boot_timeout": (-5, "kubenode_boot_timeout -5: give a number of seconds, at least 1"),
     "kubenode_success": ("perhaps", "kubenode_success 'perhaps': use one of marker_and_exit_code, marker"),
     "kubenode_host_keys": (["nonsense"], "kubenode_host_keys 'nonsense': use the line of the .pub file"),
+    "kubenode_cloud_init_timeout": ("١٢٠", "kubenode_cloud_init_timeout '١٢٠': give a whole number"),
     "kubenode_wait_cloud_init": ("sometimes", "kubenode_wait_cloud_init 'sometimes': give true or false"),
     "kubenode_proof": ("hope", "kubenode_proof 'hope': use one of nonce, disk, ssh, port, none"),
     "kubenode_address": ("192.0.2.1", "kubenode_address '192.0.2.1': another machine has it, too"),

@@ -355,7 +355,7 @@ class RobotRescueFleet:
         run.result["installation"] = self._intents.unfinished(run.name)
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
-        compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift)
+        compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
         if self._state == "rescue" and not self._check:
             self._intents.seen(run.name, run.result["proven"])
 
