@@ -93,9 +93,13 @@ def findings(
         given, options_of, names = machine.get(step), specification(), variables.get(step, {})
         if given is None:
             continue
-        wrong = [_wrong(names.get(option, option), options_of[option], value) for option, value in given.items()]
-        if any(wrong):
-            found += [text for text in wrong if text]
+        wrong = {names.get(option, option): _wrong(options_of[option], value) for option, value in given.items()}
+        if any(wrong.values()):
+            found += [
+                f"{name} {text}"
+                for name, text in wrong.items()
+                if text and not any(one.startswith(name) for one in known)
+            ]
             continue
         missing = [option for option, spec in options_of.items() if spec.get("required") and option not in given]
         if missing:  # its disks are not known yet, or the finding is known
@@ -109,8 +113,8 @@ def findings(
     return list(dict.fromkeys(found))
 
 
-def _wrong(name: str, option: Mapping[str, Any], value: Any) -> str:
-    """Why a value cannot be an option's; empty when it can."""
+def _wrong(option: Mapping[str, Any], value: Any) -> str:
+    """A value that cannot be an option's, and what can; empty when it can."""
     checked = ArgumentSpecValidator({"value": {**option, "required": False}}).validate({"value": value})
     # int() takes digits of every script, "1_0" and "1e9".
     odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value.removeprefix("-"))
@@ -118,10 +122,10 @@ def _wrong(name: str, option: Mapping[str, Any], value: Any) -> str:
         return ""
     shown = "(hidden)" if option.get("no_log") else repr(one_line(str(value), 60))
     if "choices" in option:
-        return f"{name} {shown}: use one of {', '.join(option['choices'])}"
+        return f"{shown}: use one of {', '.join(option['choices'])}"
     if option.get("type") in _KINDS and not option.get("options"):
-        return f"{name} {shown}: give {_KINDS[option['type']]}"
-    return f"{name}: {one_line('; '.join(checked.error_messages))}"
+        return f"{shown}: give {_KINDS[option['type']]}"
+    return f"{shown}: {one_line('; '.join(checked.error_messages))}"
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
