@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -78,6 +79,10 @@ def _serve(address: str) -> None:
         wire = listening.accept()[0]
         request = json.loads(_read(wire))
         importlib.import_module(_PREFIX + request["module"])
+        if "kubernetes" in sys.modules:  # imports its classes when they are used
+            for name in ("config.kube_config", "client.api.core_v1_api"):
+                importlib.import_module(f"kubernetes.{name}")
+        gc.freeze()  # what is imported is no garbage, for our children neither
         if os.fork() == 0:
             listening.close()
             return _answer(wire, request)
@@ -92,7 +97,7 @@ def _answer(wire: socket.socket, request: dict[str, Any]) -> None:
     child = os.fork()
     if child:
         wire.sendall(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        return
+        os._exit(0)  # nothing of ours is to be tidied up
     wire.close()
     os.chdir(request["folder"])
     os.environ.clear()
