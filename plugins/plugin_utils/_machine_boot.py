@@ -187,13 +187,22 @@ class _Boot:
             system.origin,
             system.record,
             given["installation"] or "",
-            given["written"],
+            self._written(),
             given["proof"],
             given["adopt"],
         )
         if self._proof.why:
             return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)
         return _gate.Judgement(_gate.Verdict.OPEN)
+
+    def _written(self) -> list[dict[str, Any]] | None:
+        """The disks that were written: by the step before, or by an earlier run whose proof is finished now."""
+        given = self._given
+        if given["written"] is not None or not given["installation"] or not given["intent_file"]:
+            return given["written"]
+        with contextlib.suppress(intents.IntentError):
+            return intents.written_of(given["intent_file"], given["installation"])
+        return None
 
     def _facts(self, system: System) -> dict[str, Any]:
         cloud_init = system.cloud_init

@@ -119,11 +119,20 @@ def write(path, intent):
 
 
 def note_written(path, written):
-    """Write into an open intent which UUIDs the image command left on the disks, as `origin.parse_written` tells."""
+    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them."""
     intent = read(path)
     if intent is not None and intent.get("state") == OPEN:
         holds = sorted({uuid for disk in written or () for uuid in disk["holds"]})
-        write(path, dict(intent, holds=holds))
+        write(path, dict(intent, holds=holds, written=list(written or ())))
+
+
+def written_of(path, installation):
+    """The disks that an installation wrote, as far as this controller noted them; None when it did not."""
+    intent = read(path) or {}
+    written = intent.get("written")
+    if intent.get("installation") != installation or not isinstance(written, list) or not written:
+        return None
+    return written if all(isinstance(disk, dict) for disk in written) else None
 
 
 def close(path, state, now=None, **more):

@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import (
     DISK,
     RAM,
     Origin,
     parse_written,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _proof
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _machine_boot, _probe, _proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 
 MINE, OTHER = "a" * 32, "b" * 32
 TARGET = {"name": "sda", "size": 10, "wwns": [], "serials": ["S1"]}
@@ -164,3 +167,33 @@ def test_drift_is_what_both_sides_know_and_differs():
     words = installed.drift_in_words(found, "T")
     assert words == "runs image_url a since T, asked for image_url b; reinstall writes it"
     assert installed.drift_in_words([]) == ""
+
+
+def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
+    """What a first run disproved, a copy of its record on another disk does not prove to the second one."""
+    path = str(tmp_path / "n1.json")
+    intents.write(path, intents.make("n1", MINE, "empty"))
+    intents.note_written(path, WRITTEN)
+    intents.close(path, intents.GIVEN_UP)
+    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
+        {"reboot": False, "installation": MINE, "intent_file": path, "proof": "disk"}
+    )
+    given = validated.validated_parameters
+    boot = _machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+
+    def judged(disk):
+        cloud_init = _probe.CloudInit("done")
+        return boot._judge_proof(_probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, RECORD))
+
+    assert judged(SECOND).verdict is _gate.Verdict.NEVER
+    assert "another disk (sdb, S2)" in judged(SECOND).why
+    assert judged(TARGET).verdict is _gate.Verdict.OPEN
+    given["installation"] = OTHER
+    assert intents.written_of(path, OTHER) is None
+    for damaged in (
+        '{"installation": "%s", "written": [1]}' % MINE,
+        '{"installation": "%s", "written": 1}' % MINE,
+        "{}",
+    ):
+        (tmp_path / "n1.json").write_text(damaged)
+        assert intents.written_of(path, MINE) is None
