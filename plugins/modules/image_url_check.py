@@ -30,6 +30,9 @@ options:
       address:
         description: Where the machine is reached, when that is said. No two machines may have the same.
         type: str
+      drift:
+        description: The option O(kubenode.provision.hcloud_rescue#module:drift) of the next step, V(report) or V(fail).
+        type: raw
       image_url:
         description:
           - See M(kubenode.provision.image_url_command).

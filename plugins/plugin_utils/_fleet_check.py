@@ -39,8 +39,10 @@ def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) 
                 f"kubenode_address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "
                 "machine the address of its own server"
             )
+        if machine["drift"] not in (None, "report", "fail"):
+            findings.append(f"kubenode_drift {one_line(str(machine['drift']), 60)!r}: use one of report, fail")
         if names.count(machine["name"]) > 1:
-            findings = [*findings, "name: it stands in the list more than once"]
+            findings.append("name: it stands in the list more than once")
         everything += [f"{machine['name']}: {finding}" for finding in findings]
         result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}
         results.append({**result, **about} if not findings else result)
