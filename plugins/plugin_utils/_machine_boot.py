@@ -187,19 +187,20 @@ class _Boot:
             system.origin,
             system.record,
             given["installation"] or "",
-            self._written(),
+            given["written"],
             given["proof"],
             given["adopt"],
+            self._noted(),
         )
         if self._proof.why:
             return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)
         return _gate.Judgement(_gate.Verdict.OPEN)
 
-    def _written(self) -> list[dict[str, Any]] | None:
-        """The disks that were written: by the step before, or by an earlier run whose proof is finished now."""
+    def _noted(self) -> list[dict[str, Any]] | None:
+        """The disks that an earlier run wrote, when its proof is finished now."""
         given = self._given
         if given["written"] is not None or not given["installation"] or not given["intent_file"]:
-            return given["written"]
+            return None
         with contextlib.suppress(intents.IntentError):
             return intents.written_of(given["intent_file"], given["installation"])
         return None

@@ -46,18 +46,22 @@ def judge(
     written: Sequence[Mapping[str, Any]] | None,
     wanted: str | None = None,
     adopt: bool = False,
+    noted: Sequence[Mapping[str, Any]] | None = None,
 ) -> Proof:
     """What a system shows of its installation.
 
     ``installation``: the id that is expected, empty when nobody knows; ``written``: the disks as the rescue saw them
     after the image command; ``wanted``: the weakest proof that is enough, by default the id or the disk, where one of
-    them can be known.
+    them can be known; ``noted``: the disks that an earlier run wrote. They prove nothing, as somebody may have written
+    them since, but a system on another disk is not that installation.
     """
     if adopt:
         return Proof(ADOPTED)
     if wanted is None and not installation and written is None:
         return Proof(SSH)
     same, why = runs_from(origin, written)
+    if noted is not None and runs_from(origin, noted)[0] is False:
+        same, why = runs_from(origin, noted)
     shown = installed.installation_of(record)
     if shown and shown == installation and same is not False:
         return Proof(NONCE)
