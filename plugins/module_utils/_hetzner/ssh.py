@@ -277,7 +277,7 @@ class Ssh:
 
     def shows_another_key(self, name):
         """Whether the system that was asked last showed none of the host keys that its machine's system has."""
-        wanted = self._host_keys.get(name)
+        wanted = self._host_keys.get(name) or set()
         return bool(wanted) and not wanted.intersection(self.keys_of_last_probe(name))
 
     @staticmethod

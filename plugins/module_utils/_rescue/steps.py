@@ -66,5 +66,5 @@ def run(argv, environ_update=None):
 
 def main():
     """Answer one request."""
-    print(json.dumps(answer(json.load(sys.stdin))))
+    sys.stdout.write(json.dumps(answer(json.load(sys.stdin))) + "\n")
     return 0

@@ -181,13 +181,13 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     given = validated.validated_parameters
     boot = _machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
 
-    def judged(disk, record=RECORD):
+    def judged(disk, record):
         cloud_init = _probe.CloudInit("done")
         return boot._judge_proof(_probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
 
-    assert judged(SECOND).verdict is _gate.Verdict.NEVER
-    assert "another disk (sdb, S2)" in judged(SECOND).why
-    assert judged(TARGET).verdict is _gate.Verdict.OPEN
+    assert judged(SECOND, RECORD).verdict is _gate.Verdict.NEVER
+    assert "another disk (sdb, S2)" in judged(SECOND, RECORD).why
+    assert judged(TARGET, RECORD).verdict is _gate.Verdict.OPEN
     # somebody may have written the disk since
     assert judged(TARGET, None).verdict is _gate.Verdict.NEVER
     given["installation"] = OTHER
