@@ -199,7 +199,7 @@ class Builds:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, part: Part) -> None:
-        """Start it in the background; what cannot be started now is told when the part begins."""
+        """Start the builds in the background. A failed set-up is reported when the part begins."""
         if os.geteuid() != 0 or not part.builds:
             return
         try:

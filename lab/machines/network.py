@@ -122,8 +122,8 @@ class Network:
     async def _build(self) -> None:
         await self._ns.ip(
             "link set lo up",
-            # A bridge without an address of its own takes the lowest of its ports, so another one when a machine comes
-            # or goes: whoever had talked to the lab then talked to nobody for a minute.
+            # Without a MAC address of its own, a bridge takes the lowest one of its ports. It changed when a machine
+            # started or stopped, and machines with the old ARP entry did not reach the lab for a minute.
             f"link add lab address {self.mac(0)} type bridge forward_delay 0 stp_state 0",
             f"addr add {self.gateway}/24 dev lab",
             f"addr add {METADATA}/32 dev lab",

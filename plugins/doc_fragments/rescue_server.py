@@ -15,7 +15,7 @@ options:
     description:
       - Public addresses of the machine's server, IPv4 addresses or IPv6 networks. A rescue that has none of them is
         another server's, and nothing is done there.
-      - By default, whoever answers is taken for the machine.
+      - By default, the addresses of the rescue are not checked.
     type: list
     elements: str
 """

@@ -248,7 +248,8 @@ def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Ma
 
 
 def _has_one_of(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    networks = [ip_network(one, strict=False) for one in wanted]
+    # Robot names an IPv6 network without its length, which is 64.
+    networks = [ip_network(one if "/" in one or ":" not in one else f"{one}/64", strict=False) for one in wanted]
     return any(ip_address(address) in network for address in found for network in networks)
 
 

@@ -43,4 +43,4 @@ class Host:
     def close(self) -> None:
         """Leave the machine."""
         if self._remote is not None:
-            self._remote.close()
+            self._remote.end()

@@ -74,6 +74,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> _inputs.Inputs
     inputs, findings = _inputs.examine(dict(given, name=machine), given["command_dir"], host.read_file)
     findings += _inputs.check_token(given["oci_registry_auth_token"])
     findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
+    findings += _inputs.check_addresses(given)
     if findings or inputs is None:
         raise BadInput(machine, findings)
     return inputs

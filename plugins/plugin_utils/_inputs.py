@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ def check_seconds(given: Mapping[str, Any], **least: float) -> list[str]:
         for name, limit in least.items()
         if given[name] < limit
     ]
+
+
+def check_addresses(given: Mapping[str, Any]) -> list[str]:
+    """Findings about the option ``addresses``."""
+    found = []
+    for one in given["addresses"] or []:
+        try:
+            ip_network(one, strict=False)
+        except ValueError:
+            found.append(f"addresses {_shown(one)}: give an IPv4 address or an IPv6 network")
+    return found
 
 
 def file_finder(action: Any) -> Callable[[str], str]:

@@ -210,8 +210,8 @@ class _Planned:
             options["hostname"] = self._get("kubenode_hostname") or self._name
         elif not self._of_cloud:
             options.update(_known(hostname=self._get("kubenode_hostname")))
-        if found:
-            options["adopt"] = bool(self._get("kubenode_adopt"))
+        if found and self._get("kubenode_adopt") is not None:
+            options["adopt"] = self._get("kubenode_adopt")
         return {
             **options,
             "expect": "os",

@@ -61,8 +61,8 @@ class _Boot:
                 flow.timeline.to(LEFT[given["expect"]])
             if given["expect"] == "os":
                 self._remote.log_in(given["os_user"], given["os_port"], given["os_private_key"])
-            if self._asks_little():
-                return self._little(sent)
+            if self._needs_no_login():
+                return self._without_login(sent)
             system = self._prove()
         except _gate.GateClosed as exc:
             flow.timeline.to(_states.PROVISIONING_FAILED)
@@ -85,11 +85,11 @@ class _Boot:
             msg += f"; {'left as it is, as adopt says' if given['adopt'] else 'not verified'}"
         return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
 
-    def _asks_little(self) -> bool:
-        """Whether nobody is to be asked who answers: an open port is enough, or nothing at all."""
+    def _needs_no_login(self) -> bool:
+        """Whether the chosen proof needs no login: an open port is enough, or nothing is checked."""
         return self._given["expect"] == "os" and self._given["proof"] in (_proof.PORT, _proof.NONE)
 
-    def _little(self, sent: bool) -> dict[str, Any]:
+    def _without_login(self, sent: bool) -> dict[str, Any]:
         """For systems without SSH, or without our key."""
         flow, kind = self._flow, self._given["proof"]
         about = {"proof": kind, "verified": False, "record_written": False}
@@ -97,7 +97,7 @@ class _Boot:
             _gate.wait_for_port(self._remote, self._target, self._previous, self._given["timeout"])
         flow.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         self._release_claim()
-        text = "a system answers" if kind == _proof.PORT else "it was told to reboot"
+        text = "a system answers" if kind == _proof.PORT else "the reboot was sent"
         return flow.result(changed=sent, msg=f"{text}; not verified, as proof: {kind} says", **about)
 
     def _reboot(self) -> bool:

@@ -26,7 +26,7 @@ _TARGET = ("name", "serial", "wwn", "size", "model", "content_id")
 def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Look at the disks of one machine in its rescue, and make them ready."""
     flow = host.flow(given)
-    findings = _inputs.check_seconds(given, rescue_timeout=0)
+    findings = [*_inputs.check_seconds(given, rescue_timeout=0), *_inputs.check_addresses(given)]
     if given["state"] == "wiped":
         findings += _findings_of_wiping(given)
     elif given["root_device_hints"] or given["state"] == "ready":

@@ -66,6 +66,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command,
     spec = {"pre_provision_command": given["command"], "pre_provision_timeout": given["timeout"]}
     program, findings = _inputs.examine_pre_provision(spec, given["command_dir"], host.find_file)
     findings += _inputs.check_seconds(given, rescue_timeout=0, poll=0.1)
+    findings += _inputs.check_addresses(given)
     if given["server"] and not _SERVER.match(given["server"]):
         findings.append(f"server {one_line(given['server'], 60)!r}: give the provider's id or number of the server")
     bootstrap = _inputs.read_bootstrap(given, host.read_file, findings)

@@ -52,8 +52,8 @@ def judge(
 
     ``installation``: the id that is expected, empty when nobody knows; ``written``: the disks as the rescue saw them
     after the image command; ``wanted``: the weakest proof that is enough, by default the id or the disk, where one of
-    them can be known; ``noted``: the disks that an earlier run wrote. They prove nothing, as somebody may have written
-    them since, but a system on another disk is not that installation.
+    them can be known; ``noted``: the disks that an earlier run wrote. They cannot prove a system, because
+    the disks may have been written again since; but a system on another disk is not that installation.
     """
     if adopt:
         return Proof(ADOPTED)

@@ -112,6 +112,13 @@ class Remote:
         elif self._is_ssh and not self._stays_open:
             self._connection.close()
 
+    def end(self) -> None:
+        """Close every connection to the machine."""
+        self.close()
+        if self._leaving:
+            self._leaving[0].close()
+            self._leaving = None
+
     def leave(self) -> None:
         """The system was told to reboot: until it has closed the connection, there is nobody to ask."""
         if self._session:

@@ -86,6 +86,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
 def _examined(host: Host, given: dict[str, Any], machine: str) -> _installimage_inputs.Inputs:
     inputs, findings = _installimage_inputs.examine(given, machine, host.read_file, host.find_file)
     findings += _inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
+    findings += _inputs.check_addresses(given)
     if findings or inputs is None:
         raise BadInput(machine, findings)
     return inputs

@@ -69,6 +69,13 @@ def test_who_is_left_alone():
     assert "pre_provision_command" not in planned(HCLOUD, build)
 
 
+@pytest.mark.parametrize(("said", "adopts"), [("false", False), (False, False), (None, False), ("yes", True)])
+def test_a_word_that_denies_adopts_nothing(said, adopts):
+    found = planned(ROBOT, {"kubenode_adopt": said}, {"installed": True})
+    checked = ArgumentSpecValidator(_install.STEPS["machine_boot"][0]()).validate(found["machine_boot"])
+    assert checked.validated_parameters["adopt"] is adopts
+
+
 def test_only_a_cloud_machine_gets_another_try():
     assert planned(HCLOUD)["may_be_late"]
     assert not planned(HCLOUD, last_try=True)["may_be_late"]

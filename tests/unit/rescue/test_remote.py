@@ -156,6 +156,15 @@ def test_a_system_that_does_not_go_down_is_asked_again(machine, monkeypatch):
     remote.close()
 
 
+def test_the_end_closes_also_what_waits_for_a_reboot(machine):
+    remote = machine.remote()
+    remote.run("true")
+    remote.leave()
+    going, _until = remote._leaving
+    remote.end()
+    assert going._process.returncode is not None
+
+
 def test_a_lost_connection_says_so_once_and_the_next_script_connects_again(machine):
     remote = machine.remote()
     with pytest.raises(Unreachable, match="closed"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import sys
 
@@ -103,20 +104,21 @@ def test_images_are_built_while_the_part_before_runs(tmp_path, monkeypatch, ends
     monkeypatch.setattr(parts, "variables", lambda: {"PATH": "/usr/bin:/bin"})
     monkeypatch.setattr(parts.os, "geteuid", lambda: 0)
     go, built = tmp_path / "go", tmp_path / "built"
-    wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
-    script = f"{wait}pathlib.Path({str(built)!r}).touch(); {ends}"
-    monkeypatch.setattr(parts, "_lab", lambda build: [sys.executable, "-c", script])
+    os.mkfifo(go)
+    build = f"import pathlib; pathlib.Path({str(built)!r}).touch(); {ends}"
+    waiting = f"open({str(go)!r}).read(); {build}"
+    monkeypatch.setattr(parts, "_lab", lambda _build: [sys.executable, "-c", waiting])
     part = parts.Part("flows", "checks", 1, (), builds=(("images",),))
     builds = parts.Builds()
     builds.begin(part)
     assert not built.exists()
-    go.touch()
+    go.write_text("go")
     assert builds.wait(part) == code
     assert built.exists()
-    built.unlink()
-    assert builds.wait(part) == code  # not in the background
-    assert built.exists()
-    go.unlink()
     builds.begin(part)
     builds.end()
     assert builds._process is None
+    built.unlink()
+    monkeypatch.setattr(parts, "_lab", lambda _build: [sys.executable, "-c", build])
+    assert builds.wait(part) == code  # not in the background
+    assert built.exists()
