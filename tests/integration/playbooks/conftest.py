@@ -42,15 +42,15 @@ class Playground(Controller, Generic[StageKind]):
             words[words.index("-i") : words.index("-i")] = ["-i", inventory]
         return self.begin(words, cwd=self.stage.folder)
 
-    def finish(self, *arguments: str, limit: float = LIMIT, **options: Any) -> Run:
+    def finish(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
         """Run the playbook to its end; what it printed is in ``output``."""
-        done = self.start(*arguments, **options).wait(limit)
+        done = self.start(*arguments, inventory=inventory).wait(limit)
         self.output = done.output
         return done
 
-    def run(self, *arguments: str, limit: float = LIMIT, **options: Any) -> int:
+    def run(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> int:
         """The exit code of a run."""
-        return self.finish(*arguments, limit=limit, **options).rc
+        return self.finish(*arguments, inventory=inventory, limit=limit).rc
 
     def control(self, method: str, path: str, body: object = None) -> Any:
         """Call one of the lab's own routes."""

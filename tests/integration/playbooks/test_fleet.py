@@ -23,7 +23,7 @@ def test_fifty_cloud_machines_are_provisioned_in_one_run(playground, forks):
     names = [f"fleet-{number:02}" for number in range(1, SIZE + 1)]
     fleet.stage.write_inventory(names)
     fleet.stage.environment |= {"ANSIBLE_FORKS": forks}
-    assert fleet.run(timeout=2700) == 0, fleet.output[-20000:]
+    assert fleet.run(limit=2700) == 0, fleet.output[-20000:]
     requests = call(fleet.stage.lab["endpoint"], fleet.stage.token, "GET", "/requests")["requests"]
     assert len(requests) <= REQUESTS * SIZE
     report = json.loads(fleet.stage.report.read_text())
@@ -32,5 +32,5 @@ def test_fifty_cloud_machines_are_provisioned_in_one_run(playground, forks):
         assert fleet.boots(name) == ["rescue", "disk"]
         assert fleet.stage.ssh(name, "hostname").strip() == name
 
-    assert fleet.run(timeout=900) == 0, fleet.output[-20000:]
+    assert fleet.run(limit=900) == 0, fleet.output[-20000:]
     assert not json.loads(fleet.stage.report.read_text())["changed"]
