@@ -13,14 +13,14 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import bootable, credentials, devices, partitions
 from .base import WHOLE, BootSource, DiskSpec, Hardware, Range, Rescue
 from .cgroup import CGroup, hierarchy
-from .fence import Fence
+from .fence import Fence, Number
 from .identity import kernel_names
 from .loop import Loop
 from .netns import NetNs
@@ -28,7 +28,7 @@ from .network import Network
 from .powered import PoweredMachine
 from .settle import SettleDoor
 from .store import Store
-from .view import View
+from .view import DiskView, View
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133
@@ -198,7 +198,7 @@ class NspawnMachine(PoweredMachine):
             await self._configure_address(self._ns)
         self._cgroup = self._lab.cgroup.child(self._name)
         self._fence = Fence(self._cgroup)
-        self._admit_disks(view)
+        self._admit(view)
         self._door = SettleDoor(view.folder / "udev", self._settled)
         environment = self._environment(view, order, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
@@ -324,8 +324,7 @@ class NspawnMachine(PoweredMachine):
         if view is None:
             return
         disk = view.disks[index]
-        disk.update()
-        self._admit_disks(view)
+        disk.update(lambda numbers: self._admit(view, disk, numbers))
         if pid is None:
             return
         root = Path(f"/proc/{pid}/root")
@@ -335,10 +334,11 @@ class NspawnMachine(PoweredMachine):
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look(view), name=f"disks of {self._name}")
 
-    def _admit_disks(self, view: View) -> None:
-        """Let the guest reach the disks and partitions that it has now."""
+    def _admit(self, view: View, changing: DiskView | None = None, numbers: Iterable[Number] = ()) -> None:
+        """Let the guest reach these devices of a disk that changes, and of the others what it is shown."""
         if self._fence:
-            self._fence.disks(number for disk in view.disks for number in disk.nodes().values())
+            others = (number for disk in view.disks if disk is not changing for number in disk.nodes().values())
+            self._fence.disks((*numbers, *others))
 
     async def _settled(self) -> None:
         """Show the partitions that the kernel has now, with their nodes, and what is on them."""

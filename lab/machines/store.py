@@ -88,7 +88,11 @@ async def discard(folder: Path) -> bool:
     there = folder.exists() or image.exists()
     devices = loop.mounted_at(folder)
     while os.path.ismount(folder):
-        await run("umount", "--lazy", str(folder))
+        try:
+            await run("umount", "--lazy", str(folder))
+        except LabError:
+            if os.path.ismount(folder):  # another process may have unmounted it meanwhile
+                raise
     shutil.rmtree(folder, ignore_errors=True)
     image.unlink(missing_ok=True)
     for _attempt in range(100):  # the kernel lets go of the device in the background

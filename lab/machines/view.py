@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from . import sysfs, udev
+from .fence import Number
 from .identity import Identity, partition_name
 from .loop import Loop
 from .trees import Writer
@@ -42,24 +44,30 @@ class DiskView:
         return {self.name: self.loop.device, **parts}
 
     def nodes(self) -> dict[str, tuple[int, int]]:
-        """Names below the guest's /dev: the disk and its partitions."""
-        parts = {partition_name(self.name, number): device for number, device in self.loop.partitions().items()}
-        return {self.name: (7, self.loop.number), **parts}
+        """Names below the guest's /dev: the disk and its partitions, as they are shown now."""
+        return {name or self.name: _number(tree) for name, tree in self._shown.items()}
 
-    def update(self) -> None:
-        """Show the disk and its partitions as the kernel has them now."""
+    def update(self, admit: Callable[[Iterable[Number]], None] = lambda numbers: None) -> None:
+        """Show the disk and its partitions as the kernel has them now.
+
+        ``admit`` lets the guest reach devices: those of new partitions before it sees them, those of partitions that
+        went until it sees them no more.
+        """
         host = Path(f"/sys/block/loop{self.loop.number}")
         wanted = {"": sysfs.disk_tree(self.identity, self.name, sysfs.read_folder(host))}
         for number in self.loop.partitions():
             facts = sysfs.read_folder(host / f"loop{self.loop.number}p{number}")
             if {"dev", "start", "size", "partition"} <= facts.keys():  # else it has gone while we looked
                 wanted[partition_name(self.name, number)] = sysfs.partition_tree(self.name, number, facts)
+        now = {_number(tree) for tree in wanted.values()}
+        admit(now.union(self.nodes().values()))
         for gone in self._shown.keys() - wanted.keys():
             self._hide(gone)
         for name, tree in wanted.items():
             if self._shown.get(name) != tree:
                 self._show(name, tree)
         self._shown = wanted
+        admit(now)
 
     def _show(self, name: str, tree: sysfs.Tree) -> None:
         folder = self._folder / "sys/devices" / self.name / name
@@ -146,6 +154,11 @@ class View:
                         break
                     except BlockingIOError:
                         await asyncio.sleep(0.05)
+
+
+def _number(tree: sysfs.Tree) -> Number:
+    major, minor = str(tree["dev"]).split(":")
+    return int(major), int(minor)
 
 
 async def _blkid(device: Path) -> Content:

@@ -55,3 +55,21 @@ async def test_twenty_machines_created_at_once_hold_their_image(
     assert [disk.name for disk in disks if disk.read_bytes() != wanted] == []
     assert len(copies) == 1, "one writer copies the image into the store"
     assert not list(nspawn_site.disks.glob("*.part"))
+
+
+@pytest.mark.nspawn
+async def test_a_store_may_be_removed_by_two_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab that starts and `lab purge` may remove the store of the same dead lab; both have seen it mounted."""
+    folder = tmp_path / "store"
+    await store.Store.open(folder, own_file_system=True)
+    run, both, one_at_a_time = store.run, asyncio.Barrier(2), asyncio.Lock()
+
+    async def run_when_both_are_there(*command: str) -> str:
+        await both.wait()
+        async with one_at_a_time:
+            return await run(*command)
+
+    monkeypatch.setattr(store, "run", run_when_both_are_there)
+    await asyncio.gather(store.discard(folder), store.discard(folder))
+    assert not folder.exists()
+    assert not folder.with_name("store.xfs").exists()

@@ -1,0 +1,77 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest sees of its disks, at every moment of a change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from lab.machines import partitions, trees, view
+from lab.machines.fence import Number
+from lab.machines.identity import Identity
+from lab.machines.loop import Loop
+
+SIZE = 64 << 20
+
+
+class Watched(trees.Writer):
+    """Looks, as the guest may, after each single write."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "spare")
+        self.devices = folder / "sys/devices"
+        self.admitted: set[Number] = set()
+        self.seen: list[set[Number]] = []
+
+    def admit(self, numbers: Iterable[Number]) -> None:
+        self.admitted = set(numbers)
+        self.look()
+
+    def file(self, path: Path, content: str | trees.Link) -> None:
+        super().file(path, content)
+        self.look()
+
+    def folder(self, path: Path, tree: trees.Tree) -> None:
+        super().folder(path, tree)
+        self.look()
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        self.look()
+
+    def look(self) -> None:
+        found = [file.read_text().strip().split(":") for file in self.devices.glob("*/**/dev")]
+        shown = {(int(major), int(minor)) for major, minor in found}
+        assert shown <= self.admitted, "the guest is shown a device that it cannot reach"
+        if not self.seen or self.seen[-1] != shown:
+            self.seen.append(shown)
+
+
+@pytest.mark.root
+def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
+    """A device that was shown a moment before it could be made failed an image command: operation not permitted."""
+    file = tmp_path / "disk.raw"
+    file.touch()
+    os.truncate(file, SIZE)
+    loop = Loop(file)
+    try:
+        watched = Watched(tmp_path)
+        disk = view.DiskView(
+            tmp_path, watched, Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE), "nvme0n1", loop
+        )
+        for table in ("", "start=2048, size=2048\nstart=8192, size=2048\n", "start=4096, size=2048\n", ""):
+            script = f"label: gpt\n{table}".encode()
+            command = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "always", str(loop.device)]
+            subprocess.run(command, input=script, check=True)
+            partitions.agree(loop, SIZE)
+            disk.update(watched.admit)
+            assert watched.admitted == set(disk.nodes().values()) == {(7, loop.number), *loop.partitions().values()}
+            assert len(watched.admitted) == 1 + table.count("start")
+        assert max(map(len, watched.seen)) == 3
+    finally:
+        loop.close()
