@@ -30,7 +30,7 @@ def run(module: Any) -> None:
 
 
 def secret_texts(params: Mapping[str, Any]) -> set[str]:
-    """Texts inside of secrets, which nobody else would know as such."""
+    """Texts inside of secrets: Ansible masks a secret as a whole only, not a part of it."""
     found: set[str] = set()
     try:
         auths = json.loads(params["pull_secret"] or "{}")["auths"].values()

@@ -58,7 +58,7 @@ class Descriptors:
         except OSError as error:
             self._problems.tell(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
             return
-        self._problems.tell(self._folder, "")
+        bad: dict[str, str] = {}
         changed, gone = self._watch.look({name: state([(name, one)]) for name, one in found.items()})
         before = {known.name for known in self._known.values()}
         for file in gone:
@@ -69,7 +69,7 @@ class Descriptors:
             try:
                 name, host, overlay, _created = self._load(file)
             except ImageError as error:
-                self._problems.tell(self._place(file), str(error))
+                bad[file] = str(error)
                 continue
             self._known[file] = _Known(name, host, self._bases.setdefault(overlay.base, overlay.base), None)
         for name in before - {known.name for known in self._known.values()}:
@@ -77,6 +77,9 @@ class Descriptors:
             self._withheld.discard(self._path_of(name))
             LOG.info("%s: gone", plain(name))
         self._settle()
+        for file, problem in bad.items():
+            self._problems.tell(self._place(file), problem)
+        self._problems.tell(self._folder, "")
 
     def withheld(self, path: str) -> bool:
         """Whether a path is one of a descriptor that cannot be served now."""

@@ -36,6 +36,7 @@ class Inputs:
                 raise ImageError("pull-secret-file %s: %s" % (pull_secret_file, error)) from error
         self._signatures = self._look()
         self._current = self._read()
+        self._problem = ""
 
     def __call__(self) -> AgentInputs:
         """The same object as long as nothing changed."""
@@ -47,7 +48,7 @@ class Inputs:
         return max((one.mtime_ns for one in self._signatures if one is not None), default=0) / 1e9
 
     def refresh(self) -> bool:
-        """Look at the files again; whether the inputs are others now."""
+        """Look at the files again; whether the inputs are others now. ``tell`` belongs after what comes of it."""
         found = self._look()
         if found == self._signatures:
             return False
@@ -55,10 +56,14 @@ class Inputs:
         try:
             self._current = self._read()
         except ImageError as error:
-            self._problems.tell(_NAME, "%s; the values that were there before are used" % error)
+            self._problem = "%s; the values that were there before are used" % error
             return False
-        self._problems.tell(_NAME, "")
+        self._problem = ""
         return self._current != before
+
+    def tell(self) -> None:
+        """Say what is wrong with them, or that nothing is any more."""
+        self._problems.tell(_NAME, self._problem)
 
     def _look(self) -> tuple[Signature | None, ...]:
         return tuple(_signature(path) for path in self._paths)

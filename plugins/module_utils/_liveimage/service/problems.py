@@ -1,6 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is wrong with what now: each problem is logged once when it comes, and once when it is gone."""
+"""What is wrong with what now: each problem is logged once when it comes, and once when it is gone.
+
+A problem is told, and told to be gone, after what is served is in accord with it: who sees the one sees the other.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import signal
+import ssl
 import sys
 import threading
 import urllib.parse
@@ -220,14 +221,18 @@ class Program:
             self._static.look()
         if self._descriptors is not None:
             self._descriptors.look()
-        if self._controller is not None and self._inputs.refresh():
-            self._controller.look_again()
+        if self._controller is not None:
+            if self._inputs.refresh():
+                self._controller.look_again()
+            self._inputs.tell()
         if self._tls is not None:
-            context = self._tls.renewed(self._problems)
-            if context is not None and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._listener.use_tls, context)
+            self._tls.renew(self._problems, self._use_tls)
         if self._table is not None:
             self._table.write(self._registry.changes, self._settings.signed, self._urls, self._problems)
+
+    def _use_tls(self, context: ssl.SSLContext) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._listener.use_tls, context)
 
     def _urls(self) -> Mapping[str, str]:
         """Every image's name and URL."""

@@ -58,6 +58,7 @@ class Static:
         self._failed: set[str] = set()
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
+        self._judged: set[str] = set()  # architectures whose bases changed in this look
         self._first = True
 
     def __len__(self) -> int:
@@ -74,13 +75,17 @@ class Static:
         except OSError as error:
             self._problems.tell(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
             return
-        self._problems.tell(self._folder, "")
         if not self._first:
             self._todo(changed, files)
         for key in list(self._files):
             while self._asked:  # somebody waits for a host of his own; locks do not keep an order
                 time.sleep(0.001)
             self._make(key)
+        self._problems.tell(self._folder, "")
+        self._inputs.tell()
+        for arch in self._judged & self._states.keys():
+            self._tell_bases(arch)
+        self._judged.clear()
         if self._first:
             self._first = False
             LOG.info("%d hosts are published, %d could not be", len(self._archs) - self.failed, self.failed)
@@ -123,7 +128,8 @@ class Static:
             now = self._bases.state(arch)
             if again or now != before:
                 self._states[arch] = now
-                self._tell_bases(arch)
+                self._publisher.boot_files(arch)
+                self._judged.add(arch)
                 dirty.update(dict.fromkeys(key for key, own in self._archs.items() if own == arch))
         if dirty and not files:
             files = grouped(found)
@@ -192,6 +198,7 @@ class Static:
         self._archs[key] = own.arch
         if own.arch not in self._states:
             self._states[own.arch] = self._bases.state(own.arch)
+            self._publisher.boot_files(own.arch)
             self._tell_bases(own.arch)
         newest = max(signature.mtime_ns for _name, signature in files.all()) / 1e9
         outcome = self._publisher.offer(
@@ -220,7 +227,6 @@ class Static:
             except NotReady as error:
                 problems.append(str(error))
         self._problems.tell(self._bases_of(arch), "; ".join(problems))
-        self._publisher.boot_files(arch)
 
     def _bases_of(self, arch: str) -> str:
         return "bases of %s" % (arch or self._bases.own_arch)

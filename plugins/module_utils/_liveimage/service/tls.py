@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Callable
 
 from ..bases import Signature, signature_of
 from ..errors import ImageError
@@ -21,20 +22,20 @@ class Certificate:
         self._signatures = self._look()
         self.context = self._load()
 
-    def renewed(self, problems: Problems) -> ssl.SSLContext | None:
-        """A new context when there is a new pair; one that does not fit is told of, and the old one stays."""
+    def renew(self, problems: Problems, use: Callable[[ssl.SSLContext], None]) -> None:
+        """Use the context of a new pair; one that does not fit is told of, and the old one stays."""
         found = self._look()
         if found == self._signatures:
-            return None
+            return
         self._signatures = found
         try:
             self.context = self._load()
         except ImageError as error:
             problems.tell("TLS", "%s; the certificate that was there before is used" % error)
-            return None
+            return
+        use(self.context)
         problems.tell("TLS", "")
         LOG.info("TLS: the certificate was renewed")
-        return self.context
 
     def _look(self) -> tuple[Signature | None, ...]:
         return tuple(_signature(path) for path in self._paths)

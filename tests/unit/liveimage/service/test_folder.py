@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as bases_module
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent_inputs import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
@@ -31,6 +33,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.serv
 from tests.unit.liveimage.maker import LAYOUTS, make
 
 ENVIRON = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
 GOOD = b"interfaces: [{name: eth0, type: ethernet, state: up}]"
 
 
@@ -45,9 +48,9 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
 class World:
     """Static mode without its program."""
 
-    def __init__(self, bases: Bases, folder: Path) -> None:
+    def __init__(self, bases: Bases, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.folder, self.registry, self.problems = folder, Registry(), Problems()
-        inputs = Inputs(ENVIRON, self.problems)
+        inputs = Inputs(ENVIRON if environ is None else environ, self.problems)
         publisher = Publisher(
             self.registry, bases, inputs, b"", "http://192.0.2.1", path_of=lambda key, suffix: static_path(key + suffix)
         )
@@ -151,6 +154,57 @@ def test_a_defect_of_ours_hurts_one_host(bases, tmp_path, monkeypatch):
     world = World(bases, tmp_path)
     assert world.served() == {"/b.iso", "/b.initramfs"}
     assert world.problems.all() == {"host a": f"{tmp_path}/a.yaml: a defect of the image server: ZeroDivisionError"}
+
+
+def test_what_is_told_is_in_accord_with_what_is_served(bases, tmp_path, monkeypatch):
+    """Who waits for a problem to come or to go finds what it says at once, whatever all hosts have in common."""
+    for wait in ("_CACHED", "_SETTLED"):
+        monkeypatch.setattr(bases_module, wait, 0)
+    folder, bundle = tmp_path / "hosts", tmp_path / "ca.pem"
+    folder.mkdir()
+    (folder / "a.yaml").write_bytes(GOOD)
+    own = Bases(str(tmp_path / "live.iso"), bases.path("", "initramfs"), "", "x86_64")
+    bundle.write_text(CERTIFICATE % "MII=")
+    world = World(own, folder, {**ENVIRON, "CA_BUNDLE": str(bundle)})
+    told: list[tuple[str, bool, dict[str, str]]] = []
+    tell = world.problems.tell
+
+    def tags() -> dict[str, str]:
+        return {path: image.etag for path, image in world.registry.items() if image.host != "boot files"}
+
+    def noted(what: str, problem: str) -> None:
+        before = world.problems.all()
+        tell(what, problem)
+        if world.problems.all() != before:
+            told.append((what, bool(problem), tags()))
+
+    monkeypatch.setattr(world.problems, "tell", noted)
+
+    def look() -> list[tuple[str, bool]]:
+        """What was told, if all of it was in accord with what this look left."""
+        told.clear()
+        world.static.look()
+        assert all(served == tags() for _what, _problem, served in told), told
+        return [(what, problem) for what, problem, _served in told]
+
+    assert world.served() == {"/a.initramfs"}
+    shutil.copy(bases.path("", "iso"), tmp_path / "live.iso")
+    assert look() == [("bases of x86_64", False)]
+    assert world.served() == {"/a.iso", "/a.initramfs"}
+    before = tags()
+    bundle.write_text("no certificate")
+    assert look() == [("common inputs", True)]
+    assert tags() == before
+    bundle.write_text(CERTIFICATE % "AAAA")
+    assert look() == [("common inputs", False)]
+    assert tags().keys() == before.keys()
+    assert tags() != before
+    (tmp_path / "live.iso").unlink()
+    assert look() == [("bases of x86_64", True)]
+    (folder / "a.yaml").write_bytes(b"interfaces: 3")
+    assert look() == []  # it may still be written
+    assert look() == [("host a", True)]
+    assert world.served() == set()
 
 
 def test_nothing_is_done_when_nothing_changed(bases, tmp_path, monkeypatch):
