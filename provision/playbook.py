@@ -25,6 +25,8 @@ from provision.variables import TOKEN_VARIABLE
 RUN = Path("/run/kubenode-provision")
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/bin")
 _DROPPED = ("ANSIBLE_", "PYTHON")
+#: Ansible looks at its one worker a hundred times a second, not a thousand.
+_SETTINGS = "[defaults]\ninternal_poll_interval = 0.01\n"
 #: Seconds that an interrupted Ansible has for its end.
 PATIENCE = 20.0
 
@@ -33,7 +35,7 @@ def run(payload: Path, folder: Path, playbook: str, variables: Mapping[str, Any]
     """Run it to its end and return the exit code of ansible-playbook, below 0 when it was interrupted."""
     _write(folder / "vars.yml", literal.document({**variables, "kubenode_hosts": "localhost"}))
     _write(folder / "inventory.yml", literal.document({"all": {"hosts": {"localhost": _connection()}}}))
-    _write(folder / "ansible.cfg", "")
+    _write(folder / "ansible.cfg", _SETTINGS)
     command = [sys.executable, "-I", str(payload / "launch.py"), "-i", str(folder / "inventory.yml")]
     command += ["-e", f"@{folder / 'vars.yml'}", *flags, playbook]
     with subprocess.Popen(

@@ -53,6 +53,9 @@ class ActionModule(ActionBase):
         }
         if failed:
             answer["msg"] = "\n".join(result["msg"] for result in failed)
+        diffs = [one for result in results for one in _install.diffs(result)]
+        if diffs:
+            answer["diff"] = diffs
         return answer
 
     def _way_to(self, machine: Mapping[str, Any], hostvars: Mapping[str, Any]) -> Callable[[], Any]:

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils._quarantine import Entry, Quarantine, QuarantineError
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -60,9 +61,8 @@ class ActionModule(ActionBase):
             if not self._task.check_mode:
                 quarantine.clear(name)
             return {**machine, "failed": False, "changed": True, "quarantined": False, "msg": "out of quarantine"}
-        msg = (
-            f"in quarantine since {entry.since}: {entry.reason}. Mend it, then let it out: "
-            f"""-e '{{"kubenode_clear_quarantine": ["{name}"]}}'"""
+        msg = f"in quarantine since {entry.since}: {entry.reason}. Mend it, then let it out: " + consent.extra_var(
+            "clear_quarantine", [name]
         )
         return {**machine, "failed": True, "changed": False, "quarantined": True, "msg": msg}
 

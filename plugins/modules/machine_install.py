@@ -83,8 +83,8 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    support: none
-    details: Use the single modules to see what a step would change.
+    support: full
+    details: What each disk that would be or was emptied held, and the configuration of installimage, for each machine.
   idempotent:
     support: full
     details: A program that was started in a rescue is not started again, and a system that was proven is left alone.

@@ -208,6 +208,7 @@ def wait_for_port(
     began = clock()
     while True:
         remote.use(known_hosts)
+        known_hosts.forget_unproven()
         try:
             if remote.look():
                 return

@@ -81,6 +81,17 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def diffs(result: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the steps of a machine changed, or would change, as Ansible shows it; headers begin with its name."""
+    name, found = result["name"], []
+    for step in result["steps"].values():
+        given = step.get("diff") or []
+        for one in [given] if isinstance(given, dict) else given:
+            headers = {key: one[key] for key in ("before_header", "after_header") if one.get(key, name) != name}
+            found.append({**one, **{key: f"{name}: {text}" for key, text in headers.items()}})
+    return found
+
+
 def findings(
     host: Host, machine: Mapping[str, Any], variables: Mapping[str, Mapping[str, str]], known: Sequence[str] = ()
 ) -> list[str]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -53,14 +52,14 @@ def plan(
     if variable not in extra and any(variable in host for host in hosts):
         errors.append(
             f"{variable} stands in the inventory, where it would count again in every later run; give it for one run: "
-            f"-e '{_example(variable, given if isinstance(given, (list, dict)) and given else here[:1])}'"
+            + consent.extra_var(word, given if isinstance(given, (list, dict)) and given else here[:1])
         )
     words = consent.Words(word, given)
     errors += [f"kubenode_{finding}" for finding in words.findings]
     if not words.findings and not list(words):
         errors.append(
             f"{variable} names no machine; it says which machines of this run are to go ({_listed(here)}): "
-            f"-e '{_example(variable, here[:1])}'"
+            + consent.extra_var(word, here[:1])
         )
     strange = [name for name in words if name not in known and name not in here]
     if strange:
@@ -109,15 +108,10 @@ def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
     if "kubenode_wipe" not in extra:
         return [
             f"{name}: kubenode_wipe stands in the inventory, and robot_release empties only disks that are named for "
-            f"one run; to empty them: -e '{_example('kubenode_wipe', wipe)}', to keep them: "
-            f"-e '{_example('kubenode_wipe', [])}'"
+            f"one run; to empty them: {consent.extra_var('wipe', wipe)}, to keep them: {consent.extra_var('wipe', [])}"
         ]
     words = consent.Words("wipe", wipe)
     return [f"{name}: kubenode_{text}" for text in [*words.findings, *guard.check_entries(words)]]
-
-
-def _example(variable: str, value: Any) -> str:
-    return json.dumps({variable: value})
 
 
 def _listed(machines: Iterable[str]) -> str:

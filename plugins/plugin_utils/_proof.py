@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, Origin, same_disk
 
 #: What a system showed, the strongest first: the id of its installation; that it runs from the disk that was written;
@@ -18,10 +18,6 @@ NONCE, DISK_PROOF, SSH, PORT, NONE = "nonce", "disk", "ssh", "port", "none"
 UNPROVEN, ADOPTED = "unproven", "adopted"
 #: Those of which "verified" is said.
 VERIFIED = (NONCE, DISK_PROOF)
-
-_WAYS_OUT = (
-    'Two ways out: kubenode_adopt: true leaves the machine as it is, -e \'{"kubenode_reinstall": ["%s"]}\' writes it'
-)
 
 
 @dataclass(frozen=True)
@@ -78,12 +74,12 @@ def judge(
     if wanted in (SSH, PORT, NONE):
         return Proof(SSH)
     if not installation:
-        text = f"it runs a system that this collection did not install ({_no_record(record)}). " + _WAYS_OUT % machine
+        text = f"it runs a system that this collection did not install ({_no_record(record)}). " + _ways_out(machine)
         return Proof(UNPROVEN, text)
     return Proof(
         UNPROVEN,
         f"nothing shows that this system is installation {installed.short(installation)}: {_no_record(record)}, and "
-        f"{why}. {_WAYS_OUT % machine}. kubenode_proof: ssh takes any system that answers; an image command of your "
+        f"{why}. {_ways_out(machine)}. kubenode_proof: ssh takes any system that answers; an image command of your "
         f"own can write the id ($KUBENODE_INSTALLATION) as 'installation' into {installed.RECORD}",
     )
 
@@ -120,13 +116,17 @@ def _changed(target: Mapping[str, Any]) -> bool:
 
 def _other(machine: str, record: Mapping[str, Any] | None, installation: str) -> str:
     if not installation:
-        return f"it runs {installed.describe(record)}, which was never verified. " + _WAYS_OUT % machine
+        return f"it runs {installed.describe(record)}, which was never verified. " + _ways_out(machine)
     return (
         f"another system answers: {installed.describe(record)}; expected installation {installed.short(installation)}. "
         "The firmware booted another disk, or the image command wrote nothing. Its record was left as it is. "
-        + _WAYS_OUT
-        % machine
+        + _ways_out(machine)
     )
+
+
+def _ways_out(machine: str) -> str:
+    given = consent.extra_var("reinstall", [machine])
+    return f"Two ways out: kubenode_adopt: true leaves the machine as it is, {given} writes it"
 
 
 def _no_record(record: Mapping[str, Any] | None) -> str:

@@ -69,7 +69,7 @@ class Remote:
         self._known_hosts: KnownHosts | None = None
         self._session: _session.Session | None = None
         self._leaving: tuple[_session.Session, float] | None = None
-        self._went_down = False
+        self._ended = self._went_down = False
         self._patience = 5
         self._access: list[str] = []
         self._address: tuple[str, int] | None = None
@@ -128,6 +128,7 @@ class Remote:
     def look(self) -> bool:
         """Whether the port of another system than the one that was left is open; False when nobody can tell.
 
+        The port of a system that goes down may be open when its connections are closed: it must have been seen closed.
         Raises :class:`Unreachable` when an ssh would be in vain.
         """
         if self._session or not self._stays_open:
@@ -136,7 +137,7 @@ class Remote:
             session, until = self._leaving
             if session.alive and time.monotonic() < until:
                 raise Unreachable(SILENT, "it is going down")
-            self._went_down = not session.alive
+            self._ended, self._went_down = not session.alive, False
             session.close()
             self._leaving = None
         address = self._direct_address()
@@ -145,6 +146,7 @@ class Remote:
         try:
             socket.create_connection(address, timeout=_LOOK).close()
         except OSError as exc:
+            self._went_down = self._ended
             reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
             raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
         return self._went_down

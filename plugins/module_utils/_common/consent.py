@@ -9,6 +9,9 @@ it allowed, whose record says so; left in an inventory it means nothing more. No
 
 from __future__ import annotations
 
+import json
+import shlex
+
 from . import installed
 
 #: What allows a command to write, as the record keeps it.
@@ -85,18 +88,20 @@ class Words:
                 running,
             )
         return (
-            "kubenode_%s names %s, but this was used%s for installation %s, which is there; to write it again: -e "
-            '\'{"kubenode_%s": {"%s": "%s"}}\''
+            "kubenode_%s names %s, but this was used%s for installation %s, which is there; to write it again: %s"
             % (
                 self.variable,
                 name,
                 " at %s" % record["installed_at"] if (record or {}).get("installed_at") else "",
                 running,
-                self.variable,
-                name,
-                running,
+                extra_var(self.variable, {name: running}),
             )
         )
+
+
+def extra_var(variable, value):
+    """The option of ansible-playbook that gives a variable ``kubenode_*`` for one run, as a shell takes it."""
+    return "-e %s" % shlex.quote(json.dumps({"kubenode_" + variable: value}))
 
 
 def joined(*kinds):

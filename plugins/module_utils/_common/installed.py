@@ -94,4 +94,4 @@ def drift_in_words(differences, since=""):
         return ""
     runs = ", ".join("%s %s" % (one["what"], one["runs"]) for one in differences)
     asked = ", ".join("%s %s" % (one["what"], one["wanted"]) for one in differences)
-    return "runs %s%s, asked for %s; reinstall writes it" % (runs, " since %s" % since if since else "", asked)
+    return "runs %s%s, asked for %s; kubenode_reinstall writes it" % (runs, " since %s" % since if since else "", asked)

@@ -171,7 +171,13 @@ class Journey:
         used = self.run.result.get("used")
         raise Refused(
             (_REFUSALS[step] + (". Besides, %s" % used.replace("%", "%%") if used else ""))
-            % {"name": self.run.name, "status": self.sight.status, "seen": seen, "limit": self.tools.rescue_timeout}
+            % {
+                "name": self.run.name,
+                "status": self.sight.status,
+                "seen": seen,
+                "limit": self.tools.rescue_timeout,
+                "word": consents.extra_var("reinstall", [self.run.name]),
+            }
         )
 
     def _limit_anew(self, what):
@@ -246,25 +252,25 @@ _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set t
 
 _REFUSALS = {
     sights.REFUSE_FOREIGN: (
-        "server '%(name)s' was not made by this collection; adopt it first (hcloud_machine with adopt set to true), or "
-        "name it in reinstall"
+        "server '%(name)s' was not made by this collection; to keep what runs there, adopt it (kubenode_adopt: true); "
+        "to write it, name it: %(word)s"
     ),
     sights.REFUSE_RESCUE: (
         "server '%(name)s' is in a rescue that was not started for an open installation of ours: somebody may be "
         "repairing it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: "
-        '-e \'{"kubenode_reinstall": ["%(name)s"]}\''
+        "%(word)s"
     ),
     sights.REFUSE_STATUS: "server '%(name)s' has the status '%(status)s'; run again when it is off or running",
     sights.REFUSE_STARTED: (
-        "server '%(name)s' is off but was started before, so its disk may hold something; power it on, or name it in "
-        "reinstall to overwrite it"
+        "server '%(name)s' is off but was started before, so its disk may hold something; power it on; to "
+        "overwrite it, name it: %(word)s"
     ),
     sights.REFUSE_SILENT: (
         "server '%(name)s' runs, but for %(limit)g s nobody could tell which system: %(seen)s. Look at its console; "
-        "name it in reinstall to power-cycle it into the rescue and overwrite it"
+        "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
     sights.REFUSE_DENIED: (
-        "server '%(name)s' runs a system that does not let us in: %(seen)s. Give the key it knows as ssh_private_key, "
-        "or name it in reinstall to power-cycle it into the rescue and overwrite it"
+        "server '%(name)s' runs a system that does not let us in: %(seen)s. Give the key it knows as ssh_private_key; "
+        "to have it power-cycled into the rescue and overwritten, name it: %(word)s"
     ),
 }

@@ -12,7 +12,12 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import missing_required_lib
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import client
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+)
 
 _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 
@@ -57,7 +62,7 @@ def open_cloud(module):
     if client.HCLOUD_IMPORT_ERROR is not None:
         module.fail_json(msg=missing_required_lib("hcloud"), exception=client.HCLOUD_IMPORT_ERROR)
     token, endpoint = access(module.params)
-    # A token of the environment is no option, so nobody else would know that it must not be shown.
+    # Ansible masks the values of options; this one may come from the environment.
     module.no_log_values.add(token)
     return client.Api(token, endpoint)
 
@@ -68,8 +73,10 @@ def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
     try:
         api = open_api(module)
         results = make_fleet(api).run()
-    except FleetError as error:
-        module.fail_json(msg=str(error), api_calls=api.calls if api is not None else 0, **{items: []})
+    except (FleetError, MachineError, ApiError, NoAnswer) as error:
+        # Errors of one machine's requests end in its result. What comes here is of a request for all of them.
+        text = str(error) if isinstance(error, FleetError) else "a request for all %s failed: %s" % (items, error)
+        module.fail_json(msg=text, api_calls=api.calls if api is not None else 0, **{items: []})
     for result in results:
         if "warning" in result:
             module.warn("%s: %s" % (result["name"], result.pop("warning")))

@@ -66,14 +66,15 @@ def _guard(run, wanted, named):
         covered = [record for record in records if not words.covers(wanted.machine, record)]
         if named and not covered:
             continue
-        why = words.why_not(wanted.machine, covered[0]) if named else _WAY_OUT % wanted.machine
+        why = words.why_not(wanted.machine, covered[0]) if named else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(table.held(disk)), why)
         )
 
 
-_WAY_OUT = 'To write it, name the machine: -e \'{"kubenode_reinstall": ["%s"]}\''
+def _way_out(machine):
+    return "To write it, name the machine: %s" % consents.extra_var("reinstall", [machine])
 
 
 def _empty(run, devices):

@@ -82,6 +82,7 @@ def test_a_word_counts_once(cloud):
     assert cloud.record("once-1") == second
 
 
+@pytest.mark.long
 def test_another_controller_goes_on_with_an_open_intent(cloud):
     """What the first run put into the rescue says that the installation is open."""
     cloud.inventory({"handed-1": cloud.command("breaks", "dd if=/dev/urandom of=/dev/sda bs=1M count=4; exit 1\n")})

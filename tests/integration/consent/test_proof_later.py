@@ -15,7 +15,7 @@ def test_what_differs_from_the_wish_is_told(cloud):
     assert cloud.run() == 0, cloud.output
     record = cloud.record("drift-1")
     assert record["proof"] == "nonce"
-    other = {"kubenode_image_url": cloud.stage.image_url("xz"), "kubenode_server_type": "cx33"}
+    other = {"kubenode_image_url": cloud.stage.image_url(image="debian13"), "kubenode_server_type": "cx33"}
     cloud.inventory({"drift-1": {}}, **other)
     assert cloud.run() == 0, cloud.output
     told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
@@ -27,6 +27,7 @@ def test_what_differs_from_the_wish_is_told(cloud):
     assert cloud.record("drift-1") == record
 
 
+@pytest.mark.long
 def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
     """It brings no id: the disk that it wrote is the one that the new system runs from."""
     own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))

@@ -10,33 +10,37 @@ from pathlib import Path
 
 import hcloud
 import pytest
+import yaml
 
 SHIPPED = "image-url-command-raw-disk"
 
-#: variables that are wrong → words of the message: the field, the value, the fix
-WRONG = {
-    "URL that Go refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["image_url", "exa mple.com"]),
-    "relative URL": ({"kubenode_image_url": "debian.raw"}, ["image_url", "debian.raw"]),
-    "command with a path": ({"kubenode_image_url_command": "/tmp/image-url-command-x"}, ["command", "/tmp/image-url"]),
-    "command with dots": (
+#: variables of one machine that are wrong → words of its finding: the field, the value, the fix
+OF_A_MACHINE = {
+    "url-that-go-refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["image_url", "exa mple.com"]),
+    "relative-url": ({"kubenode_image_url": "debian.raw"}, ["image_url", "debian.raw"]),
+    "command-with-a-path": ({"kubenode_image_url_command": "/tmp/image-url-command-x"}, ["command", "/tmp/image-url"]),
+    "command-with-dots": (
         {"kubenode_image_url_command": "image-url-command-a..b"},
         ["command", "image-url-command-a..b"],
     ),
-    "command without the prefix": ({"kubenode_image_url_command": "write-disk"}, ["command", "image-url-command-"]),
-    "command that is not there": ({"kubenode_image_url_command": "image-url-command-none"}, ["image-url-command-none"]),
-    "URL without a command": ({"kubenode_image_url_command": None}, ["command"]),
-    "command without a URL": ({"kubenode_image_url": None}, ["image_url"]),
-    "bootstrap data that is not there": (
-        {"kubenode_bootstrap_data_file": "/nowhere/user-data"},
-        ["/nowhere/user-data"],
-    ),
+    "command-without-prefix": ({"kubenode_image_url_command": "write-disk"}, ["command", "image-url-command-"]),
+    "command-not-there": ({"kubenode_image_url_command": "image-url-command-none"}, ["image-url-command-none"]),
+    "url-without-command": ({"kubenode_image_url_command": None}, ["command"]),
+    "command-without-url": ({"kubenode_image_url": None}, ["image_url"]),
+    "bootstrap-not-there": ({"kubenode_bootstrap_data_file": "/nowhere/user-data"}, ["/nowhere/user-data"]),
+}
+#: the same, of what only the API knows
+OF_THE_CATALOGUE = {
+    "unknown-server-type": ({"kubenode_server_type": "cx9000"}, ["server_type", "cx9000"]),
+    "unknown-location": ({"kubenode_location": "moon1"}, ["location", "moon1"]),
+    "unknown-image": ({"kubenode_placeholder_image": "plan9"}, ["image", "plan9"]),
+}
+#: variables of the whole run
+OF_THE_RUN = {
     "key that is not registered": ({"ansible_ssh_private_key_file": "{other_key}"}, ["stage", "{other_key}"]),
     "no key name": ({"kubenode_ssh_keys": None}, ["kubenode_ssh_keys"]),
     "empty list of keys": ({"kubenode_ssh_keys": []}, ["kubenode_ssh_keys"]),
     "unknown key name": ({"kubenode_ssh_keys": ["nobody"]}, ["ssh_keys", "nobody"]),
-    "unknown server type": ({"kubenode_server_type": "cx9000"}, ["server_type", "cx9000"]),
-    "unknown location": ({"kubenode_location": "moon1"}, ["location", "moon1"]),
-    "unknown image": ({"kubenode_placeholder_image": "plan9"}, ["image", "plan9"]),
 }
 
 
@@ -64,9 +68,26 @@ def inventory(dry, names=("wrong-1",), **variables):
     return other
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_refused_before_anything_is_created(dry, what):
-    variables, words = WRONG[what]
+@pytest.mark.parametrize("machines", [OF_A_MACHINE, OF_THE_CATALOGUE], ids=["inputs", "catalogue"])
+def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, machines):
+    inventory(dry, names=machines)
+    content = yaml.safe_load(dry.stage.inventory.read_text())
+    content["machines"]["hosts"] = {name: variables for name, (variables, _words) in machines.items()}
+    dry.stage.inventory.write_text(yaml.safe_dump(content))
+    assert dry.run() != 0
+    message = " ".join(dry.output[dry.output.index("[ERROR]") :].split())
+    # each finding begins with the name of its machine
+    findings = re.split(f"\\b({'|'.join(machines)})'?: ", message)
+    for name, (_variables, words) in machines.items():
+        own = " ".join(text for told, text in zip(findings[1::2], findings[2::2], strict=True) if told == name)
+        assert all(word in own for word in words), (name, own, message)
+    assert "Traceback" not in dry.output
+    assert servers(dry.stage) == []
+
+
+@pytest.mark.parametrize("what", OF_THE_RUN)
+def test_what_is_wrong_with_the_run_is_told_before_anything_is_created(dry, what):
+    variables, words = OF_THE_RUN[what]
     other = inventory(dry, **variables)
     assert dry.run() != 0
     for word in words:

@@ -165,7 +165,7 @@ def test_drift_is_what_both_sides_know_and_differs():
     found = installed.drift(record, {"name": "n1", "image_url": "b", "command": "c", "image_digest": "sha256:0"})
     assert found == [{"what": "image_url", "runs": "a", "wanted": "b"}]
     words = installed.drift_in_words(found, "T")
-    assert words == "runs image_url a since T, asked for image_url b; reinstall writes it"
+    assert words == "runs image_url a since T, asked for image_url b; kubenode_reinstall writes it"
     assert installed.drift_in_words([]) == ""
 
 

@@ -111,7 +111,7 @@ def test_the_default_layout(uefi, esp):
     ("extra", "fix"),
     [
         ({"DRIVE1": "/dev/sdb"}, "root_devices"), ({"DRIVE": "x"}, "root_devices"), ({"PART": "x"}, "partitions"),
-        ({"IMAGE": "x"}, "image"), ({"FORMATDRIVE2": "1"}, "machine_disks"), ({"PRESERVE_VG": "1"}, "leave it out"),
+        ({"IMAGE": "x"}, "image"), ({"FORMATDRIVE2": "1"}, "kubenode_wipe"), ({"PRESERVE_VG": "1"}, "leave it out"),
         ({"FORCE_PASSWORD": "x"}, "SSH keys"), ({"GOVERNER": "x"}, "GOVERNOR"), ({"governor": "x"}, "capitals"),
         ({"GOVERNOR": "a b"}, "spaces"), ({"GOVERNOR": "x\nPART / ext4 all"}, "line breaks"),
         ({"GOVERNOR": ""}, "empty"),

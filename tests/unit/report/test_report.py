@@ -133,7 +133,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
     text = "\n".join(_report.table(report))
     assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
     assert "Not verified: n3" in text
-    assert "n1 runs command a, asked for command b; reinstall writes it" in text
+    assert "n1 runs command a, asked for command b; kubenode_reinstall writes it" in text
     assert "n2: the word for n2 was used" in text
     assert "Nothing changed" not in text
 

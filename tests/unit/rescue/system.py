@@ -36,6 +36,7 @@ class Rescue:
         (base / "bin/sleep").write_text(SLEEP)
         (base / "bin/sleep").chmod(0o755)
         self.grace = "1"
+        self.cap = 8 << 20  # bytes kept of each log
 
     def install(self, command: str) -> None:
         path = self.base / protocol.COMMAND
@@ -55,7 +56,8 @@ class Rescue:
 
     def environment(self) -> dict[str, str]:
         path = f"{self.base / 'bin'}:{os.environ['PATH']}"
-        return dict(os.environ, PATH=path, KUBENODE_BASE=str(self.base), KUBENODE_GRACE=self.grace)
+        settings = {"KUBENODE_BASE": str(self.base), "KUBENODE_GRACE": self.grace, "KUBENODE_CAP": str(self.cap)}
+        return dict(os.environ, PATH=path, **settings)
 
     def start(self, command: str, limit: int = 1000, job: str = JOB) -> protocol.Status:
         self.install(command)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _probe
 from ansible_collections.kubenode.provision.plugins.plugin_utils._gate import Verdict
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
-from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable, classify
+from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import REFUSED, SILENT, Unreachable, classify
 from tests.unit.common import odd
 
 OLD, NEW = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "11111111-5bfc-4279-8ee4-7ec4a94b92f6"
@@ -272,3 +272,19 @@ def test_cloud_init_files_of_any_shape_are_read(content):
 def test_what_is_no_answer_of_the_probe_is_refused(text):
     with pytest.raises(_probe.ProbeError):
         _probe.parse(text)
+
+
+def test_what_still_answers_before_a_reboot_is_no_new_port_and_leaves_no_host_key(tmp_path):
+    """The port of the system that goes down is open: asked by SSH, it is the boot that was seen before."""
+    world = World(tmp_path, (0.0, probe(boot_id=OLD)), (5.0, Unreachable(REFUSED, "Permission denied")))
+    looks = []
+
+    def look() -> bool:
+        looks.append(world.known_hosts.path.exists())
+        return False
+
+    world.look = look
+    _gate.wait_for_port(world, world.known_hosts, OLD, 100.0, clock=lambda: world.now, sleep=world.sleep)
+    assert world.now >= 5.0
+    assert len(looks) > 2
+    assert not any(looks), "the key of the old system is forgotten before the next look"

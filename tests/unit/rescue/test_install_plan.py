@@ -177,7 +177,7 @@ def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkey
     taken(monkeypatch, {}, planned(HCLOUD, said=said))
     assert warnings == [
         "node-1: the word was used up",
-        "node-1: runs image a, asked for image b; reinstall writes it",
+        "node-1: runs image a, asked for image b; kubenode_reinstall writes it",
     ]
 
 
@@ -208,3 +208,13 @@ def test_options_that_no_step_takes_fail_the_machine_and_not_the_fleet(monkeypat
     assert "timeout" in result["msg"]
     assert "soon" in result["msg"]
     assert not given
+
+
+def test_what_a_step_shows_as_a_diff_is_shown_for_the_fleet():
+    disk = {"before_header": "disk sda (S1)", "after_header": "disk sda, emptied", "before": "Debian\n", "after": ""}
+    file = {"before_header": "node-1", "after_header": "/autosetup", "before": "", "after": "HOSTNAME node-1\n"}
+    steps = {"machine_disks": {"diff": [disk]}, "robot_installimage": {"diff": file}, "machine_boot": {}}
+    first, second = _install.diffs({"name": "node-1", "steps": steps})
+    assert (first["before_header"], first["after_header"]) == ("node-1: disk sda (S1)", "node-1: disk sda, emptied")
+    assert (second["before_header"], second["after_header"]) == ("node-1", "node-1: /autosetup")
+    assert (first["before"], second["after"]) == (disk["before"], file["after"])

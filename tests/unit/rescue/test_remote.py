@@ -139,11 +139,20 @@ def test_a_system_that_goes_down_is_not_asked_until_it_is_gone(machine):
     assert not remote.is_open
     with pytest.raises(Unreachable, match="going down"):
         remote.look()
-    gone, _port = remote._leaving
-    gone._process.kill()
-    gone._process.wait()
-    assert remote.look() is True
-    assert len(machine.logins) == 1
+    for reboots in (1, 2):
+        gone, _port = remote._leaving
+        gone._process.kill()
+        gone._process.wait()
+        assert remote.look() is False, "it is the port of the system that goes down"
+        machine.server.close()
+        with pytest.raises(Unreachable, match="refused"):
+            remote.look()
+        machine.server = socket.create_server(("127.0.0.1", machine.port))
+        assert remote.look() is True
+        assert len(machine.logins) == reboots
+        remote.run("true")
+        remote.leave()
+    remote.end()
 
 
 def test_a_system_that_does_not_go_down_is_asked_again(machine, monkeypatch):

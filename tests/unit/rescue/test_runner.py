@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -321,7 +322,7 @@ def test_many_lines_are_recorded_completely(rescue):
 
 def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
     (rescue.base / "bin/tee").write_text(
-        '#!/bin/sh\nwhile read -r line; do sleep 1; echo "$line" >>"$1"; echo "$line"; done\n'
+        f'#!/bin/sh\nwhile read -r line; do sleep 0.5; echo "$line" | {shutil.which("tee")} -a "$1" "$2"; done 9>"$2"\n'
     )
     (rescue.base / "bin/tee").chmod(0o755)
     rescue.start("for i in 1 2 3 4 5 6 7 8; do echo $i; done; echo IMAGE_URL_DONE")

@@ -80,7 +80,7 @@ def open_robot(resets=HOURLY[RESET], pace=False):
         if client.REQUESTS_IMPORT_ERROR is not None:
             module.fail_json(msg=missing_required_lib("requests"), exception=client.REQUESTS_IMPORT_ERROR)
         user, password, endpoint = access(module.params)
-        # A password of the environment is no option, so nobody else would know that it must not be shown.
+        # Ansible masks the values of options; this one may come from the environment.
         module.no_log_values.add(password)
         return client.Robot(user, password, endpoint, limits=Limits(time.monotonic, resets=resets), patient=pace)
 

@@ -237,15 +237,17 @@ class RobotRescueFleet:
         if run.step == table.REFUSE_RESCUE:
             raise Refused(
                 "it is in a rescue that was not started for an open installation of ours: somebody may be repairing "
-                "it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: "
-                '-e \'{"kubenode_reinstall": ["%s"]}\'%s'
-                % (run.name, run.result["used"] and ". Besides, " + run.result["used"])
+                "it. It was left as it is. To keep its system, reboot it to its disk; to write it, name it: %s%s"
+                % (
+                    consents.extra_var("reinstall", [run.name]),
+                    run.result["used"] and ". Besides, " + run.result["used"],
+                )
             )
         if run.step == table.REFUSE_SILENT:
             raise Refused(
                 "an earlier run proved its new system, and now it does not let us in (%s): it may be a node whose "
-                "network or SSH is down. Look at it; to have it reset and written again, name it in reinstall"
-                % run.journey.arrival.words
+                "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
+                % (run.journey.arrival.words, consents.extra_var("reinstall", [run.name]))
             )
 
         if run.step == table.REFUSE_LIVE:

@@ -45,6 +45,12 @@ class NoAnswer(Exception):
     """The API server was not reached, or what came was no answer of one."""
 
 
+def _secrets(configuration: Any) -> set[str]:
+    """Password and token of a kubeconfig; a token with and without the word Bearer before it."""
+    sent = [configuration.password, *(configuration.api_key or {}).values()]
+    return {part for text in sent if text for part in (text, text.rpartition(" ")[2])}
+
+
 class Cluster:
     """A cluster through ``module``'s kubeconfig.
 
@@ -63,6 +69,8 @@ class Cluster:
             )
         except (kubernetes.config.ConfigException, OSError, ValueError) as error:
             module.fail_json(msg="kubeconfig: %s cannot be used: %s" % (params["kubeconfig"] or "(default)", error))
+        # Ansible masks the values of options; these come from a file.
+        module.no_log_values.update(_secrets(client.configuration))
         self._client = client
         self._core = kubernetes.client.CoreV1Api(client)
         self._eviction: str | None = None

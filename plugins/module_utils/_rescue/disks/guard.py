@@ -9,6 +9,7 @@ claimed the disk.
 
 from __future__ import annotations
 
+from ..._common import consent as consents
 from . import names, parse, table
 
 #: Mount points of a running system: such a disk is never emptied, whoever consented.
@@ -127,13 +128,17 @@ def _without_consent(disk, disks, machine, reinstall):
         "\n  ".join(table.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
-        text += "It is this machine's own installed system: name the machine in reinstall to write it anew, or "
+        text += "It is this machine's own installed system: to write it anew, name the machine: %s. " % (
+            consents.extra_var("reinstall", [machine])
+        )
     elif reinstall and is_of_another(disk, machine):
-        text += "reinstall does not cover what was installed for machine %s. " % is_of_another(disk, machine)
+        text += "kubenode_reinstall does not cover what was installed for machine %s. " % is_of_another(disk, machine)
     elif reinstall:
-        text += "reinstall covers only what was installed for this machine (its /etc/kubenode/installed.json). "
+        text += (
+            "kubenode_reinstall covers only what was installed for this machine (its /etc/kubenode/installed.json). "
+        )
     if stable:
-        return text + "To erase it, name it: wipe: [%r]" % stable
+        return text + "To erase it, whatever it holds, name it: %s" % consents.extra_var("wipe", [stable])
     return text + "It has no WWN, serial number or by-id name of its own, so it cannot be named; empty it by hand"
 
 
@@ -150,12 +155,15 @@ def _check_wipe(disk, named, by_name, verdict):
             )
         for other in entry["disks"]:
             if other not in named:
-                text = "disk %s shares %s with disk %s (%s); name that one in wipe too%s, or free this one by hand" % (
-                    disk["name"],
-                    table.phrase(entry),
-                    other,
-                    names.identity(by_name[other]) if other in by_name else "unknown",
-                    _as_entry(by_name.get(other), by_name),
+                text = (
+                    "disk %s shares %s with disk %s (%s); name that one in kubenode_wipe too%s, or free it by hand"
+                    % (
+                        disk["name"],
+                        table.phrase(entry),
+                        other,
+                        names.identity(by_name[other]) if other in by_name else "unknown",
+                        _as_entry(by_name.get(other), by_name),
+                    )
                 )
                 if text not in verdict.errors:
                     verdict.refuse(text)

@@ -41,7 +41,7 @@ REFUSED = {
     "PRESERVE_FS": "what is on the disks is never kept; leave it out",
     "REUSE_FSTAB": "what is on the disks is never kept; leave it out",
     "FORCE_PASSWORD": "it would put a password into a file; log in by SSH keys, or set a password by bootstrap data",
-    "FORMATDRIVE": "it would wipe a disk that the layout does not use; name it in wipe of machine_disks",
+    "FORMATDRIVE": "it would wipe a disk that the layout does not use; name it in kubenode_wipe",
 }
 _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
 _BOOLEANS = {True: "yes", False: "no"}

@@ -43,7 +43,7 @@ def check_disks(chosen, tools, targets=()):
             if disk["holds"]:
                 raise Refused(
                     "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
-                    "empties disks that its option wipe names"
+                    "empties disks that its option wipe names (kubenode_wipe)"
                     % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
                     permanent=True,
                 )
@@ -51,7 +51,7 @@ def check_disks(chosen, tools, targets=()):
         if any(entry["kind"] == "lvm" for entry in disk["holds"]):
             raise Refused(
                 "the disk %s (%s) is not among root_devices, but holds LVM (%s), and installimage removes every volume "
-                "group of the machine. Nothing was written; empty that disk too by wipe of machine_disks, or "
+                "group of the machine. Nothing was written; empty that disk too (kubenode_wipe names it), or "
                 "disconnect it" % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
                 permanent=True,
             )
