@@ -22,7 +22,7 @@ demo-robot: ## two dedicated servers on the lab: image command under UEFI, insta
 	@dev/demo-robot
 
 demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod
-	@dev/setup --debian base,lab,cluster main
+	@dev/setup --debian base,lab,go,cluster main
 	@dev/demo-node
 
 demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read
@@ -30,21 +30,21 @@ demo-images: ## live images for two hosts: served, compared byte for byte, boote
 	@dev/demo-images
 
 demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server
-	@dev/setup --debian base,lab,cluster main
+	@dev/setup --debian base,lab,go,cluster main
 	@dev/demo-image
 
-test: ## whether the product works: every default test, once; 19 min on two cores, 5 more with empty caches
-	@dev/test default --pytest "$(PYTEST_ARGS)"
+test: ## whether the product works: every default test, once; 11 to 14 min on two cores, 4 more with empty caches
+	@dev/test default --pytest="$(PYTEST_ARGS)"
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min
 	@dev/setup main
-	@dev/run pytest -q -n 2 tests/unit $(PYTEST_ARGS)
+	@dev/run pytest -q -n 3 tests/unit $(PYTEST_ARGS)
 
-test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 100 min
+test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 135 min
 	@dev/test long
 
 test-long-%: ## one part of it: units-2.18, units-2.21, machines, fleet, node, qemu, random
-	@dev/test $* --pytest "$(PYTEST_ARGS)"
+	@dev/test $* --pytest="$(PYTEST_ARGS)"
 
 fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test
 	@dev/fuzz $(SECONDS) $(PYTEST_ARGS)
@@ -56,11 +56,11 @@ lint-%:
 	@dev/lint $*
 
 bench: ## every benchmark, results in build/bench; bench-NAME runs one
-	@dev/setup --debian base,lab,bench main
+	@dev/setup --debian base,lab,go,cluster,bench main
 	@dev/bench
 
 bench-%:
-	@dev/setup --debian base,lab,bench main
+	@dev/setup --debian base,lab,go,cluster,bench main
 	@dev/bench $*
 
 docs: ## the HTML documentation in build/docs

@@ -34,6 +34,7 @@ LONGEST = (
     "integration/consent",
     "integration/node",
     "integration/test_molecule",
+    "lab/machines/test_nspawn",
     "integration",
 )
 

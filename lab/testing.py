@@ -95,10 +95,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         with contextlib.suppress(ClusterError):  # the test will say what is wrong
             ensure()
     if item.get_closest_marker("mirror") is not None and os.geteuid() == 0:
+        from lab.cluster import ClusterError
         from lab.images import ImageError
         from lab.mirror import prepare
 
-        with contextlib.suppress(ImageError):
+        with contextlib.suppress(ClusterError, ImageError):
             prepare()
     if "coreos" in getattr(item, "fixturenames", ()):
         from lab import coreos as live

@@ -4,11 +4,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from lab.cluster import ClusterError, kept
 from lab.testing import coreos, lab, lab_dry, lab_nspawn, lab_qemu, pytest_runtest_protocol
 
 __all__ = ["coreos", "lab", "lab_dry", "lab_nspawn", "lab_qemu", "pytest_runtest_protocol"]
+
+
+class _NoKubernetes:
+    """No test without the marker ``cluster`` asks for the lab's Kubernetes, whether it is built already or not."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if item.get_closest_marker("cluster") is not None:
+            return (yield)
+        make = kept.once
+
+        def once(folder: Path, *arguments: Any) -> None:
+            if not folder.name.startswith("kubernetes-tools-"):
+                raise ClusterError(f"{item.nodeid} builds {folder.name}, which takes minutes: mark it with cluster")
+            make(folder, *arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kept, "once", once)
+            return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_NoKubernetes())
 
 
 @pytest.fixture(autouse=True)

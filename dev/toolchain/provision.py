@@ -30,6 +30,11 @@ OUTPUT = CHECKOUT / "build" / "provision"
 COLLECTION = ("COPYING", "LICENSES/", "galaxy.yml", "meta/", "playbooks/", "plugins/", "roles/")
 #: the image commands run in rescues, never on a node
 NOT_NEEDED = ("playbooks/files/",)
+#: names of ansible-core's former plugins, and the collections where they are today
+_ROUTES = "site/ansible/config/ansible_builtin_runtime.yml"
+_COMMENT = re.compile(rb"^ +#.*\n", re.MULTILINE)
+_ROUTE_ELSEWHERE = re.compile(rb"^    [^\s:]+:\n      redirect: (?!ansible\.builtin\.)\S+\n(?!      )", re.MULTILINE)
+_NO_ROUTES = re.compile(rb"^(  \w+:)\n(?!   )", re.MULTILINE)
 _PACKAGE = "provision"
 #: 1980 is the first year of a zip archive
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -48,6 +53,7 @@ def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
     members = {"site/" + name: data for name, data in wheels.files()}
     folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
     members.update({folder + name: data for name, data in collection})
+    members[_ROUTES] = without_routes_elsewhere(members[_ROUTES])
     members["launch.py"] = (SOURCES / "launch.py").read_bytes()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -56,6 +62,15 @@ def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
             entry.size, entry.mode = len(members[name]), 0o644
             archive.addfile(entry, io.BytesIO(members[name]))
     return lzma.compress(buffer.getvalue(), preset=preset)
+
+
+def without_routes_elsewhere(routes: bytes) -> bytes:
+    """The routes of ansible-core without those to collections that are not inside.
+
+    There are thousands, and every run reads them all: half a second without PyYAML's library in C.
+    """
+    kept = _ROUTE_ELSEWHERE.sub(b"", _COMMENT.sub(b"", routes))
+    return _NO_ROUTES.sub(rb"\1 {}\n", kept)
 
 
 def program(collection: Iterable[tuple[str, bytes]], version: str, preset: int = 6) -> bytes:

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -26,16 +27,18 @@ from .variables import variables
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
 LONG_MARKERS = ("qemu", "cluster", "fleet", "long")
-#: two workers for each core of the smallest machine, since most of the long tests wait for machines; a worker takes
-#: whole files, since the tests of a file share a lab
-PARALLEL = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+#: five workers for the two cores of the smallest machine, since tests wait for machines; a worker takes whole files,
+#: since the tests of a file share a lab
+PARALLEL = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
-LAB = ("base", "lab", "test")
+LAB = ("base", "lab", "go", "test")
 #: variables of a user's shell that give tests other accounts, other data or another way to run, by their beginnings
 FOREIGN = ("CI", "HCLOUD_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_TOKEN", "PYTEST_", "ROBOT_")
 #: pytest's exit code when the arguments leave no test of a part
 NOTHING_CHOSEN = 5
+#: bytes of free memory from which on the disks of machines lie there; five workers had filled five GiB of it
+PLENTY = 16 << 30
 #: seconds in which an interrupted pytest closes its labs
 GRACE = 120
 
@@ -55,6 +58,8 @@ class Part:
     #: arguments of `python -m lab` that build what the tests need, before any test's time limit begins
     builds: tuple[tuple[str, ...], ...] = (("images", "build", "--all"),)
     environment: dict[str, str] = field(default_factory=dict)
+    #: whether the disks of its machines fit into the memory of a large host
+    small_disks: bool = False
 
 
 def _marked(marker: str, *without: str) -> tuple[str, ...]:
@@ -64,7 +69,7 @@ def _marked(marker: str, *without: str) -> tuple[str, ...]:
 
 def _units(core: str, name: str = "", without: tuple[str, ...] = ONCE) -> Part:
     ignored = tuple(f"--ignore={folder}" for folder in without)
-    arguments = ("-n", "2", *ignored, "tests/unit")
+    arguments = ("-n", "3", *ignored, "tests/unit")
     name = name or f"units-{core}"
     return Part(name, f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
 
@@ -76,8 +81,9 @@ DEFAULT = (
     Part(
         "flows",
         "the lab, modules and playbooks on its machines, one molecule scenario",
-        15,
+        12,
         (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "--ignore=tests/unit", "tests"),
+        small_disks=True,
     ),
 )
 #: the parts of the long run, in the order in which CI takes them
@@ -87,8 +93,9 @@ LONG = (
     Part(
         "machines",
         "interruptions, faults and rare ways of provisioning, on container machines",
-        20,
+        30,
         _marked("long", "qemu", "cluster"),
+        small_disks=True,
     ),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
     Part(
@@ -244,6 +251,8 @@ def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds)
         if code == 0:
             name = environments.CORES[part.core]
             environment = {**_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
+            if part.small_disks and (folder := memory(PLENTY)):
+                environment.setdefault("KUBENODE_DISKS", str(folder / "kubenode-labs"))
             python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
             command = [str(python), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
             if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
@@ -265,6 +274,17 @@ def _variables(name: str) -> dict[str, str]:
     """The process environment of a pytest; sets have the same order in every run."""
     kept = {key: value for key, value in variables(name).items() if not key.startswith(FOREIGN)}
     return {**kept, "PYTHONHASHSEED": "0"}
+
+
+def memory(least: int, folder: Path = Path("/dev/shm"), meminfo: Path = Path("/proc/meminfo")) -> Path | None:
+    """A folder in memory that takes `least` bytes, if there is one; disks of tests cost a sixth less work there."""
+    try:
+        lines = meminfo.read_text(encoding="ascii").splitlines()
+        available = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        free = shutil.disk_usage(folder).free if folder.is_mount() else 0
+    except (OSError, StopIteration):
+        return None
+    return folder if min(available, free) >= least else None
 
 
 def _seed() -> int:

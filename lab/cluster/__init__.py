@@ -9,6 +9,6 @@
 from __future__ import annotations
 
 from .errors import ClusterError
-from .programs import KUBERNETES, PAUSE_TAGS, Programs, ensure
+from .programs import KUBERNETES, PAUSE_TAGS, Programs, ensure, ensure_tools
 
-__all__ = ["KUBERNETES", "PAUSE_TAGS", "ClusterError", "Programs", "ensure"]
+__all__ = ["KUBERNETES", "PAUSE_TAGS", "ClusterError", "Programs", "ensure", "ensure_tools"]

@@ -7,20 +7,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import ClusterError
 
 # program → the Debian package that brings it
-_PROGRAMS = {"go": "golang-go", "jq": "jq", "make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
+PROGRAMS = {"go": "golang-go", "jq": "jq", "make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
+#: the programs that building our own ones takes
+FOR_TOOLS = ("go", "dpkg-source")
 
 
-def require_programs() -> None:
+def require_programs(names: Sequence[str] = tuple(PROGRAMS)) -> None:
     """Raise one clear error naming every missing package."""
-    missing = {package for program, package in _PROGRAMS.items() if not shutil.which(program)}
+    missing = {PROGRAMS[program] for program in names if not shutil.which(program)}
     if missing:
         raise ClusterError(
-            f"building the lab's Kubernetes needs Debian packages; run: apt-get install {' '.join(sorted(missing))}"
+            "building the lab's Kubernetes, crictl and pause needs Debian packages; "
+            f"run: apt-get install {' '.join(sorted(missing))}"
         )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.images import cache
@@ -17,13 +17,18 @@ DIGITS = 16  # of the digest at the end of a folder's name
 _DONE = "complete"  # its time of change is the time of the last use
 
 
-def once(folder: Path, build: Callable[[Path], None], progress: Callable[[str], None]) -> None:
-    """Build ``folder`` (NAME-DIGEST) unless it is there; one process builds, the others wait."""
+def once(
+    folder: Path,
+    build: Callable[[Path], None],
+    progress: Callable[[str], None],
+    programs: Sequence[str] = tuple(go.PROGRAMS),
+) -> None:
+    """Build ``folder`` (NAME-DIGEST) by ``programs``, unless it is there; one process builds, the others wait."""
     done = folder / _DONE
     if not done.exists():
         with cache.locked("kubernetes"):
             if not done.exists():
-                go.require_programs()
+                go.require_programs(programs)
                 started = time.monotonic()
                 _forget_unused(folder)
                 with cache.new_folder(folder) as partial:

@@ -18,22 +18,14 @@ from .sources import Apt
 
 KUBERNETES = "1.20.2"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kubelet")
-VENDOR = Path("vendor")  # in the result: the packages that our own programs import
 _READY = {"etcd": "etcd-server", "kubectl": "kubernetes-client"}  # program → the package it is taken from, as it is
 _REFLECT = "github.com/modern-go/reflect2"
 _TREE = Path("src/k8s.io/kubernetes")
-# What our own programs import; kept beside the binaries, so that they can be built anew without all the rest.
-_IMPORTS = (
-    "github.com/golang/protobuf/jsonpb",
-    "google.golang.org/grpc",
-    "k8s.io/cri-api/pkg/apis/runtime/v1",
-    "sigs.k8s.io/yaml",
-)
 _STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 def build(folder: Path, progress: Callable[[str], None]) -> None:
-    """Fill ``folder`` with the programs and with what our own programs need to be built (about 7 minutes, 600 MB)."""
+    """Fill ``folder`` with the programs (about 7 minutes, 600 MB)."""
     work = folder / "work"
     work.mkdir()
     progress("kubernetes: fetching Debian's source package")
@@ -41,11 +33,7 @@ def build(folder: Path, progress: Callable[[str], None]) -> None:
     for program, package in _READY.items():
         apt.package(package, work / package)
         shutil.copy(work / package / "usr/bin" / program, folder / program)
-    tree = work / "go" / _TREE
-    tree.parent.mkdir(parents=True)
-    version = apt.source("kubernetes", tree)
-    if KUBERNETES not in version:
-        raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {KUBERNETES}")
+    tree = source(apt, work / "go")
     apt.package("golang-github-modern-go-reflect2-dev", work / "reflect2")
     overlay = _overlay(tree / "vendor" / _REFLECT, work / "reflect2/usr/share/gocode/src" / _REFLECT, work)
     progress("kubernetes: generating code (about 2 minutes)")
@@ -54,8 +42,17 @@ def build(folder: Path, progress: Callable[[str], None]) -> None:
     options = ("-p", "2", "-overlay", str(overlay), "-trimpath", "-ldflags", _flags(), "-o", f"{folder}/")
     programs = [f"./cmd/{name}" for name in BUILT]
     go.run(work / "go", tree, "go", "build", *options, *programs, log=work / "log")
-    _keep_imports(work / "go", tree, folder, work / "log")
     go.discard(work)
+
+
+def source(apt: Apt, gopath: Path) -> Path:
+    """Unpack Debian's source package in a GOPATH; returns its folder."""
+    tree = gopath / _TREE
+    tree.parent.mkdir(parents=True)
+    version = apt.source("kubernetes", tree)
+    if KUBERNETES not in version:
+        raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {KUBERNETES}")
+    return tree
 
 
 def _overlay(old: Path, new: Path, work: Path) -> Path:
@@ -81,17 +78,3 @@ def _flags() -> str:
         f"-X k8s.io/kubernetes/vendor/{place}.{key}={value}" for place in _STAMPS for key, value in values.items()
     ]
     return " ".join(["-s -w", *stamps])
-
-
-def _keep_imports(gopath: Path, tree: Path, target: Path, log: Path) -> None:
-    """Copy the vendored packages that our own programs import, directly or not."""
-    names = [f"k8s.io/kubernetes/vendor/{name}" for name in _IMPORTS]
-    go.run(gopath, tree, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", *names, log=log)
-    for line in log.read_text().splitlines():
-        if not line:
-            continue
-        folder = Path(line).relative_to(tree)  # vendor/…
-        (target / folder).mkdir(parents=True, exist_ok=True)
-        for file in (tree / folder).iterdir():
-            if file.is_file() and file.suffix in (".go", ".s", ".h"):
-                shutil.copy(file, target / folder / file.name)

@@ -11,24 +11,45 @@ from pathlib import Path
 
 from lab.images import cache
 
-from . import kept, kubernetes, oci, tools
+from . import go, kept, kubernetes, oci, tools
 from .errors import ClusterError
 from .kubernetes import BUILT, KUBERNETES
 
-__all__ = ["KUBERNETES", "PAUSE_TAGS", "Programs", "ensure"]
+__all__ = ["KUBERNETES", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_tools"]
 
 PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
 _PAUSE = "registry.k8s.io/pause"
 _VERSION = b"@KUBENODE-CRICTL-VERSION@--------"  # as in go/crictl/main.go
 _SOURCES = Path(__file__).parent / "go"
+_KUBERNETES = Path(__file__).parent / "kubernetes.py"
 
 
 @dataclass(frozen=True)
-class Programs:
+class Tools:
+    """Our own programs, in Go and static."""
+
+    tools: Path  # their folder
+
+    def crictl(self, version: str) -> bytes:
+        """Our crictl (static), which calls itself ``version`` (such as 1.36.0, without v)."""
+        text = f"v{version}".encode()
+        if len(text) > len(_VERSION):
+            raise ValueError(f"version {version!r} is longer than {len(_VERSION) - 1} bytes")
+        program = (self.tools / "crictl").read_bytes()
+        if program.count(_VERSION) != 1:
+            raise ClusterError("the built crictl does not have its version mark exactly once; see go/crictl/main.go")
+        return program.replace(_VERSION, text.ljust(len(_VERSION), b"\0"))
+
+    def pause(self, tag: str = PAUSE_TAGS[-1], name: str = _PAUSE) -> bytes:
+        """An OCI archive of the image ``name:tag``: it waits; as a pod's image it takes "say TEXT…" and "exit CODE"."""
+        return oci.archive((self.tools / "pause").read_bytes(), "pause", f"{name}:{tag}")
+
+
+@dataclass(frozen=True)
+class Programs(Tools):
     """Built programs; all but the tools are dynamic against libc at most."""
 
     kubernetes: Path  # the folder of etcd, kubectl and what is built from the source package
-    tools: Path  # the folder of our own programs
 
     @property
     def etcd(self) -> Path:
@@ -55,33 +76,23 @@ class Programs:
         """kubelet 1.20.2 (static)."""
         return self.kubernetes / BUILT[2]
 
-    def crictl(self, version: str) -> bytes:
-        """Our crictl (static), which calls itself ``version`` (such as 1.36.0, without v)."""
-        text = f"v{version}".encode()
-        if len(text) > len(_VERSION):
-            raise ValueError(f"version {version!r} is longer than {len(_VERSION) - 1} bytes")
-        program = (self.tools / "crictl").read_bytes()
-        if program.count(_VERSION) != 1:
-            raise ClusterError("the built crictl does not have its version mark exactly once; see go/crictl/main.go")
-        return program.replace(_VERSION, text.ljust(len(_VERSION), b"\0"))
-
-    def pause(self, tag: str = PAUSE_TAGS[-1], name: str = _PAUSE) -> bytes:
-        """An OCI archive of the image ``name:tag``: it waits; as a pod's image it takes "say TEXT…" and "exit CODE"."""
-        return oci.archive((self.tools / "pause").read_bytes(), "pause", f"{name}:{tag}")
-
 
 def _quiet(_text: str) -> None:
     return None
 
 
 def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
-    """The programs, built when they are missing: seven minutes on two cores, once, one builder at a time."""
-    here = Path(__file__).parent
-    tree = cache.root() / f"kubernetes-{_digest(here / 'kubernetes.py')}"
-    own = cache.root() / f"kubernetes-tools-{_digest(here / 'kubernetes.py', *sorted(_SOURCES.rglob('*.go')))}"
+    """The programs, built when they are missing: eight minutes on two cores, once, one builder at a time."""
+    tree = cache.root() / f"kubernetes-{_digest(_KUBERNETES)}"
     kept.once(tree, lambda folder: kubernetes.build(folder, progress), progress)
-    kept.once(own, lambda folder: tools.build(tree, _SOURCES, folder, progress), progress)
-    return Programs(tree, own)
+    return Programs(ensure_tools(progress).tools, tree)
+
+
+def ensure_tools(progress: Callable[[str], None] = _quiet) -> Tools:
+    """Our own programs alone, built when they are missing: a minute."""
+    own = cache.root() / f"kubernetes-tools-{_digest(_KUBERNETES, *sorted(_SOURCES.rglob('*.go')))}"
+    kept.once(own, lambda folder: tools.build(_SOURCES, folder, progress), progress, go.FOR_TOOLS)
+    return Tools(own)
 
 
 def _digest(*files: Path) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -48,10 +49,17 @@ def bootstrap(recipe: Recipe, tree: Path, packages: Path, progress: Callable[[st
         *options, *hooks,
         f"--include={','.join(recipe.packages)}", recipe.suite, str(tree), *lines,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    # a place for compiled files that only our own Python knows would be filled in the tree
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
+    )
     if done.returncode:
         tail = "\n".join(done.stderr.splitlines()[-15:])
         raise ImageError(f"mmdebstrap could not build the {recipe.name} tree (status {done.returncode}):\n{tail}")
+    for pattern in recipe.removed:
+        for path in tree.glob(pattern):
+            subprocess.run(["rm", "-rf", str(path)], check=True)
     _lay_over(recipe.overlay / "late", tree)
     for unit in recipe.masked:
         mask = tree / "etc/systemd/system" / unit

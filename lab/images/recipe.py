@@ -48,7 +48,7 @@ _RESCUE = (
     "xfsprogs",
     "xz-utils",
 )
-_DEBIAN = (
+_CLOUD = (
     "cloud-init",
     "isc-dhcp-client",
     "linux-image-cloud-amd64",
@@ -117,14 +117,24 @@ _MASKED_RESCUE = (
     "systemd-hostnamed.service",
     "uuidd.socket",
 )
-# Kernel modules that no machine of the lab has a device for: three quarters of the generic kernel's package.
-_NO_DEVICES = tuple(
+# Kernel modules that no machine of the lab has a use for: most of the kernel's package.
+_UNUSED_MODULES = tuple(
     f"/lib/modules/*/kernel/{folder}/*"
     for folder in (
-        "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/net/ethernet", "drivers/infiniband",
-        "drivers/iio", "drivers/usb", "drivers/staging", "drivers/hid", "drivers/hwmon", "drivers/comedi",
-        "drivers/mtd", "drivers/isdn", "drivers/bluetooth", "drivers/mmc", "net/mac80211", "net/bluetooth", "sound",
+        "arch/x86/kvm", "drivers/block/drbd", "drivers/bluetooth", "drivers/comedi", "drivers/gpu", "drivers/hid",
+        "drivers/hwmon", "drivers/iio", "drivers/infiniband", "drivers/isdn", "drivers/media", "drivers/mmc",
+        "drivers/mtd", "drivers/net/ethernet", "drivers/net/wireless", "drivers/platform", "drivers/scsi/*",
+        "drivers/staging", "drivers/target", "drivers/usb", "drivers/video", "fs/afs", "fs/ceph", "fs/f2fs", "fs/gfs2",
+        "fs/nfs", "fs/nfsd", "fs/ocfs2", "fs/smb", "fs/ubifs", "net/bluetooth", "net/ceph", "net/mac80211",
+        "net/sunrpc", "net/tipc", "net/wireless", "sound",
     )
+)  # fmt: skip
+# Large, and used by nothing in a rescue or on a machine of the lab, but carried into RAM at every boot or written to a
+# disk by every installation: locales to make, full Perl (perl-base stays), hardware names, Unicode data of xfs_scrub.
+# Packages need some of it until all are installed.
+_BALLAST = (
+    "usr/share/i18n/*", "usr/share/perl", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/libperl.so*",
+    "usr/lib/udev/hwdb.*", "usr/lib/x86_64-linux-gnu/libicu*", "usr/sbin/xfs_scrub*", "usr/lib/x86_64-linux-gnu/gconv",
 )  # fmt: skip
 # The modules whose text decides what ends up in an image, beside the one named like it.
 _BUILDERS = ("bootstrap.py", "rawdisk.py")
@@ -139,7 +149,8 @@ class Recipe:
     disk_mib: int = 0  # size of the raw disk; 0 for a tree that is booted from RAM
     suite: str = SUITE
     masked: tuple[str, ...] = _MASKED
-    excluded: tuple[str, ...] = ()  # paths in packages that are not unpacked
+    excluded: tuple[str, ...] = _UNUSED_MODULES  # paths in packages that are not unpacked
+    removed: tuple[str, ...] = _BALLAST  # paths that go when all packages are installed
     like: str = ""  # the recipe whose builder and overlay files this one uses, too
 
     @property
@@ -170,17 +181,16 @@ RECIPES = {
     for recipe in (
         Recipe(
             "rescue",
-            tuple(sorted({*_COMMON, *_RESCUE})),
+            (*_COMMON, *_RESCUE),
             masked=_MASKED + _MASKED_STORAGE + _MASKED_RESCUE,
-            excluded=_NO_DEVICES,
         ),
-        Recipe("debian", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1024),
-        Recipe("debian13", tuple(sorted({*_COMMON, *_DEBIAN})), disk_mib=1536, suite="trixie", like="debian"),
+        Recipe("debian", (*_COMMON, *_CLOUD), disk_mib=1024),
+        Recipe("debian13", (*_COMMON, *_CLOUD), disk_mib=1536, suite="trixie", like="debian"),
         Recipe(
             "tarball",
-            tuple(sorted({*_COMMON, *_TARBALL})),
+            (*_COMMON, *_TARBALL),
             masked=_MASKED + _MASKED_STORAGE,
-            excluded=(*_NO_DEVICES, "/usr/share/i18n/*", "/usr/lib/grub/x86_64-efi/monolithic/*"),
+            excluded=(*_UNUSED_MODULES, "/usr/lib/grub/x86_64-efi/monolithic/*"),
         ),
     )
 }

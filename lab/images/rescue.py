@@ -26,11 +26,6 @@ _MODULES_KEPT = (
 )  # fmt: skip
 # Where the real rescue mounts installimage and its images, and where the lab does (lab/images/share.py).
 _SHARE = "root/.oldroot/nfs"
-# Large, and used by nothing in a rescue: full Perl (perl-base stays), hardware names, Unicode data of xfs_scrub.
-_BALLAST = (
-    "usr/share/perl", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/libperl.so*", "usr/lib/udev/hwdb.*",
-    "usr/lib/x86_64-linux-gnu/libicu*", "usr/sbin/xfs_scrub*", "usr/lib/x86_64-linux-gnu/gconv",
-)  # fmt: skip
 
 
 def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
@@ -46,9 +41,6 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
         (tree / link).unlink(missing_ok=True)
     (tree / "boot").mkdir()
     _thin_modules(tree, kernel.name.removeprefix("vmlinuz-"))
-    for ballast in _BALLAST:
-        for path in tree.glob(ballast):
-            subprocess.run(["rm", "-rf", str(path)], check=True)
     wanted = tree / "etc/systemd/system/multi-user.target.wants"
     wanted.mkdir(parents=True, exist_ok=True)
     (wanted / "systemd-networkd.service").symlink_to("/lib/systemd/system/systemd-networkd.service")

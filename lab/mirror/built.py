@@ -32,10 +32,12 @@ class _Buildable:
     build: Callable[[], Path]
 
 
-def parts(*names: str) -> list[Part]:
-    """These parts, all when none is named; what is missing is built."""
+def parts(*names: str, real: bool) -> list[Part]:
+    """These parts, all when none is named; what is missing is built. ``real``: also the old, real Kubernetes."""
     wanted = [part for part in _programs() if not names or part.name in names]
-    return [Part(part.name, part.version, part.path, part.build()) for part in wanted]
+    return [
+        Part(part.name, part.version, part.path, part.build()) for part in wanted if real or part.version != KUBERNETES
+    ]
 
 
 def find(path: str) -> Path | None:
@@ -77,9 +79,9 @@ def _program(name: str) -> Path:
 
 
 def _crictl(version: str) -> Path:
-    program = cluster.ensure().crictl(version)
+    program = cluster.ensure_tools().crictl(version)
     return store(f"crictl-v{version}-linux-{ARCH}.tar.gz", tarball({"crictl": program}))
 
 
 def _pause(tag: str) -> Path:
-    return store(f"pause-{tag}.tar", cluster.ensure().pause(tag))
+    return store(f"pause-{tag}.tar", cluster.ensure_tools().pause(tag))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from lab import cluster
 from lab.images import cache
 
 from . import built, repository, upstream
@@ -51,21 +52,25 @@ def _quiet(_message: str) -> None:
 
 
 def prepare(progress: Callable[[str], None] = _quiet) -> None:
-    """Make what most nodes need: the packaged parts, and both suites' images and repositories. Minutes, once."""
+    """Make what most nodes need: the packaged parts, crictl and pause, both suites' images and repositories."""
     builds: dict[str, Callable[[], object]] = {"container programs": packaged}
     for suite in repository.IMAGES:
         builds[suite] = partial(apt, suite)
+    builds["crictl and pause"] = cluster.ensure_tools
     for name, build in builds.items():
         began = time.monotonic()
         build()
         if time.monotonic() - began > 1:
-            progress(f"mirror: {name} of Debian's packages made in {time.monotonic() - began:.0f} s")
+            progress(f"mirror: {name} made in {time.monotonic() - began:.0f} s")
 
 
-def checksums(*names: str) -> dict[str, dict[str, dict[str, str]]]:
-    """``{name: {version: {amd64: sha256}}}`` of these parts, of all when none is named (all of them are built then)."""
+def checksums(*names: str, real: bool = False) -> dict[str, dict[str, dict[str, str]]]:
+    """``{name: {version: {amd64: sha256}}}`` of these parts, of all when none is named; they are built for it.
+
+    ``real``: also of the old, real Kubernetes, whose first build takes eight minutes.
+    """
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for part in [*packaged(), *built.parts()] if not names else _parts(names):
+    for part in [*packaged(), *built.parts(real=real)] if not names else _parts(names, real):
         if not names or part.name in names:
             found.setdefault(part.name, {})[part.version] = {ARCH: _sum(part.file)}
     return found
@@ -77,9 +82,9 @@ def _sum(file: Path) -> str:
     return cache.sha256(file)
 
 
-def _parts(names: tuple[str, ...]) -> list[Part]:
+def _parts(names: tuple[str, ...], real: bool) -> list[Part]:
     mine = [part for part in packaged() if part.name in names]
-    return mine if {part.name for part in mine} == set(names) else [*mine, *built.parts(*names)]
+    return mine if {part.name for part in mine} == set(names) else [*mine, *built.parts(*names, real=real)]
 
 
 def program(part: str, version: str, name: str, folder: Path) -> Path:
@@ -100,7 +105,7 @@ def find(path: str) -> Path | None:
     """The file at this path below the mirror's root, built first if need be; None when there is no such file."""
     first, _slash, rest = path.partition("/")
     if path == "checksums.yml":
-        return store("checksums.yml", yaml.safe_dump(checksums()).encode())
+        return store("checksums.yml", yaml.safe_dump(checksums(real=True)).encode())
     if first == "apt":
         return _in_apt(rest)
     found = built.find(path)

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -122,3 +123,15 @@ def test_images_are_built_while_the_part_before_runs(tmp_path, monkeypatch, ends
     monkeypatch.setattr(parts, "_lab", lambda _build: [sys.executable, "-c", build])
     assert builds.wait(part) == code  # not in the background
     assert built.exists()
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "mounted", "used"), [(20 << 20, True, True), (8 << 20, True, False), (20 << 20, False, False)]
+)
+def test_disks_are_in_memory_where_there_is_plenty(tmp_path, monkeypatch, kibibytes, mounted, used):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(f"MemTotal: {kibibytes + 1} kB\nMemAvailable: {kibibytes} kB\n")
+    monkeypatch.setattr(parts.Path, "is_mount", lambda _path: mounted)
+    monkeypatch.setattr(parts.shutil, "disk_usage", lambda _path: SimpleNamespace(free=20 << 30))
+    assert parts.memory(parts.PLENTY, tmp_path, meminfo) == (tmp_path if used else None)
+    assert parts.memory(1, tmp_path, tmp_path / "none") is None
