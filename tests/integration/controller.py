@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from lab.nodes import Node
-from tests.integration import modules
+from tests.integration import programs
 from tests.integration.runs import LIMIT, Run, Running
 from tests.waiting import until
 
@@ -150,7 +150,7 @@ class Controller:
         """
         folder, _inventory = self.run_folder([], {})
         environment = {**self.environment, "PYTHONPATH": os.environ["ANSIBLE_COLLECTIONS_PATH"], **(env or {})}
-        done = modules.run(module, options, environment, folder, LIMIT)
+        done = programs.module(module, options, environment, folder, LIMIT)
         run = Run(done.returncode, done.stdout + done.stderr)
         assert done.stdout.startswith("\n{"), run.output
         run.results = [{"host": "localhost", "task": module, "action": module, "result": json.loads(done.stdout)}]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.integration import programs
 from tests.waiting import until
 
 #: Tasks that run on the controller alone; all others are a round trip to the machine.
@@ -84,16 +85,7 @@ class Running:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, cwd: Path) -> None:
         self.log, self._record = folder / "output.txt", folder / "record.jsonl"
-        with self.log.open("w") as output:
-            self.process = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = programs.start(command, environment, cwd, self.log)
 
     @property
     def output(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.toolchain.test import memory
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.web import Web
 
@@ -22,6 +24,8 @@ COMMAND = FILES / "image-url-command-raw-disk"
 ROOTFS_TAR = FILES / "image-url-command-rootfs-tar"
 OCI = FILES / "image-url-command-oci"
 OLD = b"\xaa" * MIB
+#: Bytes of memory for the disk of a test, and room for the others.
+ROOM = 4 << 30
 
 
 @pytest.fixture
@@ -98,15 +102,15 @@ class Target:
 @contextmanager
 def dirty(home: Path, size: int) -> Iterator[Target]:
     """Give a loop device of so many MiB with old data on it."""
-    disk = home / f"disk-{size}"
-    with disk.open("wb") as stream:
+    with tempfile.NamedTemporaryFile(dir=memory(ROOM) or home, prefix="kubenode-disk-") as disk:
         for _attempt in range(100):
-            stream.write(OLD)
-        stream.truncate(size * MIB)
-        stream.seek((size - 1) * MIB)
-        stream.write(OLD)
-    with loop(disk) as device:
-        yield Target(device, home)
+            disk.write(OLD)
+        disk.truncate(size * MIB)
+        disk.seek((size - 1) * MIB)
+        disk.write(OLD)
+        disk.flush()
+        with loop(Path(disk.name)) as device:
+            yield Target(device, home)
 
 
 @pytest.fixture

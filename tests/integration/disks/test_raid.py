@@ -72,7 +72,7 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
 
     refused = machine.ready(root_device_hints={"serial": "TWO"}, wipe=["TWO"])
     assert refused.failed
-    assert f"name that one in wipe too ({nvme!r})" in refused["msg"], "it names the disk that shares the RAID"
+    assert f"name that one in kubenode_wipe too ({nvme!r})" in refused["msg"], "it names the disk that shares the RAID"
     assert machine.disk_marks() == before
 
     machine.sh(START)

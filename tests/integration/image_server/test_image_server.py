@@ -257,6 +257,7 @@ def test_wrong_variables_are_refused_before_anything_changes(runs: Runs, world: 
     assert touched(runs.node) == ""
 
 
+@pytest.mark.long
 def test_absent_takes_away_what_the_role_made_and_nothing_else(runs: Runs, world: World):
     run = runs.node.run
     run(f"install -m 0640 -g kubenode-images /dev/null {DATA}/nmstate/by-hand.yaml")

@@ -149,6 +149,7 @@ def test_whose_word_whose_server_and_which_installation(account):
     assert account.servers() == {}
 
 
+@pytest.mark.long
 def test_a_silent_machine_and_one_with_a_budget_keep_their_servers(account):
     account.create("silent-1", "busy-1", "free-1")
     addresses = {name: server["public_net"]["ipv4"]["ip"] for name, server in account.servers().items()}

@@ -8,7 +8,7 @@ import pytest
 
 from .api_double import ApiDouble, node, pod
 
-pytestmark = pytest.mark.nspawn
+pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 
 def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):

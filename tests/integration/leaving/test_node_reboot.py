@@ -88,6 +88,7 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     assert (api.pods, scene.notes()) == ({}, [])
 
 
+@pytest.mark.long
 def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
     before = scene.boots()
     machine_id = scene.api.nodes["reboot-1"]["status"]["nodeInfo"]["machineID"]
@@ -106,6 +107,7 @@ def test_a_cordon_of_a_person_stays_and_a_foreign_node_stops_the_run(scene):
     assert scene.api.nodes["reboot-1"]["spec"]["unschedulable"] is True
 
 
+@pytest.mark.long
 def test_a_node_that_is_not_ready_again_stops_the_run(scene):
     before = scene.boots()
     scene.api.meanwhile = lambda _method, _path: None

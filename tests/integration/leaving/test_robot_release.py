@@ -12,7 +12,7 @@ import pytest
 from tests.integration.accounts import disk_marks
 from tests.waiting import until
 
-pytestmark = pytest.mark.nspawn
+pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 DISKS = [
     {"kind": "nvme", "size": "3G", "serial": "RELEASE0000001"},

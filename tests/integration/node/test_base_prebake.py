@@ -16,7 +16,7 @@ from tests.integration.controller import Controller
 from tests.integration.mirrored import mirrored
 from tests.integration.runs import Run
 
-pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
+pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.long]
 
 BASE = "kubenode.provision.node_base"
 PAUSE = "registry.k8s.io/pause:3.10.2"

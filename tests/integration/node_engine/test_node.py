@@ -37,7 +37,10 @@ def pid(target, name: str) -> str:
     return target.node.run(f"systemctl show -p MainPID --value {name}")
 
 
-@pytest.mark.parametrize(("image", "version", "codename"), [("debian", "12", "bookworm"), ("debian13", "13", "trixie")])
+@pytest.mark.parametrize(
+    ("image", "version", "codename"),
+    [("debian", "12", "bookworm"), pytest.param("debian13", "13", "trixie", marks=pytest.mark.long)],
+)
 def test_facts(target_of, image, version, codename):
     target = target_of(image)
     target.node.run(

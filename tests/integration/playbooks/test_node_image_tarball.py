@@ -59,7 +59,7 @@ def add_snapshot(lab, file: Path, base: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def workshop(lab_nspawn, tmp_path_factory):
-    """A project with the snapshot of a system that suits dedicated servers, and one of a system that is no image."""
+    """A project with the snapshot of a system that suits dedicated servers."""
     made = Workshop(lab_nspawn, tmp_path_factory.mktemp("tarballs"))
     tree = made.folder / "tree"
     tree.mkdir()
@@ -69,9 +69,6 @@ def workshop(lab_nspawn, tmp_path_factory):
     (tree / "etc/kubenode/base.json").write_text(PREBAKED)
     rawdisk.build(tree, made.folder / "good.raw", 2048)
     add_snapshot(lab_nspawn, made.folder / "good.raw", BASE)
-    copy_sparse(images.ensure("debian").files["raw"], made.folder / "unfit.raw")
-    disk.put(made.folder / "unfit.raw", {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
-    add_snapshot(lab_nspawn, made.folder / "unfit.raw", UNFIT)
     yield made
     made.close()
 
@@ -82,7 +79,7 @@ def files(workshop) -> set[str]:
 
 
 @pytest.mark.long
-def test_cut_off_while_packing_and_run_again(workshop):
+def test_cut_off_while_packing_and_run_again(workshop, lab_nspawn):
     before = set(workshop.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
     running = workshop.start(PLAYBOOK, **options)
@@ -92,6 +89,10 @@ def test_cut_off_while_packing_and_run_again(workshop):
     assert len(workshop.builders()) == 1
     assert TARBALL not in files(workshop)
 
+    unfit = workshop.folder / "unfit.raw"
+    copy_sparse(images.ensure("debian").files["raw"], unfit)
+    disk.put(unfit, {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
+    add_snapshot(lab_nspawn, unfit, UNFIT)
     # two images, of which one is no node image: that one fails, the other is made, no machine stays
     options = {
         **SPEED,
@@ -105,13 +106,20 @@ def test_cut_off_while_packing_and_run_again(workshop):
     assert files(workshop) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
 
 
-def test_a_tarball_is_made_once(workshop):
+@pytest.mark.parametrize(
+    ("forms", "names"),
+    [
+        pytest.param(["tarball"], {TARBALL}, id="tarball"),
+        pytest.param(["tarball", "raw"], {TARBALL, RAW}, id="both", marks=pytest.mark.long),
+    ],
+)
+def test_it_is_made_once(workshop, forms, names):
     before = set(workshop.servers())
-    options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
-    options["kubenode_tarball_formats"] = ["tarball", "raw"]
+    options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE), "kubenode_tarball_formats": forms}
     assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
+    assert files(workshop) >= {name + end for name in names for end in ("", ".json", ".sha256")}
     folder = workshop.folder / "kubenode/tarballs"
-    subprocess.run(["sha256sum", "--check", "--quiet", f"{TARBALL}.sha256", f"{RAW}.sha256"], cwd=folder, check=True)
+    subprocess.run(["sha256sum", "--check", "--quiet", *(f"{name}.sha256" for name in names)], cwd=folder, check=True)
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
     assert "changed=0" in workshop.told

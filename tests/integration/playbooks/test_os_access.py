@@ -10,7 +10,7 @@ import subprocess
 import pytest
 import yaml
 
-pytestmark = pytest.mark.nspawn
+pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 
 def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn):

@@ -136,6 +136,7 @@ def test_files_that_no_machine_can_run_are_refused_before_a_dedicated_server_is_
 # --- on machines that boot
 
 
+@pytest.mark.long
 @pytest.mark.nspawn
 def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     stage = nspawn.stage

@@ -83,6 +83,7 @@ def test_an_interrupted_run_is_continued_and_the_disk_is_written_once(controller
     assert controller.log("cmd-b", "stdout").count("wrote") == 50
 
 
+@pytest.mark.long
 def test_a_large_command_is_uploaded_once_and_goes_on_where_it_was_cut(shared):
     command, content = shared.install_large(
         "large", "echo ran >>/root/large; [ -e /root/large-tried ] || { touch /root/large-tried; exit 1; }\n" + DONE
@@ -301,6 +302,7 @@ def test_check_mode_checks_and_contacts_nobody(controller):
     assert "root_devices [\"/dev/sda\"]: '/dev/sda' holds a '/'" in bad["msg"]
 
 
+@pytest.mark.long
 def test_silence_is_told_from_refusal(shared):
     shared.reach("nobody", "127.0.0.1", ansible_port=1)
     command = shared.install("plain", DONE)

@@ -146,6 +146,7 @@ def test_a_cloud_init_that_ends_with_errors_is_a_failure(controller):
     assert not lenient.failed, lenient.output
 
 
+@pytest.mark.long
 def test_a_rescue_can_be_expected(controller):
     controller.machine("boot-e", rescue=False)
     first = controller.run("boot-e", "machine_boot", reboot=False)

@@ -43,6 +43,7 @@ def options(controller, script, **more):
     }
 
 
+@pytest.mark.long
 def test_a_lost_connection_neither_ends_nor_repeats_a_large_program(controller):
     controller.machine("hook-a")
     hidden = {

@@ -69,15 +69,16 @@ def let_us_in(account, name, record=None):
 
 def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
     account = real_account
-    account.add("n1", image="debian")
-    account.add("n2", reset=["power", "hw", "man"], uefi=True, image="debian")
+    # Empty disks: of a system that goes down and shows one more host key, Robot is asked once more.
+    account.add("n1")
+    account.add("n2", reset=["power", "hw", "man"], uefi=True)
     account.add("n3", reset=["hw"])
     account.robot("POST", "/key", {"name": account.folder.name, "data": account.public_key})
     account.forget_requests()
     run = account.rescue(None, "-vvv", **LIMITS)
     assert not run.failed, run.output
     counted = account.requests()
-    assert len(counted) == run.result["api_calls"] <= 3 + 3 * 3
+    assert len(counted) == run.result["api_calls"] == 3 + 3 * 3
     for name, result in run.machines.items():
         assert len(account.resets(name)) == 1
         assert account.boots(name)[-1] == "rescue"

@@ -133,6 +133,7 @@ async def test_failures_while_installing_end_with_status_1(site: Site, key: Key)
     assert (answer.status, "INSTALLATION COMPLETE" in answer.out) == (0, False)
 
 
+@pytest.mark.long
 async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
     one = await _rescued(dedicated(site, key, 1, _NVME))
     await _write(one, "/root/after", _SEED, "0755")

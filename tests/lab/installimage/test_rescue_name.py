@@ -16,6 +16,7 @@ pytestmark = pytest.mark.nspawn
 _NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(1 << 30, "nvme"))
 
 
+@pytest.mark.long
 async def test_the_rescue_takes_the_name_of_the_new_system(site: Site, key: Key) -> None:
     one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
     assert (await one.ssh("hostname")).out == "rescue\n"

@@ -28,6 +28,7 @@ def _documented_command() -> str:
     return re.sub("^    ", "", block, flags=re.MULTILINE)
 
 
+@pytest.mark.long
 async def test_the_documented_command_finds_its_partition(nspawn_site: Site, key: Key) -> None:
     one = bench(nspawn_site, key, 1)
     await one.machine.create(None)
