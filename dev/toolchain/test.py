@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import random
-import shlex
 import shutil
 import signal
 import subprocess
@@ -204,28 +203,32 @@ class Builds:
     def __init__(self) -> None:
         self._part: Part | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._left: list[tuple[str, ...]] = []
 
     def begin(self, part: Part) -> None:
-        """Start the builds in the background. A failed set-up is reported when the part begins."""
+        """Start the first build in the background. A failed set-up is reported when the part begins."""
         if os.geteuid() != 0 or not part.builds:
             return
         try:
             _environments(part)
         except SetupError:
             return
-        command = "; ".join(f"{shlex.join(_lab(build))} || exit" for build in part.builds)
+        first, *self._left = part.builds
         self._part = part
+        # no shell around it: dash forgets an interrupt that comes before it has forked
         self._process = subprocess.Popen(
-            ["sh", "-c", command], env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            _lab(first), env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
 
     def wait(self, part: Part) -> int:
         """0 when all is built that a part needs."""
+        left = list(part.builds) if os.geteuid() == 0 else []
         if self._process is not None and self._part is part:
             say("waiting for the lab's images")
-            code, self._process = self._process.wait(), None
-            return code
-        for build in part.builds if os.geteuid() == 0 else ():
+            code, self._process, left = self._process.wait(), None, self._left
+            if code:
+                return code
+        for build in left:
             done = subprocess.run(_lab(build), env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False)
             if done.returncode:
                 return done.returncode

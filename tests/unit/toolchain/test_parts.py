@@ -125,6 +125,24 @@ def test_images_are_built_while_the_part_before_runs(tmp_path, monkeypatch, ends
     assert built.exists()
 
 
+@pytest.mark.parametrize(("name", "made"), [("bad", ["bad"]), ("one", ["one", "two"])])
+def test_builds_follow_each_other_until_one_fails(tmp_path, monkeypatch, name, made):
+    monkeypatch.setattr(parts, "_environments", lambda part: None)
+    monkeypatch.setattr(parts, "variables", lambda: {"PATH": "/usr/bin:/bin"})
+    monkeypatch.setattr(parts.os, "geteuid", lambda: 0)
+    program = f"import pathlib, sys; pathlib.Path({str(tmp_path)!r}, sys.argv[1]).touch(); exit(sys.argv[1] == 'bad')"
+    monkeypatch.setattr(parts, "_lab", lambda build: [sys.executable, "-c", program, *build])
+    part = parts.Part("flows", "checks", 1, (), builds=((name,), ("two",)))
+    for background in (True, False):
+        builds = parts.Builds()
+        if background:
+            builds.begin(part)
+        assert builds.wait(part) == (name == "bad")
+        assert sorted(path.name for path in tmp_path.iterdir()) == made
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
 @pytest.mark.parametrize(
     ("kibibytes", "mounted", "used"), [(20 << 20, True, True), (8 << 20, True, False), (20 << 20, False, False)]
 )
