@@ -111,16 +111,22 @@ def never_flush(number: int) -> None:
     Borrowed().change(_cache_mode(number), "write through")
 
 
-def give_back() -> list[str]:
-    """Give all loop devices that nobody uses any more the cache mode that they had; returns their names."""
-    given = []
+def give_back() -> tuple[list[str], list[str]]:
+    """Give loop devices that nobody uses any more the cache mode that they had; their names, and those in use."""
+    given: list[str] = []
+    in_use: list[str] = []
+
+    def used(name: str) -> bool:
+        if attached(int(name[4:])):
+            in_use.append(name)
+        return name in in_use
+
     for setting in Borrowed().all():
-        device = setting.parents[1]
-        if device.name.startswith("loop") and setting == _cache_mode(int(device.name[4:])):
-            used = functools.partial(attached, int(device.name[4:]))
-            if Borrowed().give_back(setting, unless=used) is not None:
-                given.append(device.name)
-    return given
+        name = setting.parents[1].name
+        ours = name.startswith("loop") and setting == _cache_mode(int(name[4:]))
+        if ours and Borrowed().give_back(setting, unless=functools.partial(used, name)) is not None:
+            given.append(name)
+    return given, in_use
 
 
 def attached(number: int) -> bool:

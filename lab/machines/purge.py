@@ -26,7 +26,9 @@ async def purge() -> tuple[list[str], list[str]]:
     await _stray_groups(removed, kept)
     await _stray_disks(removed)
     removed += [f"network link {link}" for link in await remove_dead_links()]
-    removed += [f"{device}: its cache mode is the one it had before" for device in loop.give_back()]
+    given_back, in_use = loop.give_back()
+    removed += [f"{device}: its cache mode is the one it had before" for device in given_back]
+    kept += [f"{device}: keeps its cache mode while it is in use" for device in in_use]
     _settings(removed, kept)
     return removed, kept
 

@@ -94,7 +94,7 @@ def test_a_device_of_a_lab_that_died_is_given_back_when_it_is_free(device: int, 
         disk.truncate(1 << 20)
     before = _modes(device, file)
     taken = Loop(file)
-    assert loop.give_back() == [], "its lab still uses it"
+    assert loop.give_back() == ([], [f"loop{device}"]), "its lab still uses it"
     taken.hand_over()  # nothing holds it: as when the process was killed
-    assert loop.give_back() == [f"loop{device}"]
+    assert loop.give_back() == ([f"loop{device}"], [])
     assert _modes(device, file) == before

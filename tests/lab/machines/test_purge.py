@@ -71,6 +71,11 @@ def sysctl(environment: dict[str, str]) -> Iterator[str]:
     _QUEUE.write_text(before)
 
 
+def _devices() -> list[Path]:
+    """The cache modes of loop devices that are not given back."""
+    return [path for path in Borrowed().all() if path.is_relative_to("/sys")]
+
+
 def _end(process: subprocess.Popen[str], label: str, *, with_guard: bool) -> None:
     """Kill a lab; its guard too, so that its machines go on without it."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -109,7 +114,8 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     process.stdout.close()
     if with_guard:
         assert "populated 1" in (hierarchy() / f"kubenode-lab-{label}/cgroup.events").read_text()
-    said = [line.removeprefix("removed: ") for line in await asyncio.to_thread(_purge, environment)]
+    told = await asyncio.to_thread(_purge, environment)
+    said = [line.removeprefix("removed: ") for line in told]
     ours = {line.removeprefix(f"lab {label}: ") for line in said if line.startswith(f"lab {label}: ")}
     ours |= {line.partition(": ")[2] for line in said if line.startswith("lab process-")}
     assert ("running processes and their namespaces" in ours) == with_guard
@@ -118,7 +124,9 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     vanished(label)
     assert not Path(f"/sys/class/net/{facts['link']}").exists()
     assert list(Path(environment["KUBENODE_LAB_DIR"]).iterdir()) == []
-    assert [path for path in Borrowed().all() if path.is_relative_to("/sys")] == []
+    # A device that is free for a moment may be taken by a lab of another test, which has records of its own.
+    in_use = {f"left alone: {path.parents[1].name}: keeps its cache mode while it is in use" for path in _devices()}
+    assert in_use <= set(told)
 
     others = [line for line in said if "fs.inotify.max_queued_events" in line]
     if others and others[0].startswith("left alone"):
