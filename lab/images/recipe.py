@@ -184,7 +184,7 @@ RECIPES = {
             (*_COMMON, *_RESCUE),
             masked=_MASKED + _MASKED_STORAGE + _MASKED_RESCUE,
         ),
-        Recipe("debian", (*_COMMON, *_CLOUD), disk_mib=1024),
+        Recipe("debian", (*_COMMON, *_CLOUD), disk_mib=512),
         Recipe("debian13", (*_COMMON, *_CLOUD), disk_mib=1536, suite="trixie", like="debian"),
         Recipe(
             "tarball",

@@ -38,6 +38,7 @@ async def upload(one, name: str, data: bytes, mode: str) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.long
 async def test_rescue_command_reboot_system(site: Site, tmp_path: Path) -> None:
     key = Key.make(tmp_path)
     image = images.ensure("debian").files["zst"]
@@ -108,6 +109,7 @@ async def test_rescue_tarball_reboot_system(site: Site, tmp_path: Path) -> None:
     web.close()
 
 
+@pytest.mark.long
 async def test_rescue_registry_reboot_system(site: Site, tmp_path: Path) -> None:
     registry = with_password(tmp_path)
     image = images.ensure("debian").files["zst"].read_bytes()

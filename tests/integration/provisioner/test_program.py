@@ -145,7 +145,15 @@ def test_check_changes_nothing(used):
     assert "nothing was changed" in done.stdout
 
 
-@pytest.mark.parametrize("way", ["option", "file", "stdin", "environment"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("option", marks=pytest.mark.long),
+        pytest.param("file", marks=pytest.mark.long),
+        "stdin",
+        "environment",
+    ],
+)
 def test_a_token_is_in_no_command_line_environment_or_output(used, tmp_path, way):
     machine = used()
     spy = tmp_path / "spy.sh"

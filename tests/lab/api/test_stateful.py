@@ -125,6 +125,6 @@ def test_servers_in_any_order():
     run_state_machine_as_test(
         ServersInAnyOrder,
         settings=settings(
-            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

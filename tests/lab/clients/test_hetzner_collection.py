@@ -12,6 +12,8 @@ import yaml
 from lab.api.cloud import Settings
 from tests.lab.clients.keys import public_key
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def vintage_lab(lab):

@@ -17,7 +17,7 @@ import yaml
 from lab.robot.tls import HOST
 from tests.lab.clients.keys import public_key
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.long]
 
 #: $1 is bound over /etc/hosts, the rest is run.
 IN_NAMESPACE = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'

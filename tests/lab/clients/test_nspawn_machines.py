@@ -98,6 +98,7 @@ def test_rescue_metadata_and_image_files(machine, tmp_path):
     ), "the magic number of zstd"
 
 
+@pytest.mark.long
 def test_write_reboot_shutdown_snapshot(machine):
     machine.arm_and_start()
     rescue_boot = machine.ssh("cat /proc/sys/kernel/random/boot_id")

@@ -92,6 +92,6 @@ def test_a_server_in_any_order(robot):
     run_state_machine_as_test(
         ServerInAnyOrder,
         settings=settings(
-            max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
