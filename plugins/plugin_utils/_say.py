@@ -10,6 +10,7 @@ threads of their own, only the first thread hears signals and speaks.
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
@@ -22,6 +23,8 @@ from ansible.utils.display import Display
 
 _display = Display()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Seconds between two looks whether the run is still there.
+_LOOK_EVERY = 1.0
 #: What threads have to say; None while there are none.
 _said: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
@@ -52,8 +55,12 @@ def warning(message: str) -> None:
 
 
 def each(machines: Sequence[Machine], work: Callable[[Machine], Result]) -> list[Result | Exception]:
-    """Do the work for all machines at once, one thread each; the results, or what was raised, in the same order."""
+    """Do the work for all machines at once, one thread each; the results, or what was raised, in the same order.
+
+    A worker whose run was killed ends: the next run over these machines must not find it at work.
+    """
     global _said
+    run = os.getppid()
     results: dict[int, Result | Exception] = {}
     said: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
@@ -74,10 +81,19 @@ def each(machines: Sequence[Machine], work: Callable[[Machine], Result]) -> list
         with _whole():  # threads inherit what is blocked
             for thread in threads:
                 thread.start()
-        for _thread in threads:
-            while (message := said.get()) is not None:
-                with _whole():
-                    message()
+        left = len(threads)
+        while left:
+            if os.getppid() != run:
+                raise SystemExit("the run is gone")
+            try:
+                message = said.get(timeout=_LOOK_EVERY)
+            except queue.Empty:
+                continue
+            if message is None:
+                left -= 1
+                continue
+            with _whole():
+                message()
     finally:
         _said = None
     return [results[place] for place in range(len(machines))]

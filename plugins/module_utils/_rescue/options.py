@@ -317,6 +317,14 @@ def machine_quarantine_spec():
     }
 
 
+def machine_lock_spec():
+    """Options of machine_lock."""
+    return {
+        "names": {"type": "list", "elements": "str", "required": True},
+        "lock_dir": {"type": "path", "required": True},
+    }
+
+
 def machine_disks_spec():
     """Options of machine_disks."""
     return dict(

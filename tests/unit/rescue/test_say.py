@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
@@ -63,3 +64,24 @@ def test_only_the_first_thread_hears_signals():
 def test_threads_do_not_hold_a_worker_that_is_told_to_end():
     (daemon,) = _say.each([1], lambda _number: threading.current_thread().daemon)
     assert daemon
+
+
+def test_a_worker_whose_run_was_killed_ends(monkeypatch):
+    """The run is a child of ours that begins a worker and is killed."""
+    monkeypatch.setattr(_say, "_LOOK_EVERY", 0.05)
+    ended, tell = os.pipe()
+    run = os.fork()
+    if run == 0:
+        if os.fork() == 0:
+            try:
+                _say.each([1], lambda _number: (os.write(tell, b"begun"), threading.Event().wait()))
+            except SystemExit as exc:
+                os.write(tell, str(exc).encode())
+            os._exit(0)
+        signal.pause()
+    os.close(tell)
+    with os.fdopen(ended, "rb", buffering=0) as worker:
+        assert worker.read(5) == b"begun"
+        os.kill(run, signal.SIGKILL)
+        os.waitpid(run, 0)
+        assert worker.read(99) == b"the run is gone"

@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: machine_lock
+short_description: Keeps two runs of one controller from working on the same machine
+version_added: 0.1.0
+description:
+  - Two runs over the same machine take the rescue away from each other, and one of them fails although nothing is wrong
+    with the machine. This task writes a small file for each machine, which names the process of this run of Ansible,
+    and fails for all machines when one of them has such a file of another run that is still going on.
+  - There is nothing to be unlocked. A file counts only while its process lives, so the run after one that was killed
+    goes on at once.
+  - A file that a run of another controller wrote into the same directory is told as a warning, as long as it is younger
+    than a day; whether that run is still going on cannot be seen from here.
+  - Runs on the controller and contacts nobody.
+options:
+  names:
+    description:
+      - Names of the machines.
+    type: list
+    elements: str
+    required: true
+  lock_dir:
+    description:
+      - Directory of the files, one for each machine.
+    type: path
+    required: true
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.attributes.flow
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Takes no lock; another run is told as a warning.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+  action:
+    support: full
+  async:
+    support: none
+seealso:
+  - module: kubenode.provision.machine_quarantine
+  - module: kubenode.provision.machine_install
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Let no other run touch these machines
+  kubenode.provision.machine_lock:
+    names: "{{ ansible_play_hosts }}"
+    lock_dir: /var/lib/kubenode/locks
+  run_once: true
+"""
+
+RETURN = r"""
+machines:
+  description: Names of the machines that another run works on, sorted.
+  type: list
+  elements: str
+  returned: always
+msg:
+  description: Which run works on which machine, and what to do.
+  type: str
+  returned: when another run works on one of them, outside of check mode
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+
+
+def main():
+    """Everything happens in the action plugin of the same name."""
+    module = AnsibleModule(options.machine_lock_spec(), supports_check_mode=True)
+    module.fail_json(msg="machine_lock works through its action plugin; call it as a task, not as a bare module")
+
+
+if __name__ == "__main__":
+    main()
