@@ -36,6 +36,8 @@ class ActionModule(ActionBase):
             )
         locks = Locks(given["lock_dir"])
         run = this_run(os.getppid())  # a worker ends with its task; the run is its parent
+        if given["state"] == "released":
+            return self._release(locks, given["names"], run)
         try:
             others = (locks.others if self._task.check_mode else locks.take)(given["names"], run)
         except LockError as exc:
@@ -53,6 +55,14 @@ class ActionModule(ActionBase):
         elif busy:
             answer.update(failed=True, msg=f"{_text(busy)}. Nothing was changed")
         return answer
+
+    def _release(self, locks: Locks, machines: list[str], run: Holder) -> dict[str, Any]:
+        if not self._task.check_mode:
+            try:
+                locks.release(machines, run)
+            except LockError as exc:
+                raise AnsibleActionFail(f"lock_dir: {exc}") from exc
+        return {"changed": False, "failed": False, "machines": []}
 
 
 def _text(busy: Mapping[str, Holder]) -> str:

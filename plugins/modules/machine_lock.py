@@ -13,7 +13,7 @@ description:
   - Two runs over the same machine take the rescue away from each other, and one of them fails although nothing is wrong
     with the machine. This task writes a small file for each machine, which names the process of this run of Ansible,
     and fails for all machines when one of them has such a file of another run that is still going on.
-  - There is nothing to be unlocked. A file counts only while its process lives, so the run after one that was killed
+  - Nothing needs to be unlocked. A file counts only while its process lives, so the run after one that was killed
     goes on at once.
   - A file that a run of another controller wrote into the same directory is told as a warning, as long as it is younger
     than a day; whether that run is still going on cannot be seen from here.
@@ -30,6 +30,13 @@ options:
       - Directory of the files, one for each machine.
     type: path
     required: true
+  state:
+    description:
+      - V(taken) takes the machines for this run, or fails.
+      - V(released) removes the files, except those of another run that is going on. For machines that are gone.
+    type: str
+    choices: [taken, released]
+    default: taken
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode

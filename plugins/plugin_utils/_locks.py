@@ -89,17 +89,30 @@ class Locks:
         """Write down that a run works on these machines, unless one of them has a living holder; who else has them."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with (self._folder / ".lock").open("w", encoding="ascii") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
                 found = self.others(machines, run)
                 if not any(holder.lives for holder in found.values()):
                     for name in machines:
                         self._write(name, run)
                 return found
+            finally:
+                os.close(folder)
         except OSError as exc:
             raise LockError(
                 f"{exc.filename or self._folder} cannot be written ({exc.strerror}); make {self._folder} writable"
             ) from exc
+
+    def release(self, machines: Sequence[str], run: Holder) -> None:
+        """Take the files of these machines away that are not another living run's."""
+        for name in machines:
+            holder = self._read(name)
+            if holder is None or not holder.lives or (holder.pid, holder.start) == (run.pid, run.start):
+                try:
+                    self._path(name).unlink(missing_ok=True)
+                except OSError as exc:
+                    raise LockError(f"{self._path(name)} cannot be removed ({exc.strerror}); remove it") from exc
 
     def _read(self, machine: str) -> Holder | None:
         """What the file of a machine says; a damaged one says nothing."""

@@ -322,6 +322,7 @@ def machine_lock_spec():
     return {
         "names": {"type": "list", "elements": "str", "required": True},
         "lock_dir": {"type": "path", "required": True},
+        "state": {"type": "str", "choices": ["taken", "released"], "default": "taken"},
     }
 
 

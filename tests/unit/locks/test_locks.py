@@ -117,6 +117,18 @@ def test_a_damaged_file_stops_nobody(tmp_path_factory, content):
     assert json.loads((folder / "node-1.json").read_text())["place"] == here()
 
 
+def test_only_what_no_other_run_holds_is_released(locks, other, tmp_path):
+    run = this_run(os.getpid())
+    locks.take(["node-1"], run)
+    locks.take(["node-2"], this_run(other.pid))
+    locks.release(["node-1", "node-2", "node-3"], run)
+    assert [path.name for path in (tmp_path / "locks").iterdir()] == ["node-2.json"]
+    other.kill()
+    other.wait()
+    locks.release(["node-2"], run)
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
 def test_what_is_shown_has_no_second_line(locks):
     strange = Holder(1, "1", "evil\nhost\x1b[31m x y", "2026-01-01T00:00:00Z")
     locks.take(["node-1"], strange)
