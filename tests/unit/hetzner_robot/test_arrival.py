@@ -220,5 +220,7 @@ def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
     machine.booted(NEW_KEY, RESCUE, [])
     machine.active = True
     machine.arrival.look()
-    with pytest.raises(TimeLimit, match="does not tell its host keys"):
+    with pytest.raises(TimeLimit, match="does not tell its host keys") as error:
         machine.arrival.wait_for_proof([], clocked(machine, 70))
+    assert "reset the server on Robot's page" in str(error.value)
+    assert """-e '{"kubenode_host_key_checking": "accept-new"}'""" in str(error.value)

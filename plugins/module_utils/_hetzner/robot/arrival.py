@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import host_keys
@@ -79,7 +80,7 @@ class Arrival:
             return
         shown = self._shell.host_keys(self._name, self._address) or shown
         while not self._prove(shown, deadline):
-            deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys")
+            deadline.sleep(LOOK_EVERY, "a rescue answers, and Robot does not tell its host keys. " + _ways_out())
 
     def pin(self):
         """Keep the host key of the rescue that answered last, on first contact."""
@@ -157,10 +158,18 @@ class Arrival:
         self._silent_since = now if self._silent_since is None else self._silent_since
         if now - self._silent_since >= TELLING_TAKES - ASK_EVERY / 2:
             raise MachineError(
-                "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. Set "
-                "host_key_checking to accept-new to trust the first contact, where Robot stays silent" % TELLING_TAKES
+                "the rescue answers, but for %d s Robot told no host keys of it, so it cannot be proven. %s"
+                % (TELLING_TAKES, _ways_out())
             )
         return False
+
+
+def _ways_out():
+    return (
+        "Robot tells the keys of a rescue that it has just started: enable it and reset the server on Robot's page, "
+        "then run again. To trust the keys that answer, where Robot stays silent: %s"
+        % consent.extra_var("host_key_checking", "accept-new")
+    )
 
 
 def _listed(fingerprints):
