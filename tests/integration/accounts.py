@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,21 @@ class RobotAccount(_Account):
         self.lab.dedicated(*({"number": self.numbers[name], **fields} for name in names))
         for name in names:
             self.reach(name, self.row(name)["address"])
+
+    def add_installed(self, *names: str, **fields: object) -> None:
+        """Add dedicated servers with a system on their disks, once its first boot is over.
+
+        cloud-init marks the making of host keys as done before it makes them: cut off in between, a system has none
+        for good, and its sshd never starts.
+        """
+        self.add(*names, image="debian", **fields)
+        for name in names:
+            until(functools.partial(self.shown_keys, name), f"the system on the disk of {name}")
+
+    def shown_keys(self, name: str) -> str:
+        """The host keys of the system that answers; empty while none does."""
+        command = ["ssh-keyscan", "-T", "60", self.row(name)["address"]]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
     def robot(self, method: str, path: str, form: dict[str, Any] | None = None) -> Any:
         """One request to Robot."""

@@ -5,11 +5,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
-
-from tests.waiting import until
 
 CLOSED = "we cannot tell what it runs"
 
@@ -103,9 +100,7 @@ def test_an_error_of_robot_on_the_way_disarms_too(account):
 @pytest.mark.nspawn
 def test_a_server_that_refuses_our_key_is_left_as_it_is(real_account):
     account = real_account
-    account.add("closed", image="debian")
-    keyscan = ["ssh-keyscan", "-T", "2", account.row("closed")["address"]]
-    until(lambda: subprocess.run(keyscan, capture_output=True, check=False).stdout, "the system on the disk")
+    account.add_installed("closed")
     boots = account.boots("closed")
     run = account.rescue(account.machines(first_contact="refuse"), on_error="report")
     assert CLOSED in run.machines["closed"]["msg"]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -46,12 +45,6 @@ while True:
 def ssh(account, name, command):
     """Run a command on a machine, trusting only what robot_rescue has pinned."""
     return account.ssh(name, command, pinned(account.pins / f"{name}.rescue", f"{name}.rescue")).strip()
-
-
-def shown_keys(account, name):
-    """The host keys of the system that answers."""
-    command = ["ssh-keyscan", "-T", "60", account.row(name)["address"]]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def let_us_in(account, name, record=None):
@@ -108,7 +101,7 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
 @pytest.mark.long
 def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(real_account):
     account = real_account
-    account.add("ours", "foreign", image="debian")
+    account.add_installed("ours", "foreign")
     first = account.rescue(**LIMITS)
     assert not first.failed, first.result["msg"]
     let_us_in(account, "ours", RECORD)
@@ -145,8 +138,8 @@ def test_systems_that_let_us_in_are_left_alone_and_rebooted_by_ssh_on_demand(rea
 @pytest.mark.long
 def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(real_account):
     account = real_account
-    account.add("deaf", image="debian", memory_mib=512)
-    account.add("missed", "spent", image="debian", reset=["hw"])
+    account.add_installed("deaf", memory_mib=512)
+    account.add_installed("missed", "spent", reset=["hw"])
     account.add("false", "untold", reset=["hw"])
     account.add("off", powered=False, reset=["hw", "power"])
     account.add("mute", powered=False, reset=["sw", "hw", "power"], operating_status=False)
@@ -156,7 +149,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     until(lambda: account.boots("spent")[-1] == "rescue", "its rescue")
     account.reset("spent", "hw")
     until(lambda: account.boots("spent")[-1] == "disk", "its disk", show=lambda: account.boots("spent"))
-    until(lambda: shown_keys(account, "spent"), "the system on its disk")
+    until(lambda: account.shown_keys("spent"), "the system on its disk")
     account.fault(point="boot", machine="deaf", effect="deaf")
     account.fault(point="boot", machine="missed", effect="ignore_rescue")
     account.fault(point="boot", machine="never", effect="dead", times=9)
