@@ -139,10 +139,10 @@ class RobotAccount(_Account):
             self.reach(name, self.row(name)["address"])
 
     def add_installed(self, *names: str, **fields: object) -> None:
-        """Add dedicated servers with a system on their disks, once its first boot is over.
+        """Add dedicated servers with a system on their disks, and wait until its sshd shows host keys.
 
         cloud-init marks the making of host keys as done before it makes them: cut off in between, a system has none
-        for good, and its sshd never starts.
+        for good, and its sshd never starts. Its later stages may still run.
         """
         self.add(*names, image="debian", **fields)
         for name in names:
