@@ -1,17 +1,21 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""pytest plugin: the order of the tests, Hypothesis' data, and a table of the suites at the end.
+"""pytest plugin: the order of the tests, Hypothesis' data, what runs now, and a table of the suites at the end.
 
-Files that take minutes come first, so that no worker is left alone with one of them at the end.
+Files that take minutes come first, so that no worker is left alone with one of them at the end. Tests that need the
+lab's images, which take minutes to build, have the marker ``images``.
 Property tests use the same data in every run; ``KUBENODE_HYPOTHESIS=random`` draws new data, ``fuzz`` more of it.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
+import time
 from collections import Counter
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import hypothesis
@@ -51,6 +55,34 @@ def _limit(item: pytest.Item) -> float:
     return float(marker.args[0]) if marker and marker.args else 0.0
 
 
+#: markers and fixtures of tests that open the lab's images
+_IMAGE_MARKERS = {"nspawn", "qemu", "cluster", "mirror", "molecule"}
+_IMAGE_FIXTURES = {"lab_nspawn", "lab_qemu", "coreos"}
+
+
+class Images:
+    """Marks the tests that need the lab's images."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Before pytest chooses by markers."""
+        for item in items:
+            marked = any(marker.name in _IMAGE_MARKERS for marker in item.iter_markers())
+            if marked or _IMAGE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+                item.add_marker("images")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests that stay are made here: looking for garbage among them takes half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first; the order within a file and between equals stays."""
@@ -63,25 +95,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (_rank(item.path), -limits[item.path]))
 
 
-class Failures:
-    """Prints a failure when it happens: a run may take a while to its end."""
+class Progress:
+    """Prints a failure when it happens, and once a minute what runs: a run may take a while to its end."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
+        self._clock = clock
+        self._begun: dict[str, float] = {}
+        self._said = clock()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker begins a test."""
+        self._begun[nodeid] = self._clock()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """A worker has ended a test."""
+        self._begun.pop(nodeid, None)
+        if self._clock() - self._said < 60:
+            return
+        self._said = self._clock()
+        long = [f"{name} ({self._said - begun:.0f} s)" for name, begun in self._begun.items()]
+        self._say(f"running: {', '.join(long)}" if long else "running: nothing else")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Name what failed, with the last line of the reason."""
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and reporter is not None:
+        if report.failed:
             reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")] or [""]
+            self._say(f"{report.when} failed: {report.nodeid}: {reason[0][1:].strip()}")
+
+    def _say(self, line: str) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
             reporter.ensure_newline()
-            reporter.write_line(f"{report.when} failed: {report.nodeid}: {reason[0][1:].strip()}")
+            reporter.write_line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Failures are printed where the results of all workers come together."""
+    config.pluginmanager.register(Images(), "kubenode-images")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Failures(config), "kubenode-failures")
+        config.pluginmanager.register(Progress(config), "kubenode-progress")
 
 
 def suite_of(report: pytest.TestReport) -> str:

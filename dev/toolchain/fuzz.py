@@ -18,8 +18,7 @@ from pathlib import Path
 from . import debian, environments
 from .paths import CHECKOUT
 from .report import SetupError, say
-from .test import LONG_MARKERS
-from .variables import variables
+from .test import LONG_MARKERS, test_variables
 
 PATCHES = CHECKOUT / ".hypothesis" / "patches"
 #: how long a round may take to print its findings after it was interrupted
@@ -34,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         debian.ensure(["base"])
-        environment = {**variables(), "KUBENODE_HYPOTHESIS": "fuzz"}
+        environment = {**test_variables("main"), "KUBENODE_HYPOTHESIS": "fuzz"}
     except SetupError as error:
         say(f"failed: {error}")
         return 1

@@ -66,22 +66,31 @@ def _marked(marker: str, *without: str) -> tuple[str, ...]:
     return (*PARALLEL, "-m", chosen, "tests/lab", "tests/integration")
 
 
-def _units(core: str, name: str = "", without: tuple[str, ...] = ONCE) -> Part:
-    ignored = tuple(f"--ignore={folder}" for folder in without)
+def _units(core: str) -> Part:
+    ignored = tuple(f"--ignore={folder}" for folder in ONCE)
     arguments = ("-n", "3", *ignored, "tests/unit")
-    name = name or f"units-{core}"
-    return Part(name, f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
+    return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
+
+
+def _default(marker: str, *where: str) -> tuple[str, ...]:
+    return (*PARALLEL, "-m", f"{marker} and not ({' or '.join(LONG_MARKERS)})", *where)
 
 
 CLUSTER = (*LAB, "cluster")
 #: the parts of `make test`; the lab's images are built while the first one runs, which needs none
 DEFAULT = (
-    _units("2.19", "units", ()),
+    Part(
+        "dry",
+        "unit tests; the lab, modules and playbooks where no machine boots",
+        6,
+        _default("not images", "tests"),
+        builds=(),
+    ),
     Part(
         "flows",
-        "the lab, modules and playbooks on its machines, one molecule scenario",
-        12,
-        (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "--ignore=tests/unit", "tests"),
+        "modules and playbooks on machines that boot, one molecule scenario",
+        8,
+        _default("images", "tests/lab", "tests/integration"),
         small_disks=True,
     ),
 )
@@ -253,7 +262,7 @@ def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds)
         code = _prepare(part, builds)
         if code == 0:
             name = environments.CORES[part.core]
-            environment = {**_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
+            environment = {**test_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
             if part.small_disks and (folder := memory(PLENTY)):
                 environment.setdefault("KUBENODE_DISKS", str(folder / "kubenode-labs"))
             python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
@@ -273,7 +282,7 @@ def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds)
     return Result(part, time.monotonic() - began, code, **found)
 
 
-def _variables(name: str) -> dict[str, str]:
+def test_variables(name: str) -> dict[str, str]:
     """The process environment of a pytest; sets have the same order in every run."""
     kept = {key: value for key, value in variables(name).items() if not key.startswith(FOREIGN)}
     return {**kept, "PYTHONHASHSEED": "0"}

@@ -139,14 +139,16 @@ class RobotAccount(_Account):
             self.reach(name, self.row(name)["address"])
 
     def add_installed(self, *names: str, **fields: object) -> None:
-        """Add dedicated servers with a system on their disks, and wait until its sshd shows host keys.
+        """Add dedicated servers with a system on their disks, and wait until its first boot is over, and on the disk.
 
-        cloud-init marks the making of host keys as done before it makes them: cut off in between, a system has none
-        for good, and its sshd never starts. Its later stages may still run.
+        A power cut before that leaves a system for good without host keys, so that its sshd never starts: cloud-init
+        marks the making of keys as done before it makes them, and a key that was just made is an empty file after
+        a cut, since its bytes are written up to half a minute later than its name.
         """
         self.add(*names, image="debian", **fields)
         for name in names:
             until(functools.partial(self.shown_keys, name), f"the system on the disk of {name}")
+            self.lab.person(self.numbers[name]).enter("cloud-init status --wait >/dev/null; sync --file-system /")
 
     def shown_keys(self, name: str) -> str:
         """The host keys of the system that answers; empty while none does."""

@@ -24,6 +24,8 @@ COMMAND = FILES / "image-url-command-raw-disk"
 ROOTFS_TAR = FILES / "image-url-command-rootfs-tar"
 OCI = FILES / "image-url-command-oci"
 OLD = b"\xaa" * MIB
+#: MiB of old data at the beginning of a disk: where images have data, holes and borders of both
+OLD_MIB = 24
 #: Bytes of memory for the disk of a test, and room for the others.
 ROOM = 4 << 30
 
@@ -103,7 +105,7 @@ class Target:
 def dirty(home: Path, size: int) -> Iterator[Target]:
     """Give a loop device of so many MiB with old data on it."""
     with tempfile.NamedTemporaryFile(dir=memory(ROOM) or home, prefix="kubenode-disk-") as disk:
-        for _attempt in range(100):
+        for _mebibyte in range(OLD_MIB):
             disk.write(OLD)
         disk.truncate(size * MIB)
         disk.seek((size - 1) * MIB)

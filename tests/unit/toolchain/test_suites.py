@@ -9,8 +9,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from dev.pytest_suites import Progress
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = {
@@ -26,7 +29,8 @@ from hypothesis import given, strategies
 def test_drawn(number):
     print("drawn", number)
 """
-SETTINGS = "[pytest]\nmarkers =\n  timeout: x\n  molecule: x\nasyncio_default_fixture_loop_scope = function\n"
+MARKERS = "".join(f"\n  {marker}: x" for marker in ("timeout", "images", "mirror", "molecule"))
+SETTINGS = f"[pytest]\nmarkers ={MARKERS}\nasyncio_default_fixture_loop_scope = function\n"
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
@@ -73,6 +77,48 @@ def test_a_failure_is_named_when_it_happens(folder):
     _code, output = run(folder)
     named = output.index("call failed: tests/unit/test_a.py::test_bad: assert False")
     assert named < output.index("= FAILURES =")
+
+
+IMAGES = """
+import pytest
+
+@pytest.fixture
+def lab_nspawn():
+    pass
+
+@pytest.fixture
+def machine(lab_nspawn):
+    pass
+
+@pytest.mark.mirror
+def test_marked(): pass
+def test_by_a_fixture(machine): pass
+def test_without(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("marker", "chosen"), [("images", ["test_marked", "test_by_a_fixture"]), ("not images", ["test_without"])]
+)
+def test_tests_that_need_images_have_their_marker(tmp_path, marker, chosen):
+    (tmp_path / "test_i.py").write_text(IMAGES)
+    _code, output = run(tmp_path, "-v", "-m", marker)
+    assert [line.partition("::")[2].split()[0] for line in output.splitlines() if "PASSED" in line] == chosen
+
+
+def test_what_runs_is_named_once_a_minute():
+    lines = []
+    reporter = SimpleNamespace(ensure_newline=lambda: None, write_line=lines.append)
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _name: reporter))
+    now = [0.0]
+    progress = Progress(config, lambda: now[0])
+    for second, begun, ended in ((0, "long", ""), (10, "a", ""), (59, "b", "a"), (61, "c", "b"), (80, "", "c")):
+        now[0] = second
+        if begun:
+            progress.pytest_runtest_logstart(begun)
+        if ended:
+            progress.pytest_runtest_logfinish(ended)
+    assert lines == ["running: long (61 s), c (0 s)"]
 
 
 def drawn(folder: Path, *arguments: str, **variables: str) -> list[str]:
