@@ -49,8 +49,9 @@ def test_mounted_in_another_namespace(target, url, tmp_path):
     sh("mkfs.ext4", "-q", target.device)
     script = f"mount {target.device} {tmp_path} && echo ready && exec cat"
     with subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PATH": PATH}
-    ) as holder:
+        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PATH": PATH},
+    ) as holder:  # fmt: skip
         assert holder.stdout.readline() == b"ready\n"
         done = subprocess.run(
             ["python3", "-c", QUICK, *target.command(url)], capture_output=True, text=True, check=False,

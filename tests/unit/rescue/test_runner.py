@@ -21,7 +21,16 @@ from tests.unit.rescue.system import JOB, ON_DEMAND, Rescue, alive
 from tests.waiting import until
 
 #: Hides the cgroup tree, so that the runner has to find processes by their session and their mark.
-WITHOUT_CGROUPS = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"', "sh"]
+WITHOUT_CGROUPS = [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "slave",
+    "sh",
+    "-c",
+    'mount -t tmpfs none /sys/fs/cgroup && exec "$@"',
+    "sh",
+]
 
 #: Keeps a command running until the test writes the file ``go``.
 UNTIL_GO = "until [ -e go ]; do sleep 0.05; done"
@@ -336,7 +345,8 @@ def test_no_program_is_started_for_each_line(rescue):
     """Process ids of a namespace of its own count what was started; a fork for each line would make it slow."""
     rescue.install("i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done; echo IMAGE_URL_DONE")
     script = '"$@" start "$0" 1000 >&2 && "$@" status 0 1000 >&2 && cat /proc/sys/kernel/ns_last_pid'
-    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, JOB, *rescue.argv()]
+    apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "slave"]
+    inside = [*apart, "sh", "-c", script, JOB, *rescue.argv()]
     done = subprocess.run(inside, env=rescue.environment(), capture_output=True, text=True, timeout=600, check=True)
     assert rescue.fetch("interleaved").count(b"\n") == 5001
     assert int(done.stdout) < 2500

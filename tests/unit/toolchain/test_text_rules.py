@@ -18,7 +18,16 @@ def write(tmp_path, name: str, text: str) -> str:
 
 
 # spelt in parts, so that this file keeps the rule it tests
-@pytest.mark.parametrize("word", ["http://" + "deb." + "debian.org/debian", "py" + "pi.org", "/root" + "/.cache/x"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "http://" + "deb." + "debian.org/debian",
+        "py" + "pi.org",
+        "/root" + "/.cache/x",
+        '["un' + 'share", "--mount", "sh"]',
+        "un" + "share --pid --mount-proc sh",
+    ],
+)
 def test_forbidden_words_are_found(tmp_path, word):
     name = write(tmp_path, "a.txt", "fine\nsee %s here\n" % word)
     assert [line.split(":")[1] for line in text_rules.forbidden_words(tmp_path, [name])] == ["2"]
@@ -29,7 +38,16 @@ def test_this_checkout_is_a_path_of_one_machine(tmp_path):
     assert len(text_rules.forbidden_words(tmp_path, [name])) == 1
 
 
-@pytest.mark.parametrize("text", ["www.debian.org", "/root/image-url-command", "/work", "mypypi.organisation"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "www.debian.org",
+        "/root/image-url-command",
+        "/work",
+        "mypypi.organisation",
+        "unshare --mount --propagation slave sh",
+    ],
+)
 def test_ordinary_words_are_left_alone(tmp_path, text):
     assert text_rules.forbidden_words(tmp_path, [write(tmp_path, "a.txt", text)]) == []
 
