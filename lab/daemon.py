@@ -63,7 +63,7 @@ def dedicated(file: Path | None) -> list[Any]:
     try:
         entries = yaml.safe_load(file.read_text()) or []
         specs.numbered(specs.parse(entries), ())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, specs.SpecError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, specs.SpecError) as error:
         raise StateError(f"--dedicated {file}: {error}") from error
     return entries if isinstance(entries, list) else [entries]
 

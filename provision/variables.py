@@ -133,7 +133,7 @@ def _assignment(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[str,
         return name, value
     try:
         parsed = yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         parsed = value
     wanted: Any = {"bool": bool, "int": int, "float": (int, float), "list": list, "dict": dict}[kind]
     if not isinstance(parsed, wanted) or (kind != "bool" and isinstance(parsed, bool)):

@@ -5,6 +5,9 @@
 - `str.isdigit` and its sisters take digits that int() refuses, or that other programs refuse: use the helper.
 - The same holds for a backslash-d in a str pattern without re.ASCII: write [0-9].
 - A dollar in a pattern without re.MULTILINE lets a newline pass at the end: write \\Z, or use fullmatch.
+- json.loads and yaml.safe_load raise RecursionError for deep texts, and the latter ValueError for odd dates; b64decode
+  raises a ValueError that is no binascii.Error for letters that are not ASCII. A handler names
+  them, or the helper is used.
 """
 
 from __future__ import annotations
@@ -19,6 +22,21 @@ FOLDERS = ("commands", "dev", "lab", "plugins", "provision")
 #: the helpers, which others use instead
 HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
 
+#: where JSON is always read with a handler or by the helper; the lab and dev read what is theirs
+JSON_FOLDER = "plugins/"
+#: what reads JSON that this collection wrote itself a moment before, or that was read with a handler before
+OUR_JSON = (
+    "plugins/filter/base_plan.py",  # the manifest of this collection
+    "plugins/filter/node_image.py",
+    "plugins/module_utils/_liveimage/iso.py",  # kargs.json, which kargs has read before
+    "plugins/module_utils/_rescue/installimage/program.py",  # our own installer's documents
+    "plugins/module_utils/_rescue/installimage/spec.py",
+    "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller
+    "plugins/module_utils/_rescue/steps.py",
+    "plugins/plugin_utils/_run_server.py",
+)
+
+_ALL = frozenset({"Exception", "BaseException"})
 _DIGIT_METHODS = ("isdecimal", "isdigit", "isnumeric")
 _PATTERN_CALLS = ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
 
@@ -33,8 +51,58 @@ def findings(root: Path, names: list[str]) -> list[str]:
             continue
         text = (root / name).read_text(encoding="utf-8")
         if GENERATED not in text:
-            result += ["%s:%d: %s" % (name, line, what) for line, what in sorted(set(_in(ast.parse(text, name))))]
+            result += ["%s:%d: %s" % (name, line, what) for line, what in sorted(set(_of(name, ast.parse(text, name))))]
     return result
+
+
+def _of(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    yield from _in(tree)
+    for line, kind, what in _errors(tree, frozenset()):
+        if kind != "json" or (name.startswith(JSON_FOLDER) and name not in OUR_JSON):
+            yield line, what
+
+
+def _errors(node: ast.AST, caught: frozenset[str]) -> Iterator[tuple[int, str, str]]:
+    """Readers whose errors are not all handled, as (line, kind, what); ``caught`` is what handlers around it name."""
+    if isinstance(node, ast.Try):
+        named = {name for handler in node.handlers for name in _named(handler)}
+        if "YAMLError" in named and not {"ValueError", "RecursionError"} <= named and not named & _ALL:
+            yield node.lineno, "yaml", "YAML raises ValueError and RecursionError, too; catch them beside YAMLError"
+        if "binascii.Error" in named and "ValueError" not in named:
+            yield node.lineno, "base64", "b64decode raises another ValueError for other letters; catch ValueError"
+        for statement in node.body:
+            yield from _errors(statement, caught | named)
+        for other in (*node.handlers, *node.orelse, *node.finalbody):
+            yield from _errors(other, caught)
+        return
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        caught = frozenset()
+    if isinstance(node, ast.With):
+        caught |= {name for item in node.items for name in _suppressed(item.context_expr)}
+    reads = isinstance(node, ast.Call) and ast.unparse(node.func) in ("json.load", "json.loads")
+    if isinstance(node, ast.Call) and reads and not caught & ({"RecursionError"} | _ALL):
+        yield node.lineno, "json", "json raises RecursionError for deep texts; use json_value or json_object"
+    for inner in ast.iter_child_nodes(node):
+        yield from _errors(inner, caught)
+
+
+def _named(handler: ast.ExceptHandler) -> set[str]:
+    """What a handler catches: the last name of each class, with its module where Error alone says nothing."""
+    if handler.type is None:
+        return {"BaseException"}
+    classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {_short(one) for one in classes}
+
+
+def _suppressed(call: ast.expr) -> set[str]:
+    if isinstance(call, ast.Call) and ast.unparse(call.func) in ("contextlib.suppress", "suppress"):
+        return {_short(one) for one in call.args}
+    return set()
+
+
+def _short(one: ast.expr) -> str:
+    text = ast.unparse(one)
+    return text if text == "binascii.Error" else text.rpartition(".")[2]
 
 
 def _in(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -198,6 +198,7 @@ def _refusing(handler: Any) -> Any:
 
 async def _parsed(request: web.Request, model: type[BodyType]) -> BodyType:
     try:
-        return model.model_validate_json(json.dumps(json.loads(await request.text() or "{}")))
-    except json.JSONDecodeError as error:
+        value = json.loads(await request.text() or "{}")
+    except (ValueError, LookupError, RecursionError) as error:  # LookupError: an unknown charset
         raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
+    return model.model_validate_json(json.dumps(value))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 
 TYPES = (
@@ -29,7 +28,7 @@ def fingerprint(public_key: str) -> str:
         raise ValueError(f"public key type '{kind}' is not one of {', '.join(TYPES)}")
     try:
         blob = base64.b64decode(data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise ValueError(f"public key data is not base64: {error}") from error
     # The data repeats the type as its first length-prefixed field; anything else is another key or damage.
     if blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind.encode():

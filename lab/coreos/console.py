@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from dataclasses import dataclass, field
@@ -103,7 +102,7 @@ class Reader:
         """What came in lines is believed when it is whole."""
         try:
             config = base64.b64decode("".join(self._data), validate=True)
-        except binascii.Error:
+        except ValueError:
             config = b""
         self._data = []
         if hashlib.sha256(config).hexdigest() == self._digest:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import shutil
 from pathlib import Path
@@ -47,7 +46,7 @@ def key_type(private: str) -> str:
         raise LabError("a host key of the rescue is not an OpenSSH private key; give its text with both marker lines")
     try:
         blob = base64.b64decode("".join(lines[1:-1]), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise LabError("a host key of the rescue is damaged: its text is not base64") from error
     rest = blob.removeprefix(_MAGIC)
     for _field in ("cipher", "derivation of its key", "options of that"):

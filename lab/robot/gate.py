@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 from collections.abc import Callable
 
@@ -115,6 +114,6 @@ def _basic(header: str) -> tuple[str, str] | None:
         return None
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no UTF-8
         return None
     return (user, password) if colon else None

@@ -165,7 +165,7 @@ def _parse(name: str, content: Any) -> Any:
         return content
     try:
         return yaml.safe_load(content)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise inputs_.InvalidInput(f"join_kubelet_drop_ins: {name}: not YAML: {error}") from error
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 PIECE = 1 << 20
@@ -90,7 +90,7 @@ def raw_of(path: Path, folder: Path) -> Path:
 
 def _about(path: Path) -> dict[str, Any]:
     """What qemu-img says of a qcow2 file; one that would read other files of the controller is refused."""
-    about = json.loads(_qemu_img("info", "-f", "qcow2", "--output=json", _named(path)))
+    about = json_value(_qemu_img("info", "-f", "qcow2", "--output=json", _named(path)))
     inner = (about.get("format-specific") or {}).get("data") or {}
     if about.get("backing-filename") or inner.get("data-file") or inner.get("data-file-raw"):
         raise FileNotUsable(f"{path}: it needs other files (a backing or data file); flatten it with qemu-img convert")

@@ -11,7 +11,6 @@ boot that we asked for ourselves, starts with a new first contact. Any other cha
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import os
@@ -19,6 +18,8 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import base64_bytes
 
 _HEADER = re.compile(r"# kubenode boot=(?P<boot>[0-9a-f-]{36}) run=(?P<run>\S+)\n")
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]{1,64}\Z")
@@ -33,10 +34,9 @@ def parse_host_key(line: str) -> str:
     fields = line.split()
     if len(fields) < 2 or not _KEY_TYPE.match(fields[0]):
         raise InvalidHostKey("use the line of the .pub file: 'ssh-ed25519 AAAA…'")
-    try:
-        blob = base64.b64decode(fields[1], validate=True)
-    except binascii.Error as exc:
-        raise InvalidHostKey("its second word is not base64; use the line of the .pub file") from exc
+    blob = base64_bytes(fields[1])
+    if blob is None:
+        raise InvalidHostKey("its second word is not base64; use the line of the .pub file")
     name = fields[0].encode()
     if blob[:4] != len(name).to_bytes(4, "big") or blob[4 : 4 + len(name)] != name:
         raise InvalidHostKey("its base64 is not a key of type %s; use the line of the .pub file" % fields[0])
@@ -113,8 +113,9 @@ class KnownHosts:
         found = []
         for line in self._read().splitlines():
             fields = line.split()
-            if len(fields) >= 3 and not line.startswith(("#", "@")):
-                digest = hashlib.sha256(base64.b64decode(fields[2])).digest()
+            blob = base64_bytes(fields[2]) if len(fields) >= 3 and not line.startswith(("#", "@")) else None
+            if blob:
+                digest = hashlib.sha256(blob).digest()
                 found.append("SHA256:" + base64.b64encode(digest).decode().rstrip("="))
         return found
 

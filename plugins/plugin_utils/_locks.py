@@ -123,7 +123,7 @@ class Locks:
             return Holder(int(found["pid"]), *texts)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
         except OSError as exc:
             raise LockError(f"{self._path(machine)} cannot be read ({exc.strerror}); make it readable") from exc

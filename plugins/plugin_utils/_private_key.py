@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import subprocess
 from pathlib import Path
@@ -44,7 +43,7 @@ def _public_blob(path: Path) -> str | None:
     lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     try:
         data = base64.b64decode("".join(line for line in lines if not line.startswith("-----")))
-    except binascii.Error:
+    except ValueError:
         data = b""
     if data.startswith(_MAGIC):
         # cipher, key derivation and its options are strings; then the number of keys, then the public key as a string

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import ipaddress
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import origin as origins
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
+    base64_bytes,
+    json_object,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 RECORD = "/etc/kubenode/installed.json"
@@ -150,18 +151,11 @@ def _addresses(fields: dict[str, str]) -> tuple[str, ...]:
 
 
 def _text(encoded: str) -> str:
-    try:
-        return base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
-    except binascii.Error:
-        return ""
+    return (base64_bytes(encoded) or b"").decode("utf-8", "replace")
 
 
 def _json(text: str) -> dict[str, Any] | None:
-    try:
-        content = json.loads(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
+    return json_object(base64_bytes(text))
 
 
 def _cloud_init(fields: dict[str, str]) -> CloudInit:

@@ -1,12 +1,17 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Numbers in the texts of others: ASCII digits or nothing.
+"""The texts of others: a number, JSON or base64, or nothing. A bad text is a value, never another exception.
 
 `str.isdigit` takes "²", which int() refuses. int() takes "٣", "1_000", " 12" and "+5", which other programs refuse,
-and raises ValueError for thousands of digits.
+and raises ValueError for thousands of digits. json.loads raises RecursionError for thousands of brackets. b64decode
+raises binascii.Error for some texts and another ValueError for those with a character that is not ASCII.
 """
 
 from __future__ import annotations
+
+import base64
+import json
+from typing import Any
 
 #: what an offset in a file, a time or a counter may be
 LARGEST_NUMBER = (1 << 63) - 1
@@ -24,3 +29,28 @@ def whole_number(text: object, limit: int = LARGEST_NUMBER) -> int | None:
         return None
     number = int(text)
     return number if number <= limit else None
+
+
+def json_value(text: str | bytes) -> Any:
+    """What a JSON text says. Raises ValueError, and nothing else, for a text that is none or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def json_object(text: str | bytes | None) -> dict[str, Any] | None:
+    """The object in a JSON text; None for all else."""
+    try:
+        found = json_value(text or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def base64_bytes(text: str | bytes) -> bytes | None:
+    """The bytes that a base64 text stands for; None for a text with any other character in it."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # binascii.Error is one
+        return None

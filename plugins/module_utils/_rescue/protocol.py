@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -249,5 +248,5 @@ def _seconds(text):
 def _decode(text):
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError) as exc:
+    except ValueError as exc:
         raise ProtocolError("not base64") from exc

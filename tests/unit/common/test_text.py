@@ -1,9 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers in the texts of others: ASCII digits or nothing."""
+"""Numbers, JSON and base64 in the texts of others: what they say, or nothing."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 
 import pytest
@@ -41,3 +43,37 @@ def test_what_is_no_text_or_too_large_is_none(value):
 def test_the_limit_is_included():
     assert common.whole_number("65535", 65535) == 65535
     assert common.whole_number("65536", 65535) is None
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.lists(st.booleans())))
+def test_an_object_is_itself(value):
+    for text in (json.dumps(value), json.dumps(value).encode()):
+        assert common.json_object(text) == common.json_value(text) == value
+
+
+@odd.examples(*odd.NUMBERS, odd.DEEP, '{"a":' * 100_000, "\ud800", "{", "[1]", "null")
+@given(odd.texts)
+def test_what_is_no_object_is_none_and_never_an_error(text):
+    assert common.json_object(text) is None
+    assert common.json_object(text.encode("utf-8", "surrogatepass")) is None
+
+
+@pytest.mark.parametrize("text", [odd.DEEP, b"\xff{}", "{", "", "9" * 5000 + "x"])
+def test_json_that_is_none_is_one_kind_of_error(text):
+    with pytest.raises(ValueError):
+        common.json_value(text)
+
+
+@given(st.binary(max_size=60))
+def test_base64_is_its_bytes(data):
+    for text in (base64.b64encode(data), base64.b64encode(data).decode()):
+        assert common.base64_bytes(text) == data
+
+
+@odd.examples("é", "A", "AAA", "AA=A", "AAAA\n", "\ud800")
+@given(odd.texts)
+def test_other_base64_is_none_and_never_an_error(text):
+    data = common.base64_bytes(text)
+    assert data is None or len(data) <= len(text)
+    if not re.fullmatch("[A-Za-z0-9+/=]*", text):
+        assert data is None

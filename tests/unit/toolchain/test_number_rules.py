@@ -65,6 +65,50 @@ def test_other_texts_are_left_alone(tmp_path, source):
     assert findings(tmp_path, source + "\n") == []
 
 
+def guarded(call: str, *classes: str) -> str:
+    return "try:\n    found = %s\nexcept (%s,):\n    pass\n" % (call, ", ".join(classes))
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("found = json.loads(text)\n", "json raises"),
+        (guarded("json.load(file)", "ValueError"), "json raises"),
+        ("def read():\n    with contextlib.suppress(ValueError):\n        return json.loads(text)\n", "json raises"),
+        (guarded("[json.loads(one) for one in texts]", "ValueError", "KeyError"), "json raises"),
+        ("try:\n    pass\nexcept RecursionError:\n    found = json.loads(text)\n", "json raises"),
+        (guarded("yaml.safe_load(text)", "yaml.YAMLError"), "YAML raises"),
+        (guarded("yaml.safe_load(text)", "yaml.YAMLError", "ValueError"), "YAML raises"),
+        (guarded("base64.b64decode(text)", "binascii.Error"), "b64decode raises"),
+        (guarded("base64.b64decode(text).decode()", "binascii.Error", "UnicodeDecodeError"), "b64decode raises"),
+    ],
+)
+def test_a_reader_whose_errors_are_not_all_handled_is_found(tmp_path, source, what):
+    (found,) = findings(tmp_path, source, "plugins/x.py")
+    assert ": " + what in found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        guarded("json.loads(text)", "ValueError", "RecursionError"),
+        "with contextlib.suppress(ValueError, RecursionError):\n    found = json.loads(text)\n",
+        "try:\n    found = json.loads(text)\nexcept Exception:\n    pass\n",
+        "found = json_value(text)\n",
+        "found = yaml.safe_load(ours)\n",
+        guarded("yaml.safe_load(text)", "yaml.YAMLError", "ValueError", "RecursionError"),
+        guarded("base64.b64decode(text)", "binascii.Error", "ValueError"),
+        guarded("base64.b64decode(text)", "ValueError"),
+    ],
+)
+def test_a_reader_whose_errors_are_handled_is_left_alone(tmp_path, source):
+    assert findings(tmp_path, source, "plugins/x.py") == []
+
+
+def test_the_lab_reads_json_of_its_own(tmp_path):
+    assert findings(tmp_path, "found = json.loads(text)\n", "lab/x.py") == []
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [

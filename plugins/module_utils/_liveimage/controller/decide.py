@@ -204,8 +204,9 @@ def _with_urls(told: Mapping[str, Any], image: Built) -> dict[str, Any]:
 def _condition(
     seen: Observed, told: Mapping[str, Any], kind: str, value: bool, reason: str, message: str
 ) -> dict[str, Any]:
-    generation = int((seen.image.get("metadata") or {}).get("generation") or 0)
-    return statuses.with_condition(told, kind, value, reason, message, generation, seen.now)
+    generation = (seen.image.get("metadata") or {}).get("generation")
+    number = generation if isinstance(generation, int) else 0
+    return statuses.with_condition(told, kind, value, reason, message, number, seen.now)
 
 
 def _write(seen: Observed, new: Mapping[str, Any], retry: float | None = None, forget: bool = False) -> Plan:

@@ -8,6 +8,7 @@ import base64
 import binascii
 import os
 import re
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -65,7 +66,7 @@ def common(params: Mapping[str, Any]) -> Common:
             "base_iso (DEPLOY_ISO) and base_initramfs (DEPLOY_INITRD) are missing: give at least one of them"
         )
     for name in ("publish_url", "rootfs_url"):
-        if params[name] and not _URL.match(params[name]):
+        if params[name] and not _is_url(params[name]):
             raise ImageError("%s %r is no http or https URL without credentials" % (name, params[name]))
     secret = None
     if params["names_secret_file"]:
@@ -86,6 +87,13 @@ def common(params: Mapping[str, Any]) -> Common:
         enlarge=params["enlarge"],
         full=params["verify"] == "full",
     )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return bool(_URL.match(text) and urllib.parse.urlsplit(text).hostname)
+    except ValueError:  # an open bracket
+        return False
 
 
 def agent_of(params: Mapping[str, Any]) -> AgentInputs:

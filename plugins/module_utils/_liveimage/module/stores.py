@@ -128,7 +128,8 @@ class Descriptors(Store):
         path = self.path(product.name)
         created = int(self._now())
         if found.same:
-            created = int((descriptors.read(path) or {}).get("created") or created)
+            before = (descriptors.read(path) or {}).get("created")
+            created = before if isinstance(before, int) and before > 0 else created
         text = descriptors.text_of(product.name, product.host, product.overlay, created)
         files.write_text(path, text, self._owned)
 

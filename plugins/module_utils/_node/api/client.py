@@ -163,7 +163,7 @@ def _skew(date, sent, received):
         return None
     try:
         there = parsedate_to_datetime(date).timestamp()
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, IndexError, OverflowError):  # older Pythons raise any of them
         return None
     if there + 1 < sent:
         return there + 1 - sent

@@ -8,12 +8,12 @@ https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#config
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
 import re
 
+from ..._common.text import base64_bytes
 from . import der
 
 TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})\Z")
@@ -101,9 +101,9 @@ def discovered_ca(config_map, pins, token):
     if len(found) != 1:
         raise DiscoveryError("discovery_signature", "the kubeconfig of cluster-info names %d CAs, not 1" % len(found))
     try:
-        ca_pem = base64.b64decode(found[0], validate=True).decode("ascii")
+        ca_pem = (base64_bytes(found[0]) or b"").decode("ascii")
         return matching_certificates(ca_pem, pins) if pins else "".join(map(_pem, der.certificates(ca_pem)))
-    except (binascii.Error, UnicodeDecodeError, der.BadCertificate) as error:
+    except (UnicodeDecodeError, der.BadCertificate) as error:
         raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
 
 
@@ -127,7 +127,7 @@ def _pem(certificate):
 def _unpadded(text):
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise DiscoveryError("discovery_signature", "the signature of cluster-info is not base64") from error
 
 

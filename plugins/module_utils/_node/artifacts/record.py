@@ -10,6 +10,7 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
+from ..._common.text import json_object
 from ..machine import files
 
 FOLDER = "/etc/kubenode/artifacts/"
@@ -24,11 +25,8 @@ def path(name):
 
 def read(host, name):
     """The record; None when there is none that can be understood."""
-    try:
-        record = json.loads(host.text(path(name)) or "null")
-    except ValueError:
-        return None
-    good = isinstance(record, dict) and isinstance(record.get("files"), dict) and record["files"]
+    record = json_object(host.text(path(name)))
+    good = record and isinstance(record.get("files"), dict) and record["files"]
     return record if good else None
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 
@@ -28,7 +27,7 @@ def fingerprint(text):
     try:
         data = base64.b64decode("".join(match.group(1).split()), validate=True)
         packets = list(_packets(data))
-    except (binascii.Error, IndexError):
+    except (ValueError, IndexError):
         raise ValueError("the key is damaged; fetch it once more") from None
     if any(tag in (_SECRET_KEY, _SECRET_SUBKEY) for tag, _body in packets):
         raise ValueError("this holds a secret key; give the public key only")

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 
+from ..._common.text import json_value
 from . import references
 
 _LARGEST_INDEX = 8 << 20
@@ -54,7 +54,7 @@ def _names(path):
 def _json(archive, member):
     if member.size > _LARGEST_INDEX:
         raise ValueError("%s has %d bytes" % (member.name, member.size))
-    return json.loads(archive.extractfile(member).read().decode("utf-8"))
+    return json_value(archive.extractfile(member).read().decode("utf-8"))
 
 
 def _of_index(index):

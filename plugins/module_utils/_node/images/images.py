@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 
+from ..._common.text import json_object
 from ..artifacts.fetch import public
 from ..machine import files
 from . import archive, fetch, references
@@ -92,12 +93,8 @@ class Work:
 
 def read_record(host):
     """SHA-256 → references; empty when there is no usable record."""
-    try:
-        found = json.loads(host.text(RECORD) or "{}")
-    except ValueError:
-        return {}
-    usable = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
-    return found if usable else {}
+    found = json_object(host.text(RECORD)) or {}
+    return found if all(isinstance(names, list) for names in found.values()) else {}
 
 
 def _source(one):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import stat
@@ -12,6 +11,7 @@ import time
 from collections import namedtuple
 from typing import Any
 
+from ..._common.text import json_object
 from ..artifacts import record
 from ..machine import process
 from . import clock, packages, parse
@@ -236,8 +236,4 @@ def kernel_modules(host, names):
 
 
 def _base(host):
-    try:
-        record = json.loads(host.text(BASE) or "null")
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
+    return json_object(host.text(BASE))

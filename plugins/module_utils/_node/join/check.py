@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import Any
 from urllib.parse import quote
 
+from ..._common.text import json_object
 from ..api import der, discovery
 from ..api.client import Api, ApiError
 from . import kubeconfig, paths, versions
@@ -244,11 +244,7 @@ class Check:
         return max(1.0, min(10.0, self._deadline - time.monotonic()))
 
     def _record(self):
-        try:
-            record = json.loads(self._text(paths.RECORD) or "null")
-        except ValueError:
-            return None
-        return record if isinstance(record, dict) else None
+        return json_object(self._text(paths.RECORD))
 
     def _text(self, path):
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 
+from ..._common.text import json_value
 from . import paths
 
 _SERVER = re.compile(r"^\s*(?:-\s*)?\"?server\"?:\s*[\"']?([^\s\"',]+)", re.MULTILINE)
@@ -31,7 +32,7 @@ def server_of(text):
 def token_of(text):
     """(server, token) of a text of :func:`bootstrap`; raise ValueError for another text."""
     try:
-        config = json.loads(text)
+        config = json_value(text)
         return config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
     except (ValueError, KeyError, IndexError, TypeError):
         raise ValueError("the bootstrap kubeconfig was not written by the role join") from None

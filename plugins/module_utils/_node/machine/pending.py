@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 
+from ..._common.text import json_object
 from .files import write_file
 
 PATH = "/run/kubenode/pending.json"
@@ -21,13 +22,9 @@ class Pending:
     """Changed ids, each with those who have been told: ``{"id": ["unit id", …]}``."""
 
     def __init__(self, host):
-        self._host, self._told = host, {}
-        try:
-            read = json.loads(host.text(PATH) or "{}")
-        except ValueError:
-            read = {}
-        if isinstance(read, dict):
-            self._told = {key: list(told) for key, told in read.items() if isinstance(told, list)}
+        self._host = host
+        read = json_object(host.text(PATH)) or {}
+        self._told = {key: list(told) for key, told in read.items() if isinstance(told, list)}
 
     def ids(self, who=None):
         """Ids of changes that ``who`` was not told of."""

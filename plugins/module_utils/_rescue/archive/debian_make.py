@@ -9,6 +9,7 @@ import json
 import os
 import time
 
+from ..._common.text import json_value
 from ..installimage.fetch import digest_of
 from . import debian
 from .errors import NotPacked
@@ -81,7 +82,7 @@ def _known(path, digest):
     """What the record says of a file that was made of the same, and is still that file to the last bit."""
     try:
         with open(_record(path), encoding="utf-8") as file:
-            record = json.load(file)
+            record = json_value(file.read())
         about = {"sha256": record["sha256"], "size": os.path.getsize(path)}
         if record["digest"] == digest and _sha256(path) == about["sha256"]:
             return about

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import tempfile
 
-from ..._common.text import whole_number
+from ..._common.text import json_object, whole_number
 from ..mounts import private_mounts
 from .errors import NotPacked
 from .root import Root
@@ -129,7 +128,7 @@ class Disk:
 
     def _partitions(self):
         listing = self.run("lsblk", "--json", "--list", "--output", "PATH,TYPE", self.path)
-        rows = json.loads(listing).get("blockdevices") or []
+        rows = (json_object(listing) or {}).get("blockdevices") or []
         found = []
         for node in [row["path"] for row in rows if row.get("type") == "part"]:
             tags = self._tags(node)

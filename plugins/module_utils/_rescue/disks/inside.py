@@ -18,7 +18,7 @@ import stat
 import tempfile
 import time
 
-from ..._common.text import whole_number
+from ..._common.text import json_value, whole_number
 from ..mounts import private_mounts
 from . import facts
 
@@ -60,7 +60,7 @@ def look(tools, raw, limit=60.0):
     found = {}
     for line in lines:
         with contextlib.suppress(ValueError):
-            found.update(json.loads(line.decode("utf-8")))
+            found.update(json_value(line))
     return found
 
 

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Texts of machines, servers and users that are neither JSON, base64, YAML nor a URL: each reader has its own word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.filter import join_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, discovery
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key, _probe
+from provision import variables
+from tests.unit.common import odd
+
+_TEXTS = (odd.DEEP, '{"files": ' * 100_000, "{", "[]", "5", "9" * 5000)
+
+
+def machine(text: str) -> SimpleNamespace:
+    """A machine on which every file says this."""
+    return SimpleNamespace(text=lambda path: text)
+
+
+@pytest.mark.parametrize("text", _TEXTS)
+def test_records_on_a_machine_are_none(text):
+    host = machine(text)
+    assert images.read_record(host) == {}
+    assert pending.Pending(host).ids() == set()
+    assert record.read(host, "containerd") is None
+    assert gather._base(host) is None
+
+
+@pytest.mark.parametrize("text", _TEXTS)
+def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
+    with pytest.raises(ValueError, match="was not written by the role join"):
+        kubeconfig.token_of(text)
+    (tmp_path / "archive.json").write_text(text)
+    assert debian_make._known(str(tmp_path / "archive"), "abc") is None
+
+
+@pytest.mark.parametrize("encoded", ["é", "A", "=", "\ud800"])
+def test_a_probe_with_other_letters_tells_no_keys(encoded):
+    assert _probe._text(encoded) == ""
+    assert _probe._json(encoded) is None
+
+
+@pytest.mark.parametrize("encoded", ["é", "A", "AAAAC3é"])
+def test_a_host_key_that_is_none_is_refused(encoded):
+    with pytest.raises(_known_hosts.InvalidHostKey, match="not base64"):
+        _known_hosts.parse_host_key(f"ssh-ed25519 {encoded}")
+
+
+def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
+    known = _known_hosts.KnownHosts(str(tmp_path), "node-1", "os", "run")
+    known.path.write_text("alias ssh-ed25519 A\nalias ssh-ed25519 é\nalias ssh-ed25519 AAAA\n", encoding="utf-8")
+    assert len(known.fingerprints()) == 1
+
+
+def test_a_private_key_with_other_letters_has_no_public_half(tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r\xc3\xa9\n-----END OPENSSH PRIVATE KEY-----\n")
+    assert _private_key._public_blob(key) is None
+
+
+@pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", '"x"', "[]", "1" * 5000])
+def test_a_lock_of_no_process_is_none(pid, tmp_path):
+    (tmp_path / "node-1.json").write_text('{"pid": %s, "start": "1", "place": "x", "since": "y"}' % pid)
+    locks = _locks.Locks(str(tmp_path))
+    assert locks.take(["node-1"], _locks.this_run(1)) == {}
+
+
+@pytest.mark.parametrize("text", ["a: 2021-13-45", odd.DEEP, "a: [", "9" * 5000])
+def test_drop_ins_that_are_no_yaml_are_refused(text):
+    with pytest.raises(join_plan.inputs_.InvalidInput, match="not YAML"):
+        join_plan._parse("10-x", text)
+
+
+@pytest.mark.parametrize("value", [odd.DEEP, "2021-13-45", "["])
+def test_an_assignment_that_is_no_yaml_is_refused(value):
+    with pytest.raises(variables.UsageError, match="must be a list"):
+        variables._assignment(f"base_x={value}", {"base_x": {"type": "list"}})
+
+
+@pytest.mark.parametrize("authority", ["é", "A", "w6k="])
+def test_a_cluster_with_a_ca_in_other_letters_is_not_proven(authority):
+    cluster = {"clusters": [{"cluster": {"certificate-authority-data": authority}}]}
+    with pytest.raises(discovery.DiscoveryError, match="CA of cluster-info cannot be read"):
+        discovery.discovered_ca({"data": {"kubeconfig": json.dumps(cluster)}}, ["0" * 64], None)
+
+
+@pytest.mark.parametrize("error", [IndexError, TypeError, ValueError, OverflowError])
+def test_a_date_that_is_none_tells_no_time(error, monkeypatch):
+    def parse(date: str) -> None:
+        raise error(date)  # which one depends on the version of Python
+
+    monkeypatch.setattr(client, "parsedate_to_datetime", parse)
+    assert client._skew("Sunday, -Nov-94 08:49:37 GMT", 1.0, 2.0) is None
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://[::1", "https://]/x", "http://a]"])
+def test_a_url_with_half_an_address_is_refused(url):
+    assert not request._is_url(url)
+    with pytest.raises(ImageError, match="is no http or https URL"):
+        request.common({"dest": "/x", "base_iso": "/y", "base_initramfs": None, "publish_url": url})
+
+
+def test_a_good_text_is_read():
+    assert request._is_url("https://[2001:db8::1]:8443/images")
+    assert _probe._json("e30=") == {}
+    assert gather._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
+    assert Path(_known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"
