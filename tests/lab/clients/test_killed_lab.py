@@ -23,7 +23,7 @@ from hcloud.images import Image
 from hcloud.server_types import ServerType
 lab = RunningLab(kind="nspawn")
 lab.open()
-client = hcloud.Client(lab.token, api_endpoint=lab.endpoint, poll_interval=0.05)
+client = hcloud.Client(lab.token, api_endpoint=lab.endpoint, poll_interval=0.05, poll_max_retries=3000)
 answer = client.servers.create("victim", ServerType(name="cx23"), Image(name="debian-12"))
 for action in (answer.action, *answer.next_actions):
     action.wait_until_finished()
@@ -45,7 +45,9 @@ def traces(disks):
 
 @pytest.mark.nspawn
 def test_killed_lab(tmp_path, monkeypatch):
+    # the disks, too: any lab that a test beside this one opens sweeps those in its own folder
     monkeypatch.setenv("KUBENODE_LAB_DIR", str(tmp_path / "labs"))
+    monkeypatch.setenv("KUBENODE_DISKS", str(tmp_path / "disks"))
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=CHECKOUT, stdout=subprocess.PIPE)
     disks = Path(json.loads(process.stdout.readline())["disks"])
     assert all(traces(disks)[what] for what in ("processes", "loops", "files")), traces(disks)

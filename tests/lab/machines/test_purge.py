@@ -44,7 +44,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/images").symlink_to(cache.images())
     monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path / "cache"))
-    for name in ("KUBENODE_LAB_DIR", "KUBENODE_LAB_HOST_DIR"):
+    for name in ("KUBENODE_LAB_DIR", "KUBENODE_LAB_HOST_DIR", "KUBENODE_DISKS"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     return dict(os.environ)
 
