@@ -25,6 +25,10 @@ from tests.waiting import until
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
 DONE = "echo IMAGE_URL_DONE\n"
 RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+#: Seconds in which a machine boots, however loaded the host is.
+BOOTS = 300
+#: Words of a run that must see what a machine runs: it waits for as long as a machine may need to answer.
+SEEN = ("-e", "kubenode_look_timeout=300")
 #: One disk of a dedicated server.
 DISK = {"size": "4G", "kind": "sata"}
 
@@ -40,8 +44,11 @@ class Scene(Playground[Stage]):
     # --- the operator
 
     def inventory(self, hosts: dict[str, dict[str, Any]], **variables: Any) -> None:
-        """An ordinary inventory of cloud machines, with variables of single hosts; nothing takes minutes."""
-        limits = {"kubenode_boot_timeout": 60, "kubenode_rescue_timeout": 60}
+        """An ordinary inventory of cloud machines, with variables of single hosts.
+
+        The limits are for hangs: a host that has nothing to boot, or must not be seen, has a short one of its own.
+        """
+        limits = {"kubenode_boot_timeout": BOOTS, "kubenode_rescue_timeout": BOOTS}
         path = self.stage.write_inventory(list(hosts), **{**limits, **variables})
         content = yaml.safe_load(path.read_text())
         content["machines"]["hosts"] = hosts
@@ -54,8 +61,8 @@ class Scene(Playground[Stage]):
             "vars": {
                 "kubenode_image_url": self.stage.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
-                "kubenode_look_timeout": 4,
-                "kubenode_boot_timeout": 60,
+                "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
+                "kubenode_boot_timeout": BOOTS,
                 "kubenode_first_contact": "reset",
                 **variables,
             },
@@ -143,13 +150,29 @@ class Scene(Playground[Stage]):
         return []
 
     def shell(self, name: str, script: str, check: bool = True) -> str:
-        """What a script prints on whatever the machine runs; a person's own SSH."""
+        """What a script prints on whatever the machine runs; a person's own SSH.
+
+        A person tries again until a machine lets him in, unless he only wants to know whether it does (``check``).
+        """
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-        words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=5"]
+        words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=20"]
+        words += ["-oServerAliveInterval=15", "-oServerAliveCountMax=12"]
         words += ["-i", str(self.stage.private_key), f"root@{self.stage.address(name)}", script]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-        assert not check or done.returncode == 0, (script, done.stdout, done.stderr)
-        return done.stdout
+
+        def call() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+        if not check:
+            return call().stdout
+        tried: list[subprocess.CompletedProcess[str]] = []
+
+        def let_in() -> bool:
+            tried.append(call())
+            return tried[-1].returncode != 255
+
+        until(let_in, f"a login at {name}", pause=0.5, show=lambda: tried[-1].stderr)
+        assert tried[-1].returncode == 0, (script, tried[-1].stdout, tried[-1].stderr)
+        return tried[-1].stdout
 
     def wait_for(self, name: str) -> str:
         """Wait until the machine answers; returns the boot id of what does."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from tests.integration.consent.conftest import SEEN
+
 pytestmark = pytest.mark.nspawn
 
 DISK = {"kind": "nvme", "size": "3G", "serial": "CONSENT00000001"}
@@ -30,10 +32,10 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
 
     for folder in ("kubenode", "colleague"):
         dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.stage.folder / folder))
-        assert dedicated.run() != 0, dedicated.output
+        assert dedicated.run(*SEEN) != 0, dedicated.output
         assert "not started for an open installation of ours" in dedicated.output
     # also when the machine is named: the word for the disk was used up by what lies on it
-    assert dedicated.run("-e", '{"kubenode_reinstall": ["wiped-1"]}') != 0, dedicated.output
+    assert dedicated.run(*SEEN, "-e", '{"kubenode_reinstall": ["wiped-1"]}') != 0, dedicated.output
     assert "was used" in dedicated.output
     assert dedicated.boots("wiped-1") == boots
     dedicated.dedicated_reset("wiped-1", 301, boot)
@@ -52,7 +54,7 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     dedicated.servers({"seen-1": node})
     assert dedicated.run() != 0
     dedicated.shell("seen-1", "touch /etc/precious && sync")
-    assert dedicated.run() != 0
+    assert dedicated.run(*SEEN) != 0
     boot = dedicated.wait_for("seen-1")
     dedicated.shell("seen-1", "systemctl stop ssh.socket ssh.service || true", check=False)
     assert dedicated.run("-e", "kubenode_hw_reset_timeout=60") != 0, dedicated.output

@@ -28,10 +28,14 @@ def fail_twice(cloud, *names):
         # the command restarts the machine
         "reboots-1": {**cloud.command("reboots", "sleep 1; reboot -f; sleep 60\n"), "kubenode_command_timeout": 10},
         # the command writes nothing
-        "nothing-1": {**cloud.command("nothing", "echo IMAGE_URL_DONE\n"), "kubenode_host_keys": []},
-        "missed-1": {"kubenode_host_keys": []},
+        "nothing-1": {
+            **cloud.command("nothing", "echo IMAGE_URL_DONE\n"),
+            "kubenode_host_keys": [],
+            "kubenode_boot_timeout": 20,
+        },
+        "missed-1": {"kubenode_host_keys": [], "kubenode_rescue_timeout": 60},
         "seed-1": {"kubenode_bootstrap_data_file": str(broken)},
-        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()], "kubenode_boot_timeout": 20},
+        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()], "kubenode_boot_timeout": 60},
     }
     hosts = {name: every[name] for name in names}
     cloud.inventory(hosts)

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.consent.conftest import SEEN
+
 pytestmark = pytest.mark.nspawn
+#: the system that was asked for never comes; the other one has to be seen in this time
+OTHER = ("-e", "kubenode_boot_timeout=90")
 
 FIRST, SECOND = {"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G"}
 SERVERS = [
@@ -27,10 +31,10 @@ def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
     before = dedicated.record("two-1")
 
     dedicated.servers({"two-1": host(201, "second")})
-    assert dedicated.run("-e", '{"kubenode_reinstall": ["two-1"]}') != 0, dedicated.output
+    assert dedicated.run(*SEEN, *OTHER, "-e", '{"kubenode_reinstall": ["two-1"]}') != 0, dedicated.output
     assert "another system answers" in dedicated.output or "another disk" in dedicated.output
     assert dedicated.record("two-1") == before
-    assert dedicated.run() != 0, dedicated.output
+    assert dedicated.run(*SEEN) != 0, dedicated.output
     assert dedicated.record("two-1") == before
 
 
@@ -43,14 +47,14 @@ def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
 
     elsewhere = str(dedicated.stage.folder / "elsewhere")
     dedicated.servers({"tenant-1": host(202, "first")}, kubenode_dir=elsewhere)
-    assert dedicated.run() != 0, dedicated.output
+    assert dedicated.run(*SEEN) != 0, dedicated.output
     assert "kubenode_adopt" in dedicated.output
     assert "kubenode_reinstall" in dedicated.output
     assert dedicated.shell("tenant-1", "ls /etc/kubenode", check=False) == ""
     (machine,) = [one for one in dedicated.control("GET", "/machines")["machines"] if one.get("number") == 202]
     assert machine["name"] != "tenant-1"
 
-    assert dedicated.run("-e", '{"kubenode_adopt": true}') == 0, dedicated.output
+    assert dedicated.run(*SEEN, "-e", '{"kubenode_adopt": true}') == 0, dedicated.output
     assert "verified system" in dedicated.output
     assert ", 0 running a verified system" in dedicated.output
     assert dedicated.boots("tenant-1") == boots

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from dev.toolchain.paths import CHECKOUT
+from tests.integration.runs import LIMIT
 
 LOGIN = "anna:proxy-s3cret"
 CONTENT = b"content"
@@ -86,7 +87,7 @@ def test_the_roles_own_task_shows_no_login(tmp_path, proxy):
             "base_no_proxy": "",
             "base_download_headers": {},
             "base_extra_ca": [],
-            "base_download_timeout": 30,
+            "base_download_timeout": 180,
         },
         "tasks": [task, {"ansible.builtin.debug": {"var": "__base_package_environment"}}],
     }
@@ -95,7 +96,7 @@ def test_the_roles_own_task_shows_no_login(tmp_path, proxy):
     try:
         done = subprocess.run(
             ["ansible-playbook", "-vvv", "play.yml"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
             env={**environment, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")},
         )  # fmt: skip
     finally:

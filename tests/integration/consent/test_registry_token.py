@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dev.toolchain.paths import CHECKOUT
+from tests.integration.runs import LIMIT
 
 #: what tells that it arrived: it is refused, and the text does not show it
 TOKEN = "user:secret-password\x07"
@@ -54,7 +55,7 @@ def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
     done = subprocess.run(
         ["ansible-playbook", "-vvv", "--check", "-e", "@settings.yml", "-i", "hosts",
          "--vault-password-file", "password", "play.yml"],
-        cwd=folder, capture_output=True, text=True, timeout=100, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False,
         env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(folder / "local"), **env},
     )  # fmt: skip
     assert "secret-password" not in done.stdout + done.stderr
@@ -81,7 +82,7 @@ def test_it_is_checked_before_anything_is_created(tmp_path):
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     done = subprocess.run(
         ["ansible-playbook", "-vvv", "play.yml"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
         env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")},
     )  # fmt: skip
     assert f"n1: {REFUSED}" in done.stdout
