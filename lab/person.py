@@ -276,7 +276,7 @@ class Person:
         data = None if form is None else urllib.parse.urlencode(form).encode()
         return _call(method, self.lab.robot_endpoint + path, {"Authorization": f"Basic {login}"}, data, missing)
 
-    def _control(self, method: str, path: str, body: Any = None, timeout: float = 30) -> Any:
+    def _control(self, method: str, path: str, body: Any = None, timeout: float = _SSH_SECONDS) -> Any:
         """One of the lab's own routes."""
         try:
             return self.lab.control(method, path, body, timeout)

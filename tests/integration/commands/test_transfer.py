@@ -109,7 +109,7 @@ def test_connection_dropped_in_the_first_bytes(web, target, appliance):
 
 def test_stalled_connection_is_noticed(web, target, appliance):
     url = publish(web, appliance, ("stall", 3 * MIB))
-    outcome = target.install(url + "&stall=1")
+    outcome = target.install(url + "&stall=10")
     assert outcome.marker, outcome
     assert "timed out" in outcome.stdout
 

@@ -193,7 +193,7 @@ def test_after_letters_were_swapped_the_right_disk_is_meant(server):
 
 def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
-    run = machine.disks(host_keys=[key], rescue_timeout=10)
+    run = machine.disks(host_keys=[key], rescue_timeout=30)
     assert run.failed
     assert run["in_rescue"] is False
     assert "host key" in run["msg"]

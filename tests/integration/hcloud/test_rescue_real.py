@@ -148,7 +148,7 @@ def test_a_key_that_the_running_system_does_not_know_is_a_refusal(real_project):
     body = {"name": real_project.key_name, "public_key": other.with_suffix(".pub").read_text()}
     real_project.key_id = real_project.call("POST", "/ssh_keys", body)["ssh_key"]["id"]
     commands = real_project.commands("real-h")
-    run = fleet.rescue(ssh_private_key=str(other), rescue_timeout=3)
+    run = fleet.rescue(ssh_private_key=str(other), rescue_timeout=30)
     assert run.failed
     assert "does not let us in" in run.machines["real-h"]["msg"]
     assert real_project.commands("real-h") == commands

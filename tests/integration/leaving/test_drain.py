@@ -96,7 +96,7 @@ def test_a_budget_is_waited_for(api, drain, eviction):
 def test_a_budget_that_never_allows_it_ends_with_its_words(api, drain):
     api.add(node("node-1"), pod("web", "node-1"), pod("free", "node-1"))
     api.budgets["web"] = 0
-    failed = drain(timeout=2)
+    failed = drain(timeout=8)
     assert failed["failed"]
     assert failed["failure"]["code"] == "not_drained"
     assert "default/web: a PodDisruptionBudget does not allow it" in failed["msg"]
@@ -111,7 +111,7 @@ def test_a_budget_that_never_allows_it_ends_with_its_words(api, drain):
 def test_a_pod_that_does_not_end(api, drain):
     api.add(node("node-1"), pod("web", "node-1"))
     api.stuck.add("web")
-    failed = drain(timeout=2)
+    failed = drain(timeout=8)
     assert "default/web: it is still ending" in failed["msg"]
     assert evictions(api) == ["web"]
     # nobody ends it on a machine that is gone; the Node's removal does

@@ -66,7 +66,7 @@ def test_one_after_the_other_and_on_from_where_it_stopped(scene):
     del scene.hosts["absent-1"]
     assert (scene.boots(), api.writes, scene.notes()) == (first, [], [])
 
-    stopped = scene.run(kubenode_evict_timeout=2)
+    stopped = scene.run(kubenode_evict_timeout=8)
     assert stopped.rc != 0
     assert "a PodDisruptionBudget does not allow it" in stopped.output
     then = scene.boots()

@@ -44,7 +44,7 @@ interfaces:
 routes:
   config: [{destination: 0.0.0.0/0, next-hop-address: 10.0.2.2, next-hop-interface: eth0}]
 """
-LIMIT = 240  # seconds; a second try is the test run's
+LIMIT = 240  # seconds
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ RELAY = """
 import os, socket, sys, threading
 with open(sys.argv[0] + ".log", "a") as log:
     log.write(" ".join(sys.argv[1:]) + chr(10))
-there = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+there = socket.create_connection((sys.argv[1], int(sys.argv[2])), 180)
 there.settimeout(None)
 def send():
     for data in iter(lambda: os.read(0, 65536), b""):
@@ -66,7 +66,7 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert len(asked) == 1, "ssh is asked once where it would go"
     opened = [next(word for word in call.split() if "HostKeyAlias=" in word) for call in answered if call not in asked]
     assert sorted(one.rpartition("=")[2] for one in opened) == ["first-1.os", "first-1.rescue"], "one for each system"
-    assert len(vain) <= 1, "a port that was open when it was looked at may be closed when ssh comes"
+    assert len(vain) <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
     assert (stage.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
     report = json.loads(stage.report.read_text())
     for machine in report["machines"]:

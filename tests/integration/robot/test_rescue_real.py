@@ -25,7 +25,7 @@ RECORD = '{"machine": "n1", "image_url": "https://images.example.com/a.raw"}'
 #: Stands in for a jump host: passes bytes on between its standard streams and an address.
 RELAY = """
 import os, socket, sys, threading
-line = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=180)
 line.settimeout(None)
 def up():
     while True:

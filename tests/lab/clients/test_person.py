@@ -4,14 +4,14 @@
 
 import contextlib
 import subprocess
-import time
 
 import pytest
 
 from lab.machines.host import LabError
 from lab.person import USER_AGENT
+from tests.waiting import until
 
-pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(1800)]
 _SATA = {"size": "4G", "kind": "sata"}
 
 
@@ -28,16 +28,15 @@ def dedicated(lab_nspawn):
         yield make
 
 
-def _eventually(question, wanted, seconds=90):
+def _eventually(question, wanted):
     """Ask until the answer is the wanted one; a machine that boots cannot be entered yet."""
-    deadline = time.monotonic() + seconds
-    while True:
+
+    def answered():
         with contextlib.suppress(LabError, subprocess.TimeoutExpired):
-            answer = question()
-            if answer == wanted:
-                return
-        assert time.monotonic() < deadline, f"not {wanted!r}"
-        time.sleep(0.1)
+            return question() == wanted
+        return False
+
+    until(answered, repr(wanted), pause=0.1)
 
 
 def _booted_disk(person):
@@ -100,13 +99,11 @@ def test_keys_names_and_silence(dedicated):
     assert person.ssh("hostname; cat /etc/hostname").stdout == "renamed\nrenamed\n"
 
     person.silence()
-    started = time.monotonic()
     done = person.ssh("true")
-    assert (done.returncode, "timed out" in done.stderr) == (255, True), done
-    assert time.monotonic() - started > 4, "nobody refuses: the packets vanish"
+    assert (done.returncode, "timed out" in done.stderr) == (255, True), "nobody refuses: the packets vanish"
     assert person.enter("systemctl is-active ssh") == "active\n"
     person.let_speak()
-    assert person.ssh("true").returncode == 0
+    _eventually(lambda: person.ssh("true").returncode, 0)
     person.silence(2)
     assert person.lab.control("POST", f"/machines/{person.machine}/silence", {"on": True, "seconds": 1}) == {
         "silent": True
@@ -125,7 +122,9 @@ def test_cloud_server(lab_nspawn):
     from hcloud.images import Image
     from hcloud.server_types import ServerType
 
-    client = hcloud.Client(lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.05)
+    client = hcloud.Client(
+        lab_nspawn.token, api_endpoint=lab_nspawn.endpoint, poll_interval=0.05, poll_max_retries=3000
+    )
     answer = client.servers.create("person-cloud", ServerType(name="cx23"), Image(name="debian-12"))
     for action in (answer.action, *answer.next_actions):
         action.wait_until_finished()

@@ -111,7 +111,7 @@ async def test_work_on_its_own_disk_goes_on(pair: tuple[Bench, Bench]) -> None:
         printf 'label: gpt\\nsize=64MiB\\nsize=64MiB\\n' | sfdisk --quiet /dev/sda
         partx --update /dev/sda; partx --show /dev/sda >/dev/null; losetup --list >/dev/null
         udevadm settle
-        for try in $(seq 50); do [ -b /dev/sda2 ] && break; sleep 0.1; done
+        for try in $(seq 1800); do [ -b /dev/sda2 ] && break; sleep 0.1; done
         mkfs.ext4 -q /dev/sda1; mkfs.ext4 -q /dev/sda2
         mount /dev/sda1 /mnt; echo kept >/mnt/file; umount /mnt
         mknod /root/own b $(stat -c '%Hr %Lr' /dev/sda1); mount /root/own /mnt; cat /mnt/file; umount /mnt

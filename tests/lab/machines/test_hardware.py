@@ -16,6 +16,7 @@ import pytest
 from lab import images
 from lab.machines.site import Site
 from tests.lab.machines.guest import BOOT_ID, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.nspawn
 _MIB = 1 << 20
@@ -37,12 +38,13 @@ def _sorted(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(devices, key=lambda device: str(device["name"]))
 
 
-async def _until(one: Bench, words: str, limit: float = 180) -> None:
-    """Wait inside the guest until a condition holds."""
-    answer = await one.ssh(f"for try in $(seq {int(limit * 10)}); do {words} && exit 0; sleep 0.1; done; exit 1")
-    assert answer.status == 0, (
-        f"never true within {limit} s: {words}\n{(await one.ssh('lsblk; ls -l /dev/disk/*')).out}"
-    )
+async def _until(one: Bench, words: str) -> None:
+    """Wait until a condition holds inside the guest."""
+
+    async def holds() -> bool:
+        return (await one.ssh(words)).status == 0
+
+    await until_async(holds, words, pause=0.1)
 
 
 async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_site: Site, key: Key) -> None:

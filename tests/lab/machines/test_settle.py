@@ -59,7 +59,7 @@ async def test_nodes_are_there_when_it_returns(nspawn_site: Site, key: Key, tell
             for part in $(seq $count); do echo "size=$((3 + count))MiB, name=n$count-$part" >>/root/table; done
             sfdisk --quiet --no-reread --no-tell-kernel /dev/sda </root/table >/dev/null
             {tell} /dev/sda >/dev/null 2>&1 || true
-            udevadm settle --timeout=20
+            udevadm settle --timeout=180
             echo $(ls /dev | grep '^sda.') $(blockdev --getsz /dev/sda$count) $(ls /dev/disk/by-partlabel)
         done"""
     answer = await one.ssh(script)
