@@ -84,9 +84,9 @@ def test_refusals_of_the_api_name_the_way_out(project, status, code, hint):
 
 def test_a_stuck_action_ends_with_the_time_limit_and_holds_nobody_up(project):
     project.fault(point="action", machine="n1", command="create_server", effect="stuck")
-    run = create(project, "n1", "n2", timeout=40)
+    run = create(project, "n1", "n2", timeout=25)
     assert run.failed
-    assert "was not reached within 40 s: the API action create_server" in run.machines["n1"]["msg"]
+    assert "was not reached within 25 s: the API action create_server" in run.machines["n1"]["msg"]
     assert not run.machines["n2"]["failed"]
 
 

@@ -120,7 +120,7 @@ def test_a_limit_that_others_used_up_fails_nobody_for_good(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
     account.lab.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 3})
-    run = account.rescue(prove=False, on_error="report", timeout=40)
+    run = account.rescue(prove=False, on_error="report", timeout=25)
     sent = [name for name in names if account.resets(name)]
     assert len(sent) == 3
     for name in names:
@@ -137,7 +137,7 @@ def test_a_403_mid_fleet_is_waited_out(account):
     names = ["n%d" % number for number in range(5)]
     account.add(*names)
     # A window of seconds stands for the hour.
-    body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 30}
+    body = {"route": "POST /reset/{server}", "remaining": 3, "interval": 20}
     account.lab.control("POST", "/robot/limits", body)
     run = account.rescue(prove=False)
     assert not run.failed, run.result["msg"]
