@@ -158,7 +158,7 @@ class Servers:
         block = ipaddress.ip_network(str(network.content["ip_range"]))
         used = {net.ip for other in self.cloud.servers.values() for net in other.private_net}
         hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
-        address = ip or next(host for host in hosts if host not in used)
+        address = ip or next((host for host in hosts if host not in used), "")
         refuse_if(
             not _within(address, block),
             invalid_input({"ip": [f"'{address}' is not in {block}"]}),

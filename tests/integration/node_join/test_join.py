@@ -128,7 +128,7 @@ def test_leave(joined):
 
 
 def test_a_node_that_is_not_ready_has_joined(joiner):
-    done = joiner.run(token=joiner.cluster.token(), ready=True, timeout=60)
+    done = joiner.run(token=joiner.cluster.token(), ready=True, timeout=120)
     assert done.code == "not_ready", done.output
     assert joiner.kubelet() == "active"
     assert "/etc/kubernetes/bootstrap-kubelet.conf" not in joiner.files()

@@ -185,7 +185,7 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
 @pytest.mark.long
 def test_a_machine_that_misses_its_rescue_is_asked_there_on_its_second_try_or_given_up(nspawn):
     stage = nspawn.stage
-    stage.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=90, **program(stage, CHECK))
+    stage.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=180, **program(stage, CHECK))
     for name, times in (("late-1", 1), ("never-1", 2)):
         nspawn.control("POST", "/faults", {"point": "boot", "machine": name, "effect": "ignore_rescue", "times": times})
     assert nspawn.run() != 0

@@ -111,7 +111,7 @@ def test_a_disk_that_does_not_boot_is_told_apart(controller):
 
     wiped = controller.install("wipe", "dd if=/dev/zero of=/dev/sda bs=1M count=8 conv=notrunc 2>&1\n" + DONE)
     controller.command("boot-b", wiped)
-    silent = controller.run("boot-b", "machine_boot", timeout=8)
+    silent = controller.run("boot-b", "machine_boot", timeout=8)  # nothing ever boots
     assert silent.failed
     assert "the new system did not answer within 8 s" in silent["msg"]
 
@@ -123,13 +123,13 @@ def test_only_the_expected_host_keys_and_hostname_are_taken(controller):
     # the new system is there before the time that it has for an answer begins
     controller.ssh("boot-c", "systemctl --no-block reboot")
     controller.rebooted("boot-c", before["boot_id"])
-    run = controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=10)
+    run = controller.run("boot-c", "machine_boot", previous_boot_id=before["boot_id"], host_keys=wrong, timeout=30)
     assert run.failed
     assert "a host key that is not the pinned one" in run["msg"]
     right = controller.ssh("boot-c", "cat /etc/ssh/ssh_host_ed25519_key.pub").splitlines()
     run = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right)
     assert not run.failed, run.output
-    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=10)
+    name = controller.run("boot-c", "machine_boot", reboot=False, host_keys=right, hostname="other", timeout=30)
     assert name.failed
     assert "its hostname is 'boot-c', expected 'other'" in name["msg"]
     bad = controller.run("boot-c", "machine_boot", reboot=False, host_keys=["ssh-ed25519 non-sense"])

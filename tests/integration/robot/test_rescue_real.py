@@ -159,7 +159,7 @@ def test_a_fleet_in_trouble_gets_there_by_the_next_way_or_says_what_was_tried(re
     # Those that a hard reset brings there, and those that it does not.
     machines = [spent, *account.machines("deaf", "missed", "false", "untold")]
     # Two of them boot a system that does not let us in, which is no reason to give up before the time is over.
-    brought = {**THERE, "sw_timeout": SHORT, "hw_timeout": 100}
+    brought = {**THERE, "sw_timeout": SHORT, "hw_timeout": 180}
     run = account.rescue(machines, rearm=True, on_error="report", **brought)
     others = account.machines("off", "mute", "never")
     in_vain = {**LIMITS, "sw_timeout": SHORT, "hw_timeout": SHORT}
@@ -216,7 +216,7 @@ def test_resets_whose_answers_were_lost_are_looked_into(real_account):
         path = f"/reset/{account.numbers[name]}"
         account.fault(point="request", api="robot", method="POST", path=path, drop=True, after_effect=after_effect)
     account.forget_requests()
-    run = account.rescue(**{**LIMITS, "sw_timeout": 150})
+    run = account.rescue(**LIMITS)
     assert not run.failed, run.result["msg"]
     for name, count in (("done", 1), ("undone", 2)):
         assert run.machines[name]["in_rescue"]
@@ -240,7 +240,7 @@ def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
         assert "hw at 20" in result["msg"]
 
     handed_back = [first.machines[name] for name in ("late", "slow")]
-    second = account.rescue(handed_back, rearm=True, **{**LIMITS, "hw_timeout": 120})
+    second = account.rescue(handed_back, rearm=True, **LIMITS)
     assert not second.failed, second.result["msg"]
     assert account.resets("late") == ["hw", "hw"]
     # It only needed time.

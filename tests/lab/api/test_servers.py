@@ -49,6 +49,11 @@ def test_with_a_key_there_is_no_password(api):
     assert api.good("POST", "/servers", BODY | {"ssh_keys": ["k1"]})["root_password"] is None
 
 
+def test_a_network_without_a_free_address_takes_no_server(api):
+    network = api.good("POST", "/networks", {"name": "small", "ip_range": "10.9.0.0/32"})["network"]["id"]
+    assert api.refused("POST", "/servers", BODY | {"networks": [network]}) == (422, "invalid_input")
+
+
 @pytest.mark.parametrize(
     ("more", "status", "code"),
     [

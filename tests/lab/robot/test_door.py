@@ -33,7 +33,7 @@ def test_a_good_login_starts_the_count_anew(robot, server):
         assert robot.good("GET", "/server")
 
 
-@pytest.mark.parametrize("header", [None, "Bearer x", "Basic", "Basic !!!", "Basic bm9jb2xvbg=="])
+@pytest.mark.parametrize("header", [None, "Bearer x", "Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Basic é".encode()])
 def test_no_credentials_are_no_failed_login(robot, server, header):
     headers = {"Authorization": header} if header else {}
     for _dummy in range(4):

@@ -5,6 +5,7 @@
 import hashlib
 
 import pytest
+import requests
 
 from lab.client import LabClientError
 
@@ -40,6 +41,14 @@ def test_boot_order(robot, server, at):
         at("POST", "boot-order", {"order": [1]})
     with pytest.raises(LabClientError, match="404"):
         at("POST", "boot-order", {"disks": [1]}, machine="nobody")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "\udc80".encode("utf-8", "surrogatepass")])
+def test_a_body_that_is_no_json_is_refused(robot, server, text):
+    url = f"{robot.lab.endpoint.removesuffix('/v1')}/_lab/machines/{server}/boot-order"
+    headers = {"Authorization": f"Bearer {robot.lab.token}", "Content-Type": "application/json"}
+    answer = requests.post(url, data=text, headers=headers, timeout=600)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "json_error")
 
 
 def test_boot_order_of_a_cloud_server(cloud):
