@@ -26,9 +26,9 @@ _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
 DONE = "echo IMAGE_URL_DONE\n"
 RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 #: Seconds in which a machine boots, however loaded the host is.
-BOOTS = 300
+BOOTS = 180
 #: Words of a run that must see what a machine runs: it waits for as long as a machine may need to answer.
-SEEN = ("-e", "kubenode_look_timeout=300")
+SEEN = ("-e", "kubenode_look_timeout=180")
 #: One disk of a dedicated server.
 DISK = {"size": "4G", "kind": "sata"}
 

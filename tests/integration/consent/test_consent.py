@@ -35,7 +35,7 @@ def test_a_node_that_somebody_repairs_in_its_rescue_is_left_alone(cloud):
 
     # a wrong address leads another machine there
     address = cloud.server("repaired-1")["public_net"]["ipv4"]["ip"]
-    cloud.inventory({"lost-1": {"kubenode_address": address}})
+    cloud.inventory({"lost-1": {"kubenode_address": address}}, kubenode_rescue_timeout=60)
     assert cloud.run() != 0, cloud.output
     assert f"the server that answers is another one: it has {address}" in cloud.output
     assert cloud.boots("repaired-1") == boots

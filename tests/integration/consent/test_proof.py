@@ -35,7 +35,7 @@ def fail_twice(cloud, *names):
         },
         "missed-1": {"kubenode_host_keys": [], "kubenode_rescue_timeout": 60},
         "seed-1": {"kubenode_bootstrap_data_file": str(broken)},
-        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()], "kubenode_boot_timeout": 60},
+        "key-1": {"kubenode_host_keys": [wrong.with_suffix(".pub").read_text().strip()], "kubenode_boot_timeout": 30},
     }
     hosts = {name: every[name] for name in names}
     cloud.inventory(hosts)

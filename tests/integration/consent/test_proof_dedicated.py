@@ -34,7 +34,7 @@ def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
     assert dedicated.run(*SEEN, *OTHER, "-e", '{"kubenode_reinstall": ["two-1"]}') != 0, dedicated.output
     assert "another system answers" in dedicated.output or "another disk" in dedicated.output
     assert dedicated.record("two-1") == before
-    assert dedicated.run(*SEEN) != 0, dedicated.output
+    assert dedicated.run(*SEEN, *OTHER) != 0, dedicated.output
     assert dedicated.record("two-1") == before
 
 
