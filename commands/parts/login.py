@@ -10,6 +10,8 @@ import json
 import re
 import urllib.parse
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import parse_challenge
+
 from commands.parts.errors import HttpStatus, Refused
 from commands.parts.oci_url import OciUrl
 from commands.parts.transfer import Transfer
@@ -87,13 +89,6 @@ class TokenServer(Transfer):
     def request(self):
         """Ask for a token."""
         return self.ask(self.location, {}, self.login)
-
-
-def parse_challenge(text: str) -> tuple:
-    """Take a WWW-Authenticate header apart: scheme in lower case, parameters."""
-    scheme, _space, rest = text.strip().partition(" ")
-    pairs = re.findall(r'([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)
-    return scheme.lower(), {name.lower(): quoted or bare for name, quoted, bare in pairs}
 
 
 def whole(transfer: Transfer, limit: int) -> bytes:

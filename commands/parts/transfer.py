@@ -15,25 +15,10 @@ import urllib.parse
 import urllib.request
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.web import BadRedirect, Redirects
 
 from commands.parts.errors import HttpStatus, Interrupted, Refused
 from commands.parts.sizes import CHUNK
-
-
-class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http, and hands the login on to the same host only."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        """Build the next request."""
-        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
-        new.port  # noqa: B018 - raises ValueError when it is none
-        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
-            raise Refused("image URL: the server redirects from %s to %s, refused" % (old.scheme, new.scheme))
-        request = super().redirect_request(req, fp, code, msg, headers, newurl)
-        login = req.unredirected_hdrs.get("Authorization")
-        if request is not None and login and (old.scheme, old.netloc) == (new.scheme, new.netloc):
-            request.add_unredirected_header("Authorization", login)
-        return request
 
 
 class Transfer:
@@ -135,6 +120,8 @@ class Transfer:
             if getattr(error.reason, "reason", "") in self.NO_TLS:
                 raise Refused("%s: the server does not speak TLS (https) there" % self.shown) from None
             raise Interrupted(str(error.reason)) from None
+        except BadRedirect as error:
+            raise Refused("image URL: %s" % error) from None
         except (ValueError, OverflowError) as error:
             # by urllib, of a redirect; UnicodeError is one, of a host name
             raise Refused("%s: this or a redirect of the server is no URL: %s" % (self.shown, error)) from None

@@ -58,6 +58,23 @@ options:
       - The image command verifies it. The shipped ones do.
     type: bool
     default: false
+  check_image:
+    description:
+      - Ask for O(image_url) from the rescue right before the disks are emptied, and leave them as they are when it
+        cannot be fetched. An C(http) or C(https) URL is asked for by HEAD, or by GET of its first byte, an C(oci) URL
+        by its manifest and with O(oci_registry_auth_token). Other schemes are not looked at. The proxies of the
+        rescue's environment count.
+      - The digest of a file is known only when all of it was read, so a wrong one is found while the disk is written.
+      - V(false) is for image commands that get the image in a way of their own.
+    type: bool
+    default: true
+  empty:
+    description:
+      - Disks to empty before the command starts, as RV(kubenode.provision.machine_disks#module:to_empty) tells them.
+        They are emptied when the image was found, and only if they still hold what was found before.
+    type: list
+    elements: dict
+    default: []
   installation:
     description:
       - Id of the installation, 32 hexadecimal digits, as M(kubenode.provision.hcloud_rescue) or
@@ -74,7 +91,8 @@ options:
         are emptied first, so that a command which writes nothing leaves nothing that boots.
       - V(reinstall) - the system that was there may go. The disks are emptied first.
       - V(named) - O(reinstall) names the machine; what lies on its disks says whether that word was used up before.
-      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks and emptied them.
+      - V(wipe) and V(checked) - M(kubenode.provision.machine_disks) has looked at the disks, and emptied them or left
+        that to O(empty).
     type: str
     default: empty
   reinstall:

@@ -386,7 +386,7 @@ wiped:
 to_empty:
   description:
     - With O(empty=later), the disks that are still to be emptied, for
-      O(kubenode.provision.robot_installimage#module:empty).
+      O(kubenode.provision.robot_installimage#module:empty) or O(kubenode.provision.image_url_command#module:empty).
   type: list
   elements: dict
   returned: when the rescue answered

@@ -153,6 +153,16 @@ def is_begun(path: str) -> bool:
     return _content(path).get("begun") is not False
 
 
+def begin(path: str) -> None:
+    """The run with this claim has changed a disk: from now on, a refusal does not end it."""
+    content = _content(path)
+    if content.pop("begun", True) is False:
+        try:
+            intents.write(path, content)
+        except intents.IntentError as exc:
+            raise ClaimError(str(exc)) from exc
+
+
 def release_unbegun(path: str) -> bool:
     """The run was refused before a disk was changed: forget what it claimed. A claim that is begun stays."""
     return not is_begun(path) and release(path)

@@ -47,6 +47,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         devices=inputs.root_devices,
         consent=given["consent"],
         reinstall=given["reinstall"],
+        empty=given["empty"],
+        check_image=given["check_image"],
         intent=intent_for(
             given,
             flow.machine,

@@ -160,7 +160,7 @@ def _from_steps(step: str, results: Mapping[str, Mapping[str, Any]], given: Mapp
     more: dict[str, Any] = {key: last[key] for key in ("boot_state", "boot_state_since")}
     disks = results.get("machine_disks")
     if disks and step == "image_url_command":
-        more.update(root_devices=disks["root_devices"], consent=f"checked+{disks['consent']}")
+        more.update(root_devices=disks["root_devices"], consent=f"checked+{disks['consent']}", empty=disks["to_empty"])
     elif disks and step == "robot_installimage":
         more.update(root_devices=disks["root_devices"], consent=disks["consent"], empty=disks["to_empty"])
     written = results.get("image_url_command") or results.get("robot_installimage")

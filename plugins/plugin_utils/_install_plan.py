@@ -22,6 +22,7 @@ _COMMAND = {
     "command_dir": "kubenode_command_dir",
     "command_names": "kubenode_command_names",
     "require_digest": "kubenode_require_digest",
+    "check_image": "kubenode_check_image",
     "bootstrap_data": "kubenode_bootstrap_data",
     "bootstrap_data_file": "kubenode_bootstrap_data_file",
     "oci_registry_auth_token": "kubenode_registry_token",
@@ -184,10 +185,11 @@ class _Planned:
         }
 
     def _disks(self) -> dict[str, Any]:
-        own = {"device_strings": "by-id", "empty": "later"} if self._playbook == INSTALLIMAGE else {}
+        own = {"device_strings": "by-id"} if self._playbook == INSTALLIMAGE else {}
         return {
             **self._options(_DISKS),
             "state": "ready",
+            "empty": "later",
             **own,
             "claim_file": self._intent,
             **self._in_rescue,

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import web
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
@@ -109,7 +110,7 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
     if not url.isascii() or any(character in url for character in ' <>"{}|\\^`'):
         return [f"{where}: it holds characters that must be percent-encoded"]
     try:
-        fetch.split_url(url)
+        web.split_url(url)
     except ValueError:
         # stricter than Go; the error's text may hold a piece of the login
         return [f"{where}: its address or its port is none"]

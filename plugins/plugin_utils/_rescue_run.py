@@ -36,7 +36,11 @@ TAIL = 20
 
 
 class StartFailed(Exception):
-    """The program could not be started; nothing was written to a disk by it."""
+    """The program could not be started; nothing was written to a disk by it. ``untouched``: nothing was emptied."""
+
+    def __init__(self, message: str, untouched: bool = False) -> None:
+        super().__init__(message)
+        self.untouched = untouched
 
 
 class RescueRun:
@@ -106,6 +110,10 @@ class RescueRun:
             )
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, _watch.WatchFailed) as exc:
+            if isinstance(exc, StartFailed) and exc.untouched and given["intent_file"]:
+                end_refused(flow.machine, given["intent_file"])
+            elif isinstance(exc, StartFailed):
+                self._begin_claim()
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
             flow.timeline.to(_states.PROVISIONING_FAILED)
             about.update(self._collect(best_effort=True))
@@ -151,12 +159,23 @@ class RescueRun:
             self._before_start(system)
         except Unreachable as exc:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
-        answer = start(self._remote, self.step, self._job, self._masker)
+        # What was emptied cannot be told from what was changed meanwhile: a lost answer is left to the next run.
+        attempts = 1 if self._job.empty else 3
+        answer = start(self._remote, self.step, self._job, self._masker, attempts)
+        self._begin_claim()
         self._installation = str(answer.get("installation") or "")
         if not answer["attached"]:
             # What will be written makes keys of its own.
             self._flow.known_hosts("os").forget()
         return bool(answer["attached"]), bool(answer["finished"])
+
+    def _begin_claim(self) -> None:
+        """The disks may be empty now."""
+        if self._job.empty and self._given["intent_file"]:
+            try:
+                _claims.begin(self._given["intent_file"])
+            except _claims.ClaimError as exc:
+                _say.warning(f"{self._flow.machine}: {exc}")
 
     def _send(self, kind: _upload.Kind, source: Path, target: str, digest: str) -> None:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
@@ -234,13 +253,13 @@ class RescueRun:
                 time.sleep(1)
 
 
-def start(remote: Remote, step: str, job: jobs.Job, masker: Masker) -> dict[str, Any]:
+def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, attempts: int = 3) -> dict[str, Any]:
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return _rescue_call.call(remote, step, attempts=3, payload=job.pack())
+        return _rescue_call.call(remote, step, attempts, payload=job.pack())
     except _rescue_call.StepFailed as exc:
-        raise StartFailed(masker.text(str(exc))) from exc
+        raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 
 
 def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "image-url-command") -> _logs.Logs:

@@ -17,7 +17,14 @@ from . import protocol
 
 
 class JobError(Exception):
-    """The job can be neither started nor attached to; the text says why and what to do."""
+    """The job can be neither started nor attached to; the text says why and what to do.
+
+    ``begun``: disks were changed all the same.
+    """
+
+    def __init__(self, message, begun=False):
+        super().__init__(message)
+        self.begun = begun
 
 
 class Job:
@@ -39,6 +46,8 @@ class Job:
         intent="",
         files=None,
         uploaded=None,
+        empty=(),
+        check_image=True,
     ):
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
@@ -49,6 +58,9 @@ class Job:
         self.files = dict(files or {})
         #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
         self.uploaded = dict(uploaded or {})
+        #: Disks to empty before the start, as the look saw them on whose word they may go; whether the image must be
+        #: fetchable before.
+        self.empty, self.check_image = list(empty), check_image
 
     @property
     def machine(self):
@@ -98,8 +110,12 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
         with _staged(job, base):
             if prepare is not None:
                 prepare(run, job)
-            _install(job, base)
-        return runner.start(job), False
+            try:
+                _install(job, base)
+                return runner.start(job), False
+            except JobError as exc:
+                exc.begun = prepare is not None
+                raise
 
 
 def keep(base, name, text):

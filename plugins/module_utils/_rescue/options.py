@@ -48,6 +48,8 @@ def image_url_command_spec():
         command_dir={"type": "path", "default": "/shared"},
         command_names=dict(_COMMAND_NAMES),
         require_digest={"type": "bool", "default": False},
+        check_image={"type": "bool", "default": True},
+        empty={"type": "list", "elements": "dict", "default": []},
         root_devices={"type": "list", "elements": "str", "default": ["sda"]},
         bootstrap_data={"type": "raw", "no_log": True},
         bootstrap_data_file={"type": "path"},

@@ -23,15 +23,15 @@ def answer(request):
     """What became of a request: its results, or ``failed`` with ``msg``."""
     try:
         return _STEPS[request["step"]](request)
-    except (jobs.JobError, protocol.ProtocolError, OSError) as exc:
+    except (protocol.ProtocolError, OSError) as exc:
         return {"failed": True, "msg": str(exc)}
-    except serve.ServeError as exc:
+    except (jobs.JobError, serve.ServeError) as exc:
         return {"failed": True, "msg": str(exc), "begun": exc.begun}
 
 
-def _start(request, prepare=None):
+def _start(request, prepare=None, decide=None):
     job = jobs.Job.unpack(request["payload"])
-    status, attached = jobs.start_or_attach(job, run, prepare=prepare)
+    status, attached = jobs.start_or_attach(job, run, prepare=prepare, decide=decide and decide(job))
     finished = attached and status.state != protocol.RUNNING
     return {"attached": attached, "finished": finished, "installation": jobs.installation_in()}
 
@@ -41,7 +41,7 @@ def _in_english(argv, environ_update=None):
 
 
 _STEPS = {
-    IMAGE_COMMAND: lambda request: _start(request, targets.prepare),
+    IMAGE_COMMAND: lambda request: _start(request, targets.prepare, targets.decider),
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
     LOOK: lambda request: serve.look(_in_english),

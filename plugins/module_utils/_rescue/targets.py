@@ -8,7 +8,7 @@ import os
 
 from .._common import consent as consents
 from .._common import intents, origin
-from . import job, protocol
+from . import fetchable, job, protocol
 from .disks import facts, gather, names, serve, table, tools, wiping
 
 #: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
@@ -27,6 +27,21 @@ def kinds_of(text):
     return kinds
 
 
+def decider(wanted, base=protocol.BASE):
+    """What to do about a job when the rescue is in a status; a job whose disks are to be emptied begins from the start.
+
+    Unless it is of the same installation: then it is the one that emptied them.
+    """
+
+    def decide(status):
+        todo = protocol.decide(status, wanted.digest, wanted.rule)
+        if todo != protocol.ATTACH or not wanted.empty or job.installation_in(base) == wanted.installation:
+            return todo
+        return protocol.BUSY if status.state == protocol.RUNNING else protocol.START
+
+    return decide
+
+
 def prepare(run, wanted, base=protocol.BASE):
     """Make the disks of a job ready for it, when it may write them; raises JobError."""
     kinds = kinds_of(wanted.consent)
@@ -34,7 +49,9 @@ def prepare(run, wanted, base=protocol.BASE):
         begun = _begun(wanted, base)
         if consents.FRESH not in kinds and consents.REINSTALL not in kinds and not begun:
             _guard(run, wanted, NAMED in kinds)
-        _empty(run, wanted.devices)
+    if CHECKED not in kinds or wanted.empty:
+        _look_at_image(wanted)
+        _empty(run, wanted, CHECKED in kinds, base)
     wanted.consent = consents.joined(*kinds + ([consents.REINSTALL] if NAMED in kinds else []))
     code, out, dummy = run(["sh", "-c", LOOK, "sh"] + wanted.devices)
     if code == 0:
@@ -77,12 +94,32 @@ def _way_out(machine):
     return "To write it, name the machine: %s" % consents.extra_var("reinstall", [machine])
 
 
-def _empty(run, devices):
+def _look_at_image(wanted):
+    """Raises when the disks would be emptied for an image that cannot be had."""
+    if not wanted.check_image:
+        return
+    try:
+        fetchable.check(wanted.arguments[0], wanted.token)
+    except fetchable.NotFetchable as exc:
+        raise job.JobError(
+            "nothing was started: kubenode_image_url %s. No disk was touched. Where the image command gets the image "
+            "in a way of its own, kubenode_check_image: false skips this look" % exc
+        ) from exc
+
+
+def _empty(run, wanted, checked, base):
     able = tools.Tools(_in_english(run))
     try:
-        raw = gather.read(able, ("disk",), health=False)
-        wiping.wipe(able, [_name(device, facts.identities(raw)) for device in devices])
-    except (gather.GatherError, names.Unresolved, wiping.WipeError) as exc:
+        if checked:
+            serve.empty(able, wanted.empty)
+            # Whatever an earlier job wrote is gone.
+            job.forget(base)
+        else:
+            raw = gather.read(able, ("disk",), health=False)
+            wiping.wipe(able, [_name(device, facts.identities(raw)) for device in wanted.devices])
+    except wiping.WipeError as exc:
+        raise job.JobError("the disks could not be emptied before the start: %s" % exc, exc.begun) from exc
+    except (gather.GatherError, names.Unresolved) as exc:
         raise job.JobError("the disks could not be emptied before the start: %s" % exc) from exc
 
 

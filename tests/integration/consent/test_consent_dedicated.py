@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -12,7 +14,7 @@ from tests.integration.consent.conftest import SEEN
 pytestmark = pytest.mark.nspawn
 
 DISK = {"kind": "nvme", "size": "3G", "serial": "CONSENT00000001"}
-SERVERS = [{"number": number, "disks": [DISK], "memory_mib": 1024} for number in (301, 302)]
+SERVERS = [{"number": number, "disks": [DISK], "memory_mib": 1024} for number in (301, 302, 303)]
 
 
 def host(number, **variables):
@@ -62,3 +64,22 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     if dedicated.shell("seen-1", "test -d /root/.oldroot && echo rescue", check=False):
         dedicated.dedicated_reset("seen-1", 302, dedicated.wait_for("seen-1"))
     assert dedicated.shell("seen-1", "ls /etc/precious") == "/etc/precious\n"
+
+
+def test_an_image_that_cannot_be_had_empties_no_disk(dedicated):
+    """C7's family: the word for the disk is given, and then the image URL answers 404."""
+    wrong = dedicated.stage.image_url().rpartition("/")[0] + "/none.raw.zst"
+    dedicated.servers({"kept-1": host(303)}, kubenode_image_url=f"{wrong}?sig=not-for-logs")
+    assert dedicated.run() != 0, dedicated.output
+    disk = dedicated.shell("kept-1", "lsblk -dnpro NAME,SERIAL | sed -n 's/ CONSENT00000001$//p'").strip()
+    dedicated.shell("kept-1", f"mkfs.ext4 -q -F -L precious {disk} && sync")
+    look = f"blockdev --flushbufs {disk}; head -c 64M {disk} | sha256sum"
+    before = dedicated.shell("kept-1", look)
+
+    words = {"kubenode_wipe": [DISK["serial"]], "kubenode_reinstall": ["kept-1"]}
+    assert dedicated.run("-e", json.dumps(words)) != 0, dedicated.output
+    assert dedicated.shell("kept-1", look) == before
+    reason = dedicated.machine("kept-1")["reason"]
+    assert f"kubenode_image_url {wrong} cannot be fetched in this rescue: HTTP 404" in reason
+    assert "No disk was touched" in reason
+    assert "not-for-logs" not in dedicated.output + dedicated.stage.report.read_text()

@@ -42,9 +42,7 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
         with job.alone(base):
             if job.progress(run, base)["running"]:
                 raise ServeError("a program of ours is writing in this rescue; wait for its end, or reset the machine")
-            now = facts.facts(gather.read(tools, types, health=False), types)
-            chosen = [wiping.still(target, now) for target in targets]
-            done = wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
+            done = empty(tools, targets, types, patience)
             job.forget(base)
             left = facts.facts(gather.read(tools, types), types)
     except wiping.WipeError as exc:
@@ -52,6 +50,13 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
     except (gather.GatherError, job.JobError) as exc:
         raise ServeError(str(exc)) from exc
     return {"disks": left, "steps": done}
+
+
+def empty(tools, targets, types=("disk",), patience=wiping.PATIENCE):
+    """The same within a job's start; returns what was done."""
+    now = facts.facts(gather.read(tools, types, health=False), types)
+    chosen = [wiping.still(target, now) for target in targets]
+    return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
 
 
 def _uptime():

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import http.client
 import os
@@ -15,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ..._common import web
 from ..._common.text import whole_number
 from .tools import Refused
 
@@ -25,20 +25,6 @@ IMAGE_WAY_OUT = "use a smaller image, or put it where the rescue can read it and
 STALL = 60.0
 TRIES = 6
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Never from https to http, and never with the login to another host."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        old, new = split_url(req.full_url), split_url(newurl)
-        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
-            raise Refused("image.url: the server redirects from %s to %s, refused" % (old.scheme, new.scheme), True)
-        request = super().redirect_request(req, fp, code, msg, headers, newurl)
-        login = req.unredirected_hdrs.get("Authorization")
-        if request is not None and login and (old.scheme, old.netloc) == (new.scheme, new.netloc):
-            request.add_unredirected_header("Authorization", login)
-        return request
 
 
 class _Changed(Exception):
@@ -98,7 +84,7 @@ class Download:
         self._target, self._shown, self._tick, self._pause = target, shown, tick, pause
         self._part = target + ".part"
         self._validator, self._size = "", None
-        self._opener = urllib.request.build_opener(_Redirects)
+        self._opener = urllib.request.build_opener(web.Redirects)
 
     def fetch(self, wanted=""):
         """Download and verify; returns the digest."""
@@ -162,7 +148,7 @@ class Download:
         return 0
 
     def _ask(self, start):
-        request = urllib.request.Request(self._url, headers={"User-Agent": "kubenode.provision"})
+        request = urllib.request.Request(self._url, headers={"User-Agent": web.AGENT})
         request.add_header("Accept-Encoding", "identity")
         if self._login:
             request.add_unredirected_header("Authorization", self._login)
@@ -189,28 +175,16 @@ class Download:
             raise
         except http.client.HTTPException:
             raise
+        except web.BadRedirect as error:
+            raise Refused("image.url: %s" % error, True) from None
         except ValueError as error:
             # by urllib, of a redirect; UnicodeError is one, of a host name
             raise Refused("%s: this or a redirect of the server is no URL: %s" % (self._shown, error), True) from None
 
 
-def split_url(url):
-    """A URL in its parts; raises ValueError, also for a port that is none."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.port == 0:
-        raise ValueError("no server has the port 0")
-    return parts
-
-
 def _split_login(url):
     try:
-        parts = split_url(url)
+        return web.split_login(url)
     except ValueError:
         # its text may hold a piece of the login
         raise Refused("image.url: its address or its port is none", permanent=True) from None
-    login, at, host = parts.netloc.rpartition("@")
-    bare = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
-    if not at:
-        return bare, ""
-    word = urllib.parse.unquote_to_bytes(login)
-    return bare, "Basic " + base64.b64encode(word).decode("ascii")

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What every request for an image keeps to: where a redirect may lead, and where its login may go."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.parse
+import urllib.request
+
+AGENT = "kubenode.provision"
+
+
+class BadRedirect(ValueError):
+    """The server redirects to where we do not go; the text says no more of it than schemes."""
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Never from https to http, never with the login to another host, and with the method of the request."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        old, new = split_url(req.full_url), split_url(newurl)
+        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
+            raise BadRedirect("the server redirects from %s to %s, refused" % (old.scheme, new.scheme))
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is None:
+            return None
+        request.method = req.get_method()
+        login = req.unredirected_hdrs.get("Authorization")
+        if login and (old.scheme, old.netloc) == (new.scheme, new.netloc):
+            request.add_unredirected_header("Authorization", login)
+        return request
+
+
+def split_url(url):
+    """A URL in its parts; raises ValueError, also for a port that is none."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.port == 0:
+        raise ValueError("no server has the port 0")
+    return parts
+
+
+def split_login(url):
+    """A URL without its login and fragment, and the login as a header; raises ValueError, whose text may hold both."""
+    parts = split_url(url)
+    login, at, host = parts.netloc.rpartition("@")
+    bare = urllib.parse.urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
+    return bare, basic(urllib.parse.unquote_to_bytes(login)) if at else ""
+
+
+def basic(login):
+    """The header of a login, given as bytes."""
+    return "Basic " + base64.b64encode(login).decode("ascii")
+
+
+def parse_challenge(text):
+    """A WWW-Authenticate header taken apart: scheme in lower case, parameters."""
+    scheme, dummy, rest = text.strip().partition(" ")
+    pairs = re.findall(r'([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)
+    return scheme.lower(), {name.lower(): quoted or bare for name, quoted, bare in pairs}

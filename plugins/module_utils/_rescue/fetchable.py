@@ -1,0 +1,226 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whether an image can be fetched from this rescue, asked before the first byte of a disk is emptied for it.
+
+The server is asked for the head of the file, or for its first byte. A registry is asked for the manifest, with the
+same login as the shipped image commands use. Schemes that are not ours are not looked at: only the user's own image
+command knows what they mean.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from .._common import web
+from .image_url import redact
+
+#: Seconds for one answer, and for all tries together; the network of a rescue may just be coming up.
+ANSWER, ALL = 20.0, 60.0
+TRIES = 4
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+_OCI = re.compile(
+    r"oci://(?P<host>[A-Za-z0-9.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)/(?P<name>[a-z0-9/._-]+)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha(?:256|512):[0-9a-f]+))?\Z"
+)
+_MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
+)
+_MOST_BYTES = 1 << 20
+
+
+class NotFetchable(Exception):
+    """The server would not hand out the image; the text says why, and holds no secret."""
+
+
+class _Passing(Exception):
+    """An error that another try may heal."""
+
+
+class _Final(Exception):
+    """An error that no other try heals."""
+
+
+class _Status(Exception):
+    """The server answered with an error status."""
+
+    def __init__(self, error):
+        super().__init__("HTTP %d %s" % (error.code, error.reason))
+        self.code = error.code
+        #: How it wants us to log in.
+        self.challenges = error.headers.get_all("WWW-Authenticate", []) if error.headers else []
+
+
+def check(url, token="", pause=1.0):
+    """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`."""
+    ask = _way_to(url, token)
+    if ask is None:
+        return
+    began = time.monotonic()
+    for attempt in range(TRIES):
+        try:
+            ask()
+            return
+        except _Status as error:
+            reason = "%s; check the URL and who may read it" % error
+            if error.code not in _BUSY:
+                break
+        except (_Passing, http.client.HTTPException, OSError) as error:
+            reason = str(error) or type(error).__name__
+        except (_Final, web.BadRedirect) as error:
+            reason = str(error)
+            break
+        except ValueError:
+            # by urllib; its text may hold a piece of the address
+            reason = "this or a redirect of the server is no URL"
+            break
+        if time.monotonic() - began > ALL:
+            break
+        time.sleep(pause * 2**attempt)
+    raise NotFetchable("%s cannot be fetched in this rescue: %s" % (redact(url), reason))
+
+
+def _way_to(url, token):
+    """What asks for the image, once; None for what is not looked at."""
+    scheme = url.partition(":")[0].lower()
+    if scheme in ("http", "https"):
+        try:
+            location, login = web.split_login(url)
+        except ValueError:
+            raise NotFetchable("%s cannot be fetched: its address or its port is none" % redact(url)) from None
+        return lambda: _file(location, login)
+    place, dummy, fragment = url.partition("#")
+    reference = _OCI.match(place) if scheme == "oci" else None
+    if reference and (reference.group("tag") or reference.group("digest")):
+        plain = urllib.parse.parse_qs(fragment).get("plain-http") == ["yes"]
+        return _Registry(reference, "http" if plain else "https", token).ask
+    return None
+
+
+def _file(location, login):
+    try:
+        return _ask(location, login, "HEAD")
+    except (_Status, _Passing, OSError, http.client.HTTPException):
+        # Some servers take no HEAD, and a signed URL may be for GET alone.
+        try:
+            return _ask(location, login, "GET", {"Range": "bytes=0-0"})
+        except _Status as error:
+            if error.code == 416:  # it is there, and empty
+                return None
+            raise
+
+
+def _ask(location, login, method, headers=None, read=0):
+    """The first bytes of a good answer."""
+    request = urllib.request.Request(
+        location, headers=dict({"User-Agent": web.AGENT}, **(headers or {})), method=method
+    )
+    request.add_header("Accept-Encoding", "identity")
+    if login:
+        request.add_unredirected_header("Authorization", login)
+    try:
+        with urllib.request.build_opener(web.Redirects).open(request, timeout=ANSWER) as response:
+            return response.read(read) if read else b""
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _Status(error) from None
+    except http.client.InvalidURL:
+        raise ValueError("characters that must be percent-encoded") from None
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            raise _Final(error.reason.verify_message) from None
+        if getattr(error.reason, "reason", "") in _NO_TLS:
+            raise _Final("the server does not speak TLS (https) there") from None
+        raise _Passing(str(error.reason)) from None
+
+
+class _Registry:
+    """One manifest of a registry, and the logins that may be tried for it."""
+
+    def __init__(self, reference, scheme, token):
+        host, name = reference.group("host"), reference.group("name")
+        if host == "docker.io":
+            host, name = "registry-1.docker.io", name if "/" in name else "library/" + name
+        wanted = reference.group("digest") or reference.group("tag")
+        self._location = "%s://%s/v2/%s/manifests/%s" % (scheme, host, name, wanted)
+        self._scheme, self._name, self._given = scheme, name, bool(token)
+        self._basic, self._logins = "", [""]
+        if ":" in token:
+            self._basic = web.basic(token.encode("utf-8", "surrogateescape"))
+        elif token:
+            # as it is, and as CAPH hands it over: ghcr.io takes access tokens in base64
+            coded = base64.b64encode(token.encode("utf-8", "surrogateescape")).decode("ascii")
+            self._logins = ["Bearer " + token, "Bearer " + coded]
+
+    def ask(self):
+        """Raises unless the registry shows that the manifest is there."""
+        logins, tried = list(self._logins), 0
+        while True:
+            login, tried = logins.pop(0), tried + 1
+            try:
+                return self._manifest(login)
+            except _Status as error:
+                if error.code not in (401, 403, 404):
+                    raise
+                if error.code == 401 and not logins and tried < 3:
+                    logins = [one for one in [self._answer_to(error.challenges)] if one and one != login]
+                if error.code != 401 or not logins:
+                    raise _Final("%s; %s" % (error, self._way_out(error.code))) from None
+
+    def _manifest(self, login):
+        headers = {"Accept": _MANIFESTS}
+        try:
+            return _ask(self._location, login, "HEAD", headers)
+        except _Status as error:
+            if error.code in (401, 404):
+                raise
+        return _ask(self._location, login, "GET", headers)
+
+    def _answer_to(self, challenges):
+        """The login that one of the challenges asks for; empty when there is none."""
+        for scheme, values in map(web.parse_challenge, challenges):
+            if scheme == "bearer" and values.get("realm") and (self._basic or not self._given):
+                return "Bearer " + self._token_of(values)
+            if scheme == "basic" and self._basic:
+                return self._basic
+        return ""
+
+    def _token_of(self, values):
+        realm = web.split_url(values["realm"])
+        if realm.scheme not in (("https", "http") if self._scheme == "http" else ("https",)) or not realm.hostname:
+            raise _Final("the registry wants the login sent to %s, refused" % realm.scheme)
+        query = urllib.parse.parse_qsl(realm.query)
+        query += [("service", values["service"])] if "service" in values else []
+        query.append(("scope", values.get("scope") or "repository:%s:pull" % self._name))
+        location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
+        try:
+            answer = json.loads(_ask(location, self._basic, "GET", read=_MOST_BYTES).decode("utf-8"))
+            token = answer.get("token") or answer.get("access_token")
+        except _Status as error:
+            if error.code in _BUSY:
+                raise
+            text = "no token from %s: %s; %s" % (realm.hostname, error, self._way_out(401))
+            raise _Final(text) from None
+        except (ValueError, AttributeError, RecursionError):
+            token = None
+        if not isinstance(token, str) or not re.match(r"[!-~]+\Z", token):
+            raise _Final("%s handed out no token" % realm.hostname)
+        return token
+
+    def _way_out(self, code):
+        if code == 404:
+            return "there is no such manifest; check registry, name and tag"
+        if code == 403:
+            return "kubenode_registry_token may not read it" if self._given else "it is not public"
+        if self._given:
+            return "the registry does not accept kubenode_registry_token, which is user:password or a token"
+        return "set kubenode_registry_token to user:password or to a token"
