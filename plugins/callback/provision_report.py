@@ -12,7 +12,8 @@ version_added: 0.1.0
 description:
   - Collects the boot state transitions that the modules of this collection return, whichever task returned them.
   - At the end of the run it prints a table of durations per pair of states (count, average, 50th and 95th percentile,
-    minimum, maximum, in seconds), the number of API calls, and every failed machine with its reason.
+    minimum, maximum, in seconds), the number of API calls, and every failed machine with its reason and
+    the last lines that its image command printed.
   - The roles C(kubenode.provision.base) and C(kubenode.provision.join) are rows of the same table.
   - Writes the same as JSON, with every transition of every machine.
   - A run that provisioned nothing prints and writes nothing.

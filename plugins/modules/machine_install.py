@@ -164,6 +164,14 @@ machines:
     verified:
       description: Whether the new system was proven. Missing when it did not come to that.
       type: bool
+    stderr_tail:
+      description: The last lines of stderr of the last program that ran in its rescue.
+      type: list
+      elements: str
+    interleaved_tail:
+      description: The last lines of its log, with the seconds since the start and C(out) or C(err).
+      type: list
+      elements: str
     boot_state:
       description: Boot state of the machine at the end.
       type: str

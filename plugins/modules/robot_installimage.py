@@ -451,6 +451,19 @@ stdout_tail:
   type: list
   elements: str
   returned: when the installation was started
+stderr_tail:
+  description: The last lines that the installation printed on stderr, with control characters shown as escapes and secrets masked.
+  type: list
+  elements: str
+  returned: when the installation was started
+interleaved_tail:
+  description:
+    - The last lines of RV(log_file), each with the seconds since the start, C(out) or C(err), and the text; secrets are
+      masked.
+  type: list
+  elements: str
+  returned: when the installation was started
+  sample: ["12.30 out fetching", "12.41 err no space left on device"]
 log_file:
   description:
     - Log on the controller with the lines of stdout and stderr and the seconds since the start. C(.debug.log) with

@@ -396,6 +396,9 @@ machines:
         runs:
           description: What the machine was made of.
           type: str
+        since:
+          description: When it was installed, as its record says.
+          type: str
         wanted:
           description: What is asked for.
           type: str

@@ -39,7 +39,17 @@ _KINDS = {
     "str": "a text", "path": "a path",
 }  # fmt: skip
 #: Results of a step that are results of the machine, too.
-_OF_MACHINE = ("boot_state", "boot_state_since", "in_rescue", "permanent", "verified", "proof", "msg")
+_OF_MACHINE = (
+    "boot_state",
+    "boot_state_since",
+    "in_rescue",
+    "permanent",
+    "verified",
+    "proof",
+    "msg",
+    "stderr_tail",
+    "interleaved_tail",
+)
 
 
 def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:

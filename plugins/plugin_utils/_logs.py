@@ -10,12 +10,15 @@ import gzip
 import os
 import re
 import zlib
+from collections import deque
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 
 #: A log that unpacks to more is cut: a hostile machine must not fill the controller's disk.
 MOST = 256 * 1024 * 1024
+#: Lines at the end of a log that results carry.
+TAIL = 20
 #: How the line begins with which the runner says that it left something out, and how long it lets lines be.
 GAP, LONGEST = b"[kubenode: something is left out here", 65000
 _GAP_LINE = re.compile(rb"(\n%s[^\n]*\n)" % re.escape(GAP))
@@ -38,6 +41,8 @@ class Logs:
         self._rest = b""
         self._size = 0
         self._torn: dict[bytes, bool] = {}
+        #: The last lines of the interleaved log.
+        self.tail: deque[str] = deque(maxlen=TAIL)
 
     def prepare(self) -> None:
         """Make the directory; raises OSError when nothing can be written there."""
@@ -48,6 +53,7 @@ class Logs:
     def begin(self) -> None:
         """Start over: the log is read from its beginning, also when a running command is attached to."""
         self.prepare()
+        self.tail.clear()
         for path in self.directory.glob(f"{self._stem}.*.log"):
             # another machine may have a longer name
             if "." not in path.name[len(self._stem) + 1 : -len(".log")]:
@@ -63,7 +69,9 @@ class Logs:
             self._size += len(text)
             with open(self.interleaved, "ab") as file:
                 file.write(text)
-        return [line.decode("utf-8", "replace") for line in masked]
+        lines_now = [line.decode("utf-8", "replace") for line in masked]
+        self.tail.extend(lines_now)
+        return lines_now
 
     def store(self, name: str, packed: bytes) -> bytes:
         """Keep a log such as ``stdout`` as fetched (gzip); returns its last 64 KiB."""

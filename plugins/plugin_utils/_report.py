@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import ENDS_WITH
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
@@ -28,6 +29,8 @@ def percentile(values: list[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
+#: Lines of what a failed program printed last: kept for each machine, and shown in the table.
+TAIL, SHOWN = 20, 10
 _HEADS = ("count", "avg", "p50", "p95", "min", "max")
 
 
@@ -81,6 +84,8 @@ class Report:
                 "changed": False,
                 "failed": False,
                 "reason": None,
+                "stderr_tail": [],
+                "interleaved_tail": [],
                 "api_calls": 0,
                 "transitions": [],
                 "verified": None,
@@ -98,7 +103,7 @@ class Report:
             machine["verified"] = bool(result.get("proven"))
         if isinstance(result.get("drift"), list):
             machine["drift"] = [
-                {key: plain(one.get(key)) for key in ("what", "runs", "wanted")}
+                {key: plain(one.get(key) or "") for key in ("what", "runs", "since", "wanted")}
                 for one in result["drift"][:20]
                 if isinstance(one, Mapping)
             ]
@@ -107,6 +112,9 @@ class Report:
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = _reason(name, result) if failed else None
+        for key in ("stderr_tail", "interleaved_tail"):
+            lines = result.get(key) if failed else None
+            machine[key] = [plain(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
                 key = (name, transition["from"], transition["to"], transition["at"])
@@ -227,7 +235,10 @@ def _machines(report: Report) -> list[str]:
     touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
     if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
-    return lines + [f"  {plain(machine['name'], 63)} failed: {machine['reason']}" for machine in failed]
+    for machine in failed:
+        lines.append(f"  {plain(machine['name'], 63)} failed: {machine['reason']}")
+        lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:]]
+    return lines
 
 
 def _nodes(report: Report) -> list[str]:
@@ -244,7 +255,8 @@ def _nodes(report: Report) -> list[str]:
 
 
 def _reason(name: str, result: Mapping[str, Any]) -> str:
-    return plain(result.get("msg") or "no reason given").removeprefix(f"{name}: ")
+    msg = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0]
+    return plain(msg).removeprefix(f"{name}: ")
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:

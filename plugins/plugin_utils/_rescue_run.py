@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import ENDS_WITH, one_line, printable
 
-TAIL = 20
+#: Lines of stderr that a message shows.
+SHOWN = 5
 
 
 class StartFailed(Exception):
@@ -117,7 +119,9 @@ class RescueRun:
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
             flow.timeline.to(_states.PROVISIONING_FAILED)
             about.update(self._collect(best_effort=True))
-            msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}")
+            if isinstance(exc, StartFailed):  # what an earlier program printed is not its reason
+                about.update(stdout_tail=[], stderr_tail=[], interleaved_tail=[])
+            msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}") + self._ending(about)
             about["seconds"] = round(time.monotonic() - started, 1)
             return flow.result(failed=True, changed=isinstance(exc, _watch.WatchFailed), msg=msg, **about)
         if status.output_error:  # ours, nothing of it is the file's
@@ -140,7 +144,7 @@ class RescueRun:
             msg = (
                 f"{flow.machine}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
             )
-            msg += f"or to another disk. Log: {about['log_file']}"
+            msg += f"or to another disk. Log: {about['log_file']}{self._ending(about)}"
             return flow.result(failed=True, changed=True, msg=msg, **about)
         if status.succeeded(self._job.rule):
             msg = f"the {self.noun} succeeded after {status.seconds:.1f} s" + (
@@ -149,6 +153,7 @@ class RescueRun:
             return flow.result(changed=not finished, msg=msg, **about)
         flow.timeline.to(_states.PROVISIONING_FAILED)
         msg = self._masker.text(f"{flow.machine}: {self._explain(status, about)} Log: {about['log_file']}")
+        msg += self._ending(about)
         return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
 
     def _pass_gate(self) -> System:
@@ -227,10 +232,25 @@ class RescueRun:
             data = self._keep(name, f"sh {_watch.RUNNER} fetch {name}", best_effort)
             if data is not None:
                 last[name] = data
-        lines = last.get("stdout", b"").decode("utf-8", "replace").splitlines()
-        tail = [printable(line, 500) for line in lines if not line.startswith(self.quiet)][-TAIL:]
-        found = {"stdout_tail": tail, "log_file": str(self._logs.interleaved)}
+        stdout, stderr = (last.get(name, b"").decode("utf-8", "replace").splitlines() for name in ("stdout", "stderr"))
+        found = {
+            "stdout_tail": self._tail(stdout),
+            "stderr_tail": self._tail(stderr),
+            "interleaved_tail": self._tail(self._logs.tail, words=2),
+            "log_file": str(self._logs.interleaved),
+        }
         return {**found, **self._more(last.get("stdout"), best_effort)}
+
+    def _tail(self, lines: Iterable[str], words: int = 0) -> list[str]:
+        """The last lines that are for people; ``words``: how many there are in front of the text of each."""
+        texts = [(line, (line.split(" ", words) + [""] * words)[words]) for line in lines]
+        return [printable(line, 500) for line, text in texts if not text.startswith(self.quiet)][-_logs.TAIL :]
+
+    @staticmethod
+    def _ending(about: dict[str, Any]) -> str:
+        """The last lines of stderr, for a message."""
+        lines = [line for line in about["stderr_tail"] if line.strip()][-SHOWN:]
+        return ENDS_WITH + "\n".join(f"  {line}" for line in lines) if lines else ""
 
     def _keep(self, name: str, script: str, best_effort: bool) -> bytes | None:
         """Store the log that ``script`` prints (gzip, base64, ``end=1``) as ``name``; returns its end."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+#: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
+ENDS_WITH = "\nstderr ends with:\n"
 #: What moves a cursor, changes a colour or turns the writing direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

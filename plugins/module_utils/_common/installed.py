@@ -77,9 +77,13 @@ def describe(record):
 
 
 def drift(record, wanted):
-    """What runs differs from what is asked for: ``[{what, runs, wanted}]``; what nobody knows does not differ."""
+    """What runs differs from what is asked for: ``[{what, runs, since, wanted}]``; what is not known does not differ.
+
+    ``since``: when the system was installed, as its record says; empty when it does not.
+    """
+    since = str((record or {}).get("installed_at") or "")
     return [
-        {"what": what, "runs": str(runs), "wanted": str(asked)}
+        {"what": what, "runs": str(runs), "since": since, "wanted": str(asked)}
         for what, runs, asked in ((what, (record or {}).get(what), (wanted or {}).get(what)) for what in _WANTED)
         if runs and asked and str(runs) != str(asked)
     ]
@@ -89,9 +93,10 @@ _WANTED = ("image_url", "image_digest", "command", "server_type", "location")
 
 
 def drift_in_words(differences, since=""):
-    """One line for people; empty when nothing differs."""
+    """One line for people; empty when nothing differs. ``since``: where the differences do not say it."""
     if not differences:
         return ""
+    since = differences[0].get("since") or since
     runs = ", ".join("%s %s" % (one["what"], one["runs"]) for one in differences)
     asked = ", ".join("%s %s" % (one["what"], one["wanted"]) for one in differences)
     return "runs %s%s, asked for %s; kubenode_reinstall writes it" % (runs, " since %s" % since if since else "", asked)

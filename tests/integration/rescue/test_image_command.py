@@ -38,6 +38,8 @@ def test_a_command_runs_once_and_is_fully_logged(controller):
     assert controller.log("cmd-a", "stdout") == stdout
     assert controller.log("cmd-a", "stderr") == "trace\n"
     assert run["stdout_tail"] == stdout.splitlines()
+    assert run["stderr_tail"] == ["trace"]
+    assert run["interleaved_tail"] == controller.log("cmd-a").splitlines()
     streams = [line.split(" ", 2)[1:] for line in controller.log("cmd-a").splitlines()]
     assert ["err", "trace"] in streams
     assert [text for stream, text in streams if stream == "out"] == stdout.splitlines()

@@ -122,7 +122,7 @@ def test_a_run_without_changes_says_so():
 def test_what_is_not_as_it_was_asked_for_is_told():
     report = _report.Report()
     state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
-    differs = {"what": "command", "runs": "a", "wanted": "b"}
+    differs = {"what": "command", "runs": "a", "since": "2026-11-21T10:00:00Z", "wanted": "b"}
     machines = [
         {"name": "n1", **state, "drift": [differs]},
         {"name": "n2", **state, "used": "the word for n2 was used"},
@@ -133,9 +133,31 @@ def test_what_is_not_as_it_was_asked_for_is_told():
     text = "\n".join(_report.table(report))
     assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
     assert "Not verified: n3" in text
-    assert "n1 runs command a, asked for command b; kubenode_reinstall writes it" in text
+    assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
     assert "n2: the word for n2 was used" in text
     assert "Nothing changed" not in text
+
+
+def test_a_failure_shows_what_was_printed_last():
+    report = _report.Report()
+    printed = {
+        "stderr_tail": ["no space\x1b[31m"],
+        "interleaved_tail": ["0.10 out writing", "0.20 err no space\x1b[31m"],
+    }
+    failed = {"boot_state": "ProvisioningFailed", **printed}
+    msg = "n1: the image command failed: exit code 1. Log: x\nstderr ends with:\n  no space"
+    report.add("localhost", fleet({"name": "n1", "failed": True, "msg": msg, **failed}, {"name": "n2", **failed}))
+    n1, n2 = report.as_dict()["machines"]
+    assert n1["reason"] == "the image command failed: exit code 1. Log: x"
+    assert (n1["stderr_tail"], n1["interleaved_tail"][0]) == (["no space [31m"], "0.10 out writing")
+    assert (n2["stderr_tail"], n2["interleaved_tail"]) == ([], [])
+    text = "\n".join(_report.table(report))
+    assert (
+        "n1 failed: the image command failed: exit code 1. Log: x\n    0.10 out writing\n    0.20 err no space" in text
+    )
+    assert "\x1b" not in text
+    report.add("localhost", fleet({"name": "n1", "failed": True, "msg": "n1: later", "boot_state": "x"}))
+    assert report.as_dict()["machines"][0]["stderr_tail"] == []
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))

@@ -172,12 +172,12 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
 def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkeypatch):
     warnings: list[str] = []
     monkeypatch.setattr(_install._say, "warning", warnings.append)
-    drift = [{"what": "image", "runs": "a", "wanted": "b"}]
+    drift = [{"what": "image", "runs": "a", "since": "T", "wanted": "b"}]
     said = {"installed": True, "proven": True, "used": "the word was used up", "drift": drift}
     taken(monkeypatch, {}, planned(HCLOUD, said=said))
     assert warnings == [
         "node-1: the word was used up",
-        "node-1: runs image a, asked for image b; kubenode_reinstall writes it",
+        "node-1: runs image a since T, asked for image b; kubenode_reinstall writes it",
     ]
 
 
