@@ -22,20 +22,24 @@ def forget_instance() -> None:
         link.unlink()
 
 
-def meta_data(machine: str, keys: list) -> bytes:
-    """Return the meta-data of the seed: a new instance, its name, and its SSH keys if there are any."""
-    meta: dict = {"instance-id": "iid-kubenode-%s" % uuid.uuid4(), "local-hostname": machine}
+def meta_data(machine: str, keys: list, installation: str = "") -> bytes:
+    """Return the meta-data of the seed: a new instance, its name, and its SSH keys if there are any.
+
+    The instance carries the id of the installation, where there is one: cloud-init shows it in the new system.
+    """
+    meta: dict = {"instance-id": "iid-kubenode-%s" % (installation or uuid.uuid4()), "local-hostname": machine}
     if keys:
         meta["public-keys"] = keys
     return "".join("%s: %s\n" % (name, json.dumps(value)) for name, value in meta.items()).encode()
 
 
-def seed_cloud_init(root: Path, bootstrap: Bootstrap, machine: str, author: str) -> None:
+def seed_cloud_init(root: Path, bootstrap: Bootstrap, record: dict) -> None:
     """Hand user data, host name and keys to cloud-init as a NoCloud seed, and let it look nowhere else."""
     seed = "/var/lib/cloud/seed/nocloud/"
+    meta = meta_data(record["machine"], bootstrap.keys, record.get("installation", ""))
     write_into(root, seed + "user-data", bootstrap.data, 0o600, 0o700)
-    write_into(root, seed + "meta-data", meta_data(machine, bootstrap.keys), 0o600, 0o700)
-    pin = b"# written by " + author.encode() + b": the provider's metadata must not win over the seed\n"
+    write_into(root, seed + "meta-data", meta, 0o600, 0o700)
+    pin = b"# written by " + record["command"].encode() + b": the provider's metadata must not win over the seed\n"
     write_into(
         root, "/etc/cloud/cloud.cfg.d/zz-kubenode-datasource.cfg", pin + b"datasource_list: [ NoCloud, None ]\n", 0o644
     )

@@ -29,7 +29,7 @@ def seed_root(root: Root, partitions: list, work: Path, bootstrap: Bootstrap, re
                 if target.resolve() != target or not target.is_dir():
                     raise Refused("new root file system: mount point %s is not a plain folder" % point)
                 stack.enter_context(mounted(partition, target, options))
-            seed_cloud_init(top, bootstrap, machine, record["command"])
+            seed_cloud_init(top, bootstrap, record)
             say("cloud-init: NoCloud seed for %s, %d SSH keys of the rescue" % (machine, len(bootstrap.keys)))
         else:
             write_into(top, "/etc/hostname", machine.encode() + b"\n", 0o644)

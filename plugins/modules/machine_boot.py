@@ -48,6 +48,21 @@ options:
       - Without them, the first key that the new system shows is pinned.
     type: list
     elements: str
+  secrets:
+    description:
+      - What must not be seen in messages and results, which repeat what cloud-init says. Of a URL, its login and query.
+    type: list
+    elements: str
+    default: []
+  bootstrap_data:
+    description:
+      - Bootstrap data of the machine, whose longer lines must not be seen either.
+      - Mutually exclusive with O(bootstrap_data_file).
+    type: raw
+  bootstrap_data_file:
+    description:
+      - File on the controller that holds the bootstrap data.
+    type: path
   os_user:
     description:
       - User of the new system, where it is not the one that the rescue is reached with. The record of the installation

@@ -140,13 +140,14 @@ def wait_for(
     prove: bool = True,
     stop_at_other_key: bool = False,
     same_boot: bool = False,
+    mask: Callable[[str], str] = str,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> System:
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
     ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
-    nobody rebooted it, so that who shows a wrong host key will go on to do so.
+    nobody rebooted it, so that who shows a wrong host key will go on to do so; ``mask``: takes secrets out of what cloud-init says.
     """
     began = clock()
     pause, wrong_since, last = 0.2, None, None
@@ -159,7 +160,7 @@ def wait_for(
         try:
             remote.look()
             asked = True
-            system = _probe.parse(remote.run(_probe.SCRIPT, *ask)[1])
+            system = _probe.parse(remote.run(_probe.SCRIPT, *ask)[1], mask)
         except Unreachable as exc:
             if stop_at_other_key and exc.kind == OTHER_KEY:
                 raise OtherKey from exc

@@ -72,6 +72,8 @@ _BOOT = {
     "os_private_key": "kubenode_os_private_key",
     "wait_cloud_init": "kubenode_wait_cloud_init",
     "cloud_init_timeout": "kubenode_cloud_init_timeout",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
     "host_keys": "kubenode_host_keys",
     "timeout": "kubenode_boot_timeout",
 }
@@ -170,19 +172,23 @@ class _Planned:
 
     def _pre_provision(self) -> dict[str, Any]:
         server = self._said.get("id" if self._of_cloud else "server_number")
-        image = self._get("kubenode_image") or {}
-        secrets = [self._get("kubenode_image_url"), self._get("kubenode_crypt_password")]
-        secrets += [image.get("url") if isinstance(image, Mapping) else None]
-        secrets += [self._get("kubenode_registry_token") or self._token]
         return {
             **self._options(_PRE_PROVISION),
             "provider": "hcloud" if self._of_cloud else "robot",
             "server": str(server or ""),
-            "secrets": [str(secret) for secret in secrets if secret],
+            "secrets": self._secrets(),
             "intent_file": self._intent,
             "log_dir": self._logs,
             **self._in_rescue,
         }
+
+    def _secrets(self) -> list[str]:
+        """What nothing that is printed may show, besides the bootstrap data."""
+        image = self._get("kubenode_image") or {}
+        found = [self._get("kubenode_image_url"), self._get("kubenode_crypt_password")]
+        found += [image.get("url") if isinstance(image, Mapping) else None]
+        found += [self._get("kubenode_registry_token") or self._token]
+        return [str(secret) for secret in found if secret]
 
     def _disks(self) -> dict[str, Any]:
         own = {"device_strings": "by-id"} if self._playbook == INSTALLIMAGE else {}
@@ -218,6 +224,7 @@ class _Planned:
             **options,
             "expect": "os",
             "reboot": not found,
+            "secrets": self._secrets(),
             **_known(installation=self._said.get("installation")),
             "intent_file": self._intent,
             **self._flow,

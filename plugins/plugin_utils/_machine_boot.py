@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents, masking
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _proof, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     BadInput,
@@ -34,19 +34,29 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     flow = host.flow(given)
     keys = parse_host_keys(given["host_keys"])
     findings = [*access.findings(given), *_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
-    if findings:
+    bootstrap = _inputs.read_bootstrap(given, host.read_file, findings)
+    if findings or bootstrap is None:
         raise BadInput(flow.machine, findings)
     check_installation(given["installation"])
     if host.check_mode:
         return flow.result(changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers")
-    return _Boot(host.remote, given, flow, keys).result()
+    masker = masking.Masker(masking.of_texts(given["secrets"]), masking.of_lines(bootstrap))
+    return _Boot(host.remote, given, flow, keys, masker).result()
 
 
 class _Boot:
     """One reboot of one machine."""
 
-    def __init__(self, remote: Remote, given: dict[str, Any], flow: Flow, keys: list[str]) -> None:
+    def __init__(
+        self,
+        remote: Remote,
+        given: dict[str, Any],
+        flow: Flow,
+        keys: list[str],
+        masker: masking.Masker | None = None,
+    ) -> None:
         self._given, self._flow, self._keys = given, flow, keys
+        self._masker = masker or masking.Masker(())
         self._remote = remote
         self._target = flow.known_hosts(given["expect"])
         self._previous: str | None = given["previous_boot_id"] or None
@@ -148,6 +158,7 @@ class _Boot:
             # Some images make their host keys while cloud-init runs.
             prove=False,
             same_boot=not given["reboot"],
+            mask=self._masker.text,
         )
         if not expect_os:
             self._target.prove(system.boot_id)
@@ -177,6 +188,7 @@ class _Boot:
             given["cloud_init_timeout"],
             "cloud-init of the new system",
             ask=("", str(CLOUD_INIT)) if wait_cloud_init else (),
+            mask=self._masker.text,
         )
 
     def _judge_proof(self, system: System) -> _gate.Judgement:
@@ -191,6 +203,7 @@ class _Boot:
             given["proof"],
             given["adopt"],
             self._noted(),
+            system.seeded,
         )
         if self._proof.why:
             return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)

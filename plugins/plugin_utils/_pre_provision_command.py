@@ -72,13 +72,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command,
     bootstrap = _inputs.read_bootstrap(given, host.read_file, findings)
     if findings or program is None or bootstrap is None:
         raise BadInput(machine, findings or ["command is empty; name the program"])
-    secrets = [part for text in given["secrets"] for part in _secrets_of(text)]
-    return program, masking.Masker(secrets, masking.of_lines(bootstrap))
-
-
-def _secrets_of(text: str) -> list[str]:
-    """Of a URL its login and query, of anything else all of it."""
-    return masking.of_url(text) if "://" in text else masking.of_token(text)
+    return program, masking.Masker(masking.of_texts(given["secrets"]), masking.of_lines(bootstrap))
 
 
 class _Run:

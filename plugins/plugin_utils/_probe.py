@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,7 @@ else state=unknown
 fi
 echo "addresses=$(awk '/32 host LOCAL/ {print a} {a = $2}' /proc/net/fib_trie | sort -u | tr '\n' ' ')"
 echo "addresses6=$(cut -d ' ' -f 1 /proc/net/if_inet6 | tr '\n' ' ')"
+echo "instance=$(head -c 200 /run/cloud-init/.instance-id)"
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
 echo "cloud_init_status=$(encode /run/cloud-init/status.json)"
@@ -66,6 +68,7 @@ echo end=1
 """
 )
 
+_SEEDED = re.compile(r"iid-kubenode-([0-9a-f]{32})\Z")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -106,6 +109,8 @@ class System:
     #: Lines of its public host keys, where they lie in their usual place.
     host_keys: tuple[str, ...] = ()
     reboot_sent: bool = False
+    #: The id of the installation whose cloud-init seed this boot was given; empty when it shows none.
+    seeded: str = ""
 
     @property
     def is_rescue(self) -> bool:
@@ -113,8 +118,11 @@ class System:
         return self.origin.is_rescue
 
 
-def parse(text: str) -> System:
-    """Read the probe's answer; nothing in it is trusted to be well-formed."""
+def parse(text: str, mask: Callable[[str], str] = str) -> System:
+    """Read the probe's answer; nothing in it is trusted to be well-formed.
+
+    ``mask``: takes secrets out of what cloud-init says, before it is cut to a line.
+    """
     _before, start, answer = text.partition("kubenode-probe=1\n")
     fields: dict[str, str] = {}
     for line in answer.splitlines():
@@ -131,11 +139,12 @@ def parse(text: str) -> System:
         kernel=one_line(fields.get("kernel", ""), 100),
         os=one_line(fields.get("os", ""), 200),
         origin=origins.Origin.parse(fields),
-        cloud_init=_cloud_init(fields),
+        cloud_init=_cloud_init(fields, mask),
         record=_json(fields.get("record", "")),
         addresses=_addresses(fields),
         host_keys=tuple(_text(fields.get("host_keys", "")).splitlines()),
         reboot_sent=fields.get("reboot") == "sent",
+        seeded=seeded[1] if (seeded := _SEEDED.match(fields.get("instance", ""))) else "",
     )
 
 
@@ -158,20 +167,20 @@ def _json(text: str) -> dict[str, Any] | None:
     return json_object(base64_bytes(text))
 
 
-def _cloud_init(fields: dict[str, str]) -> CloudInit:
+def _cloud_init(fields: dict[str, str], mask: Callable[[str], str]) -> CloudInit:
     result = _inner(_json(fields.get("cloud_init_result", "")))
     status = _inner(_json(fields.get("cloud_init_status", "")))
-    errors = _strings(result.get("errors"))
+    errors = _strings(result.get("errors"), mask)
     warnings = []
     for stage in status.values():
         if not isinstance(stage, dict):
             continue
-        errors += [error for error in _strings(stage.get("errors")) if error not in errors]
+        errors += [error for error in _strings(stage.get("errors"), mask) if error not in errors]
         recoverable = stage.get("recoverable_errors")
         for level, texts in (recoverable if isinstance(recoverable, dict) else {}).items():
             # A deprecated key is advice to whoever wrote the bootstrap data, no fault of the new system.
             if level != "DEPRECATED":
-                warnings += [text for text in _strings(texts) if text not in warnings]
+                warnings += [text for text in _strings(texts, mask) if text not in warnings]
     datasource = result.get("datasource") or status.get("datasource")
     return CloudInit(
         state=one_line(fields.get("cloud_init", "absent"), 20),
@@ -186,5 +195,5 @@ def _inner(content: dict[str, Any] | None) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _strings(value: Any) -> list[str]:
-    return [one_line(str(item)) for item in value[:50]] if isinstance(value, list) else []
+def _strings(value: Any, mask: Callable[[str], str]) -> list[str]:
+    return [one_line(mask(str(item))) for item in value[:50]] if isinstance(value, list) else []

@@ -43,12 +43,14 @@ def judge(
     wanted: str | None = None,
     adopt: bool = False,
     noted: Sequence[Mapping[str, Any]] | None = None,
+    seeded: str = "",
 ) -> Proof:
     """What a system shows of its installation.
 
     ``installation``: the id that is expected, empty when nobody knows; ``written``: the disks as the rescue saw them
     after the image command; ``wanted``: the weakest proof that is enough, by default the id or the disk, where one of
-    them can be known; ``noted``: the disks that an earlier run wrote. They cannot prove a system, because
+    them can be known; ``seeded``: the id that cloud-init's seed brought, for a system without a record of its own;
+    ``noted``: the disks that an earlier run wrote. They cannot prove a system, because
     the disks may have been written again since; but a system on another disk is not that installation.
     """
     if adopt:
@@ -59,6 +61,9 @@ def judge(
     if noted is not None and runs_from(origin, noted)[0] is False:
         same, why = runs_from(origin, noted)
     shown = installed.installation_of(record)
+    if not shown and seeded == installation:
+        # A seed of another installation says nothing: images are made of systems that had one.
+        shown = seeded
     if shown and shown == installation and same is not False:
         return Proof(NONCE)
     if same is False:

@@ -42,9 +42,18 @@ def of_url(url):
     return found + (_base64(urllib.parse.unquote(userinfo)) if userinfo else [])
 
 
+def of_texts(texts):
+    """The secrets in texts that a user named: of a URL its login and query, of anything else all of it."""
+    return [part for text in texts or () for part in (of_url(text) if "://" in text else of_token(text))]
+
+
 def of_lines(data):
-    """The lines of bootstrap data (bytes) that are long enough to be told from ordinary text, without their indent."""
+    """The lines of bootstrap data (bytes) that are long enough to be told from ordinary text, without their indent.
+
+    An item of a YAML list counts without its dashes, too: so it is run, and so it is repeated in an error.
+    """
     lines = {line.strip() for line in re.split(rb"[\r\n]+", data or b"")}
+    lines |= {re.sub(rb"\A(- +)+", b"", line) for line in lines}
     return [line.decode("utf-8", "surrogateescape") for line in sorted(lines) if len(line) >= SHORTEST_LINE]
 
 

@@ -194,6 +194,9 @@ def machine_boot_spec():
         written={"type": "list", "elements": "dict"},
         proof={"type": "str", "choices": ["nonce", "disk", "ssh", "port", "none"]},
         adopt={"type": "bool", "default": False},
+        secrets={"type": "list", "elements": "str", "default": [], "no_log": True},
+        bootstrap_data={"type": "raw", "no_log": True},
+        bootstrap_data_file={"type": "path"},
     )
 
 

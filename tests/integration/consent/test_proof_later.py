@@ -15,12 +15,16 @@ def test_what_differs_from_the_wish_is_told(cloud):
     assert cloud.run() == 0, cloud.output
     record = cloud.record("drift-1")
     assert record["proof"] == "nonce"
+    seeded = cloud.shell("drift-1", "cat /run/cloud-init/.instance-id")
+    assert seeded == f"iid-kubenode-{record['installation']}\n"
     other = {"kubenode_image_url": cloud.stage.image_url(image="debian13"), "kubenode_server_type": "cx33"}
     cloud.inventory({"drift-1": {}}, **other)
     assert cloud.run() == 0, cloud.output
     told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
     assert told == {"image_url", "image_digest", "server_type"}
     assert f"runs image_url {record['image_url']}" in cloud.output
+    assert f" since {record['installed_at']}, asked for image_url " in cloud.output
+    assert {one["since"] for one in cloud.machine("drift-1")["drift"]} == {record["installed_at"]}
     assert "found in the state that was asked for" not in cloud.output
     assert cloud.run("-e", "kubenode_drift=fail") != 0
     assert "drift-1" in cloud.output

@@ -94,5 +94,11 @@ def test_a_comment_cannot_leave_its_place_in_the_meta_data(comment):
     assert found["public-keys"] == [f"{ONE} {comment.strip()}".strip()]
 
 
+def test_the_instance_is_the_installation():
+    found = [yaml.safe_load(meta_data("node-1", [], installation)) for installation in ("a" * 32, "", "")]
+    assert found[0]["instance-id"] == "iid-kubenode-" + "a" * 32
+    assert found[1]["instance-id"] != found[2]["instance-id"]
+
+
 def test_meta_data_without_keys_names_none():
     assert set(yaml.safe_load(meta_data("node-1", []))) == {"instance-id", "local-hostname"}

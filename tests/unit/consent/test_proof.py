@@ -41,6 +41,13 @@ def judge(record=None, installation=MINE, written=None, origin=None, **options):
     [
         ({"record": RECORD}, "nonce", ""),
         ({"record": RECORD, "written": WRITTEN}, "nonce", ""),
+        # cloud-init's seed brings the id, too
+        ({"seeded": MINE}, "nonce", ""),
+        ({"seeded": MINE, "written": WRITTEN, "origin": on(SECOND)}, "unproven", "another disk"),
+        ({"seeded": MINE, "record": OLD}, "unproven", "another system"),
+        ({"seeded": OTHER, "written": WRITTEN}, "disk", ""),
+        ({"seeded": OTHER}, "unproven", "nothing shows"),
+        ({"seeded": "", "installation": ""}, "ssh", ""),
         # the same id, but not the disk that was written: a copy
         ({"record": RECORD, "written": WRITTEN, "origin": on(SECOND)}, "unproven", "another disk (sdb, S2)"),
         ({"record": OLD, "written": WRITTEN}, "unproven", "another system answers: installation bbbbbbbb"),
@@ -161,10 +168,10 @@ def test_only_the_record_of_this_installation_counts(record, expected, proven):
 
 
 def test_drift_is_what_both_sides_know_and_differs():
-    record = {"image_url": "a", "command": "c"}
+    record = {"image_url": "a", "command": "c", "installed_at": "T"}
     found = installed.drift(record, {"name": "n1", "image_url": "b", "command": "c", "image_digest": "sha256:0"})
-    assert found == [{"what": "image_url", "runs": "a", "wanted": "b"}]
-    words = installed.drift_in_words(found, "T")
+    assert found == [{"what": "image_url", "runs": "a", "since": "T", "wanted": "b"}]
+    words = installed.drift_in_words(found)
     assert words == "runs image_url a since T, asked for image_url b; kubenode_reinstall writes it"
     assert installed.drift_in_words([]) == ""
 

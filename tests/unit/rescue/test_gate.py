@@ -9,10 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _probe
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _machine_boot, _probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils._gate import Verdict
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import REFUSED, SILENT, Unreachable, classify
@@ -266,6 +269,39 @@ def test_cloud_init_files_of_any_shape_are_read(content):
     for shape in (content, {"v1": content}, {"v1": {"init": content, "errors": content, "datasource": content}}):
         found = system(cloud_init="done", cloud_init_result=packed(shape), cloud_init_status=packed(shape))
         assert found.cloud_init.status in ("done", "error", "degraded")
+
+
+@pytest.mark.parametrize(
+    ("instance", "seeded"),
+    [
+        ("iid-kubenode-" + "a" * 32, "a" * 32),
+        ("iid-kubenode-" + "a" * 33, ""),
+        ("iid-kubenode-9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", ""),
+        ("4711", ""),
+    ],
+)
+def test_the_seed_of_an_installation_shows_its_id(instance, seeded):
+    assert system(hostname="node-1", instance=instance).seeded == seeded
+
+
+def test_what_cloud_init_repeats_of_the_bootstrap_data_is_masked(tmp_path):
+    line = "kubeadm join  --token abcdef.0123456789abcdef"
+    error = packed({"v1": {"errors": [f"Command failed: {line} " + "x" * 500], "datasource": "DataSourceNoCloud"}})
+    world = World(tmp_path, (0, probe(hostname="node-1", cloud_init="done", cloud_init_result=error)))
+    world.log_in = lambda *_access: None
+
+    class Host:
+        remote, check_mode = world, False
+        read_file = staticmethod(lambda path: f"#cloud-config\nruncmd:\n - {line}\n".encode())
+        flow = staticmethod(lambda given: Flow(given, "node-1"))
+
+    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
+        {"reboot": False, "bootstrap_data_file": "data.yml", "known_hosts_dir": str(tmp_path), "proof": "ssh"}
+    )
+    result = _machine_boot.run(Host, validated.validated_parameters)
+    assert result["failed"]
+    assert "cloud-init ended with status error: Command failed: ********" in result["msg"]
+    assert "abcdef" not in json.dumps(result)
 
 
 @pytest.mark.parametrize("text", ["", "bash: no such file", probe().replace("end=1\n", ""), probe(boot_id="x")])

@@ -195,7 +195,9 @@ class Program:
             if os.environ.get("KUBENODE_" + key.upper()):
                 record[key] = os.environ["KUBENODE_" + key.upper()]
         self._prepared = True
-        hook = post_install.script(spec, nonce, "iid-kubenode-%s" % uuid.uuid4(), record)
+        hook = post_install.script(
+            spec, nonce, "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4()), record
+        )
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
         write(config, autosetup.autosetup(spec, layout, self._drives, image), 0o600)
