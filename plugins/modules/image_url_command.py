@@ -291,7 +291,8 @@ stdout_tail:
   elements: str
   returned: when the command was started
 stderr_tail:
-  description: The last lines that the command printed on stderr, with control characters shown as escapes and secrets masked.
+  description:
+    - The last lines that the command printed on stderr, with control characters shown as escapes, secrets masked.
   type: list
   elements: str
   returned: when the command was started

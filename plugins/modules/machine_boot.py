@@ -40,8 +40,14 @@ options:
     type: str
   hostname:
     description:
-      - Hostname of the new system. Not checked when it is not set.
+      - Hostname of the new system, short or qualified. Not checked when it is not set, and not for a system that
+        O(adopt) leaves as it is.
     type: str
+  check_hostname:
+    description:
+      - Whether O(hostname) is part of the proof. V(false) is for images that choose their own name.
+    type: bool
+    default: true
   host_keys:
     description:
       - Public SSH host keys of the new system, as lines of its C(.pub) files. Nobody with another key is spoken to.

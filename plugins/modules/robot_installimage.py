@@ -452,7 +452,8 @@ stdout_tail:
   elements: str
   returned: when the installation was started
 stderr_tail:
-  description: The last lines that the installation printed on stderr, with control characters shown as escapes and secrets masked.
+  description:
+    - The last lines that the installation printed on stderr, with control characters shown as escapes, secrets masked.
   type: list
   elements: str
   returned: when the installation was started

@@ -84,10 +84,8 @@ def judge_rescue(system: System, previous_boot_id: str | None, addresses: Sequen
     return Judgement(Verdict.WRONG, f"another system answers instead of the rescue ({_who(system)})")
 
 
-def judge_system(
-    system: System, previous_boot_id: str | None, expect: str, hostname: str | None, wait_cloud_init: bool
-) -> Judgement:
-    """The gate after a reboot: another boot, of the kind that was expected, ready."""
+def judge_system(system: System, previous_boot_id: str | None, expect: str) -> Judgement:
+    """The gate after a reboot: another boot, of the kind that was expected."""
     if system.boot_id == previous_boot_id:
         return Judgement(Verdict.WAIT, f"it did not reboot: the boot seen before still answers ({_who(system)})")
     if expect == "rescue":
@@ -98,12 +96,20 @@ def judge_system(
             "the disk did not boot: the rescue answers again. Look at the image (partition table, boot loader for this "
             "machine's firmware) and at the boot order, and check that no rescue is armed",
         )
-    if hostname and not same_host(system.hostname, hostname):
-        # cloud-init sets the name while it runs.
-        waiting = wait_cloud_init and system.cloud_init.state in ("running", "unknown")
-        verdict = Verdict.WAIT if waiting else Verdict.WRONG
-        return Judgement(verdict, arrived=waiting, why=f"its hostname is {system.hostname!r}, expected {hostname!r}")
     return Judgement(Verdict.OPEN)
+
+
+def judge_hostname(system: System, hostname: str) -> Judgement:
+    """The new system has its name, short or qualified; what waits for the network may give it a moment later."""
+    if same_host(system.hostname, hostname):
+        return Judgement(Verdict.OPEN)
+    # cloud-init sets the name while it runs.
+    verdict = Verdict.WAIT if system.cloud_init.state == "running" else Verdict.WRONG
+    why = (
+        f"its hostname is {system.hostname!r}, expected {hostname!r}. kubenode_hostname says which name the new system "
+        "has; kubenode_check_hostname: false leaves the name to the image"
+    )
+    return Judgement(verdict, why, arrived=True)
 
 
 def same_host(found: str, wanted: str) -> bool:
@@ -147,7 +153,8 @@ def wait_for(
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
     ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
-    nobody rebooted it, so that who shows a wrong host key will go on to do so; ``mask``: takes secrets out of what cloud-init says.
+    nobody rebooted it, so that who shows a wrong host key will go on to do so; ``mask``: takes secrets out of what
+    cloud-init says.
     """
     began = clock()
     pause, wrong_since, last = 0.2, None, None

@@ -67,6 +67,7 @@ _BOOT = {
     "image_url": "kubenode_image_url",
     "command": "kubenode_image_url_command",
     "proof": "kubenode_proof",
+    "check_hostname": "kubenode_check_hostname",
     "os_user": "kubenode_os_user",
     "os_port": "kubenode_os_port",
     "os_private_key": "kubenode_os_private_key",
@@ -215,9 +216,9 @@ class _Planned:
         if self._playbook == INSTALLIMAGE:
             options.pop("image_url", None)
             options["command"] = "installimage"
-            options["hostname"] = self._get("kubenode_hostname") or self._name
-        elif not self._of_cloud:
-            options.update(_known(hostname=self._get("kubenode_hostname")))
+        # A weaker proof asks for a system that answers, whatever its name.
+        own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
+        options.update(_known(hostname=self._get("kubenode_hostname") or own))
         if found and self._get("kubenode_adopt") is not None:
             options["adopt"] = self._get("kubenode_adopt")
         return {

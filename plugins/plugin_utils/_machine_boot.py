@@ -150,9 +150,7 @@ class _Boot:
         system = _gate.wait_for(
             self._remote,
             self._target,
-            lambda system: _gate.judge_system(
-                system, self._previous, given["expect"], given["hostname"], wait_cloud_init
-            ),
+            lambda system: _gate.judge_system(system, self._previous, given["expect"]),
             given["timeout"],
             "the new system" if expect_os else "the rescue",
             # Some images make their host keys while cloud-init runs.
@@ -168,15 +166,18 @@ class _Boot:
         def ready(system: System) -> _gate.Judgement:
             if system.boot_id != boot_id:
                 # cloud-init may reboot the machine itself (power_state); what counts is the boot that stays.
-                found = _gate.judge_system(system, self._previous, "os", given["hostname"], True)
+                found = _gate.judge_system(system, self._previous, "os")
                 if found.verdict is not _gate.Verdict.OPEN:
                     return found
             found = self._judge_proof(system)
             if wait_cloud_init and not self._proof.final:
                 # The bootstrap data may be what brings the proof.
                 ended = _gate.judge_cloud_init(system, time.monotonic() - began)
-                return found if ended.verdict is _gate.Verdict.OPEN else ended
-            return found
+                if ended.verdict is not _gate.Verdict.OPEN:
+                    return ended
+            # Last, as all else says more of a system than its name.
+            named = given["hostname"] and given["check_hostname"] and not given["adopt"]
+            return _gate.judge_hostname(system, given["hostname"]) if named and not self._proof.why else found
 
         if ready(system).verdict is _gate.Verdict.OPEN:
             self._target.prove(system.boot_id)

@@ -12,7 +12,7 @@ PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.
 _OF_USERS = """
     kubenode_address kubenode_adopt kubenode_autosetup kubenode_boot_timeout kubenode_bootstrap_data
-    kubenode_bootstrap_data_file kubenode_check_image
+    kubenode_bootstrap_data_file kubenode_check_hostname kubenode_check_image
     kubenode_clear_quarantine kubenode_cloud_init_timeout kubenode_command_dir
     kubenode_command_names kubenode_command_timeout kubenode_crypt_password kubenode_delete
     kubenode_device_strings kubenode_dir kubenode_disk_health kubenode_drift kubenode_enable_ipv4

@@ -178,6 +178,7 @@ def machine_boot_spec():
         reboot={"type": "bool", "default": True},
         previous_boot_id={"type": "str"},
         hostname={"type": "str"},
+        check_hostname={"type": "bool", "default": True},
         host_keys={"type": "list", "elements": "str", "no_log": False},
         wait_cloud_init={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},

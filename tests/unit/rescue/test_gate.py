@@ -84,6 +84,23 @@ class World:
         self.now += seconds
 
 
+def booted(folder: Path, answer: str, bootstrap: str = "", **given: object) -> dict:
+    """What machine_boot makes of a system that answers."""
+    world = World(folder, (0, answer))
+    world.log_in = lambda *_access: None
+
+    class Host:
+        remote, check_mode = world, False
+        read_file = staticmethod(lambda path: bootstrap.encode())
+        flow = staticmethod(lambda given: Flow(given, "node-1"))
+
+    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
+        {"reboot": False, "known_hosts_dir": str(folder), **given}
+    )
+    assert not validated.error_messages
+    return _machine_boot.run(Host, validated.validated_parameters)
+
+
 def rescue_gate(previous: str | None = None):
     return lambda found: _gate.judge_rescue(found, previous)
 
@@ -180,18 +197,51 @@ def test_who_shows_another_key_and_was_not_rebooted_is_not_waited_for_to_the_lim
         ({"hostname": "node-1"}, {}, Verdict.OPEN, ""),
         ({"boot_id": OLD, "hostname": "node-1"}, {}, Verdict.WAIT, "it did not reboot"),
         ({}, {}, Verdict.NEVER, "the disk did not boot"),
-        ({"hostname": "x"}, {"hostname": "node-1"}, Verdict.WRONG, "its hostname is 'x', expected 'node-1'"),
-        ({"hostname": "x", "cloud_init": "running"}, {"hostname": "node-1"}, Verdict.WAIT, "its hostname is"),
-        ({"hostname": "node-1"}, {"hostname": "node-1"}, Verdict.OPEN, ""),
         ({}, {"expect": "rescue"}, Verdict.OPEN, ""),
         ({"hostname": "node-1"}, {"expect": "rescue"}, Verdict.WRONG, "another system answers"),
     ],
 )
 def test_who_may_answer_after_a_reboot(fields, options, verdict, why):
-    given = {"expect": "os", "hostname": None, "wait_cloud_init": True, **options}
-    found = _gate.judge_system(system(**fields), OLD, **given)
+    found = _gate.judge_system(system(**fields), OLD, **{"expect": "os", **options})
     assert found.verdict is verdict
     assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("name", "cloud_init", "verdict"),
+    [
+        ("node-1", "absent", Verdict.OPEN),
+        ("node-1.example.com", "absent", Verdict.OPEN),
+        ("NODE-1", "done", Verdict.OPEN),
+        ("x", "absent", Verdict.WRONG),
+        ("x", "unknown", Verdict.WRONG),
+        ("x", "done", Verdict.WRONG),
+        ("x", "running", Verdict.WAIT),
+    ],
+)
+def test_the_name_of_the_new_system_is_the_expected_one(name, cloud_init, verdict):
+    found = _gate.judge_hostname(system(hostname=name, cloud_init=cloud_init), "node-1")
+    assert found.verdict is verdict
+    if verdict is not Verdict.OPEN:
+        assert "its hostname is 'x', expected 'node-1'" in found.why
+        assert "kubenode_hostname" in found.why
+        assert "kubenode_check_hostname: false" in found.why
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, "its hostname is 'x', expected 'node-1'"),
+        ({"check_hostname": False}, ""),
+        ({"adopt": True}, ""),
+        # what says more than a name is told first
+        ({"proof": "nonce"}, "proof: nonce asks for one"),
+    ],
+)
+def test_a_new_system_with_another_name_is_not_verified(tmp_path, monkeypatch, more, why):
+    monkeypatch.setattr(_gate, "STEADY", 0.0)
+    result = booted(tmp_path, probe(hostname="x"), hostname="node-1", **{"proof": "ssh", **more})
+    assert (result["failed"], why in result["msg"]) == (bool(why), True), result["msg"]
 
 
 @pytest.mark.parametrize(
@@ -287,18 +337,9 @@ def test_the_seed_of_an_installation_shows_its_id(instance, seeded):
 def test_what_cloud_init_repeats_of_the_bootstrap_data_is_masked(tmp_path):
     line = "kubeadm join  --token abcdef.0123456789abcdef"
     error = packed({"v1": {"errors": [f"Command failed: {line} " + "x" * 500], "datasource": "DataSourceNoCloud"}})
-    world = World(tmp_path, (0, probe(hostname="node-1", cloud_init="done", cloud_init_result=error)))
-    world.log_in = lambda *_access: None
-
-    class Host:
-        remote, check_mode = world, False
-        read_file = staticmethod(lambda path: f"#cloud-config\nruncmd:\n - {line}\n".encode())
-        flow = staticmethod(lambda given: Flow(given, "node-1"))
-
-    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
-        {"reboot": False, "bootstrap_data_file": "data.yml", "known_hosts_dir": str(tmp_path), "proof": "ssh"}
-    )
-    result = _machine_boot.run(Host, validated.validated_parameters)
+    answer = probe(hostname="node-1", cloud_init="done", cloud_init_result=error)
+    data = f"#cloud-config\nruncmd:\n - {line}\n"
+    result = booted(tmp_path, answer, data, bootstrap_data_file="data.yml", proof="ssh")
     assert result["failed"]
     assert "cloud-init ended with status error: Command failed: ********" in result["msg"]
     assert "abcdef" not in json.dumps(result)

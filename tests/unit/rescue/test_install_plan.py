@@ -169,6 +169,18 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
     assert given["machine_boot"]["host_keys"] == ["ours"]
 
 
+@pytest.mark.parametrize("playbook", [HCLOUD, ROBOT, INSTALLIMAGE])
+def test_the_expected_hostname_is_part_of_the_proof(playbook):
+    def boot(**variables: object) -> dict:
+        return planned(playbook, variables)["machine_boot"]
+
+    assert boot()["hostname"] == "node-1"
+    assert boot(kubenode_hostname="web.example.com")["hostname"] == "web.example.com"
+    assert boot(kubenode_proof="ssh", kubenode_hostname="web")["hostname"] == "web"
+    assert ("hostname" in boot(kubenode_proof="ssh")) is (playbook == INSTALLIMAGE)
+    assert boot(kubenode_check_hostname=False)["check_hostname"] is False
+
+
 def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkeypatch):
     warnings: list[str] = []
     monkeypatch.setattr(_install._say, "warning", warnings.append)
