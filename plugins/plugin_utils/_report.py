@@ -112,9 +112,9 @@ class Report:
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = _reason(name, result) if failed else None
-        for key in ("stderr_tail", "interleaved_tail"):
-            lines = result.get(key) if failed else None
-            machine[key] = [plain(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
+        for tail in ("stderr_tail", "interleaved_tail"):
+            lines = result.get(tail) if failed else None
+            machine[tail] = [plain(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
                 key = (name, transition["from"], transition["to"], transition["at"])

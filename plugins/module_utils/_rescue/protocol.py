@@ -19,6 +19,8 @@ BOOTSTRAP = "bootstrap.data"
 OUTPUT = "output.json"
 STATE_DIR = ".kubenode"
 RUNNER = STATE_DIR + "/runner.sh"
+#: The runner's own help: records both streams of a command in their order.
+RECORDER = STATE_DIR + "/recorder.py"
 #: Which installation the command that was started last belongs to, and what was on its disks before.
 INSTALLATION = STATE_DIR + "/installation"
 BEFORE = STATE_DIR + "/disks-before"

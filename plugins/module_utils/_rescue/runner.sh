@@ -183,26 +183,8 @@ said() { # the line that stands where something was left out
     echo "[kubenode: something is left out here; what follows are the last $kept bytes]"
 }
 
-fold_lines() { # a line without end must not fill the memory of the shell that reads it
-    if command -v stdbuf >/dev/null && command -v fold >/dev/null; then stdbuf -oL fold -b -w 65536; else cat; fi
-}
-
-record() { # NAME MARK: the bytes as they are to NAME, the lines with their time to the interleaved log
-    exec 9>&- # the lock is the runner's alone; a redirection of the call would keep a copy
-    tail -c "$kept" <"$dir/$1.end" 1<>"$dir/$1.last" &
-    { # beyond the limit, or when no room is left, the write of a file fails, and tee goes on with the others
-        (trap '' XFSZ && ulimit -f $((cap / 512)) && exec tee "$dir/$1" "$dir/$1.end" <"$dir/$1.pipe" 2>/dev/null) ||
-            mv -f "$dir/$1.whole" "$dir/$1.cut"
-    } | fold_lines | {
-        written=0
-        while IFS= read -r line || [ -n "$line" ]; do
-            elapsed
-            printf '%s %s %s\n' "$elapsed" "$2" "$line"
-            written=$((written + ${#line} + 16))
-            [ "$written" -lt "$cap" ] || { printf '%s %s %s\n' "$elapsed" "$2" "$(said)" && exec cat >/dev/null; }
-        done
-    } >>"$dir/interleaved"
-    wait
+recorder() { # WORDS: the program beside this one that records both streams in order
+    exec python3 -I -S "$dir/recorder.py" "$@"
 }
 
 last_lines() { # NAME MARK: the end of a log that was cut, for the interleaved one
@@ -228,19 +210,20 @@ settle() { # STATE EXIT: nothing of the command is left; close the logs, say how
     elapsed
     ended=$elapsed
     tries=100 recorded=
-    while [ "$tries" -gt 0 ] && { kill -0 "$recorder_out" || kill -0 "$recorder_err"; } 2>/dev/null; do
+    while [ "$tries" -gt 0 ] && kill -0 "$recorder" 2>/dev/null; do
         sleep 0.05
         before=$recorded # as long as something comes, a slow machine has its time
         recorded="$(size "$dir/stdout") $(size "$dir/stderr") $(size "$dir/interleaved")"
         if [ "$recorded" = "$before" ]; then tries=$((tries - 1)); else tries=100; fi
     done
-    kill "$recorder_out" "$recorder_err" 2>/dev/null
+    kill "$recorder" 2>/dev/null
+    wait "$recorder" 2>/dev/null # it writes the ends of the logs
     marker=0
     case $(cat "$dir/stdout" "$dir/stdout.last" | tail -c $((2 * kept)) | LC_ALL=C tr -d '\000' | LC_ALL=C grep '[^[:space:]]' | tail -n 1) in
     *IMAGE_URL_DONE*) marker=1 ;;
     esac
     { last_lines stdout out && last_lines stderr err; } >>"$dir/interleaved" 2>/dev/null
-    rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/stdout.end" "$dir/stderr.end" "$dir/armed.$id" "$dir/expired.$id"
+    rm -f "$dir/stdout.pipe" "$dir/stderr.pipe" "$dir/armed.$id" "$dir/expired.$id"
     save "$1" "$2" "$ended" "$marker" "$left"
     exec 9>&- # whoever waits for the end goes on now
     cgroup_close
@@ -267,7 +250,9 @@ run() { # JOB LIMIT BEFORE
     cd "$dir" || exit 1
     rm -f stdout* stderr* interleaved state.new state.spare armed.* expired.* "$base/output.json"
     : >stdout && : >stderr && : >interleaved && : >"armed.$id" && : >stdout.whole && : >stderr.whole || exit 1
-    mkfifo stdout.pipe stderr.pipe stdout.end stderr.end || exit 1
+    mkfifo stdout.pipe stderr.pipe || exit 1
+    [ -r "$dir/recorder.py" ] || exit 1
+    command -v python3 >/dev/null || { echo "runner: python3 is missing in this rescue; install python3" >&2 && exit 1; }
     # the command may leave no room at once
     blank stdout.last "$kept" && blank stderr.last "$kept" && blank state.new 4096 && blank state.spare 4096 || exit 1
     { IFS= read -r image_url && IFS= read -r machine && IFS= read -r devices; } <arguments || exit 1
@@ -278,17 +263,18 @@ run() { # JOB LIMIT BEFORE
     KUBENODE_INSTALLATION=$(cat installation 2>/dev/null)
     KUBENODE_CONSENT=$(cat consent 2>/dev/null)
 
-    record stdout out &
-    recorder_out=$!
-    record stderr err &
-    recorder_err=$!
+    (
+        exec 9>&- # the lock is the runner's alone
+        recorder record "$dir" "$cap" "$kept" "$began"
+    ) </dev/null >/dev/null 2>&1 &
+    recorder=$!
     (
         exec 9>&-
         [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"
         cd "$base" || exit 126
         umask 022
         export KUBENODE_INSTALLATION KUBENODE_CONSENT
-        exec env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" setsid "$base/image-url-command" \
+        recorder launch "${LC_CTYPE+=${LC_CTYPE-}}" env KUBENODE_RUN="$id" KUBENODE_LIMIT="$limit" setsid "$base/image-url-command" \
             "$image_url" "$base/bootstrap.data" "$machine" "$devices"
     ) </dev/null >stdout.pipe 2>stderr.pipe &
     command=$!

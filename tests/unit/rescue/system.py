@@ -14,6 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from tests.waiting import until
 
 RUNNER = Path(jobs.__file__).with_name("runner.sh")
+RECORDER = RUNNER.with_name("recorder.py")
 JOB = "a" * 64
 #: A limit that ends when the test says so: the runner's PATH has a sleep that knows it.
 ON_DEMAND = 777
@@ -31,6 +32,7 @@ class Rescue:
         self.dir = base / protocol.STATE_DIR
         self.dir.mkdir(mode=0o700)
         (base / protocol.RUNNER).write_bytes(RUNNER.read_bytes())
+        (self.dir / RECORDER.name).write_bytes(RECORDER.read_bytes())
         (base / protocol.BOOTSTRAP).write_text("#cloud-config\n")
         (base / "bin").mkdir()
         (base / "bin/sleep").write_text(SLEEP)

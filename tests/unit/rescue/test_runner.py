@@ -341,6 +341,53 @@ def test_slow_records_are_completed_after_the_end_of_the_command(rescue):
 
 
 @pytest.mark.root
+@pytest.mark.parametrize(
+    ("each", "words"),
+    [
+        ("echo o $i; echo e $i >&2", "oe"),
+        ("echo o $i; echo p $i; echo e $i >&2; echo f $i >&2", "opef"),
+        ("printf 'o %s\\np %s\\n' $i $i; echo e $i >&2", "ope"),
+        ("/bin/echo o $i; /bin/echo e $i >&2", "oe"),
+        ("echo o $i | tee /dev/stderr | sed s/o/p/", "op"),
+        ("echo o $i >/dev/stdout; echo e $i >/dev/stderr", "oe"),
+    ],
+)
+def test_both_streams_are_recorded_in_the_order_in_which_they_were_written(rescue, each, words):
+    """Two pipes alone do not tell it: before, every second pair of `echo o; echo e >&2` was exchanged."""
+    count = 300 if "/" not in each else 60
+    rescue.start(f"i=0; while [ $i -lt {count} ]; do {each}; i=$((i + 1)); done; echo IMAGE_URL_DONE")
+    assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
+    lines = [line.split(" ", 2)[1:] for line in rescue.fetch("interleaved").decode().splitlines()]
+    stream = {"o": "out", "p": "out", "e": "err", "f": "err"}
+    assert lines[-1] == ["out", "IMAGE_URL_DONE"]
+    if "tee" in each:
+        # two programs at once: what is certain is that the copy was there before what was made of it
+        shown = [text for name, text in lines if name == "out"]
+        assert shown[:-1] == [f"p {i}" for i in range(count)]
+        assert [text for name, text in lines if name == "err"] == [f"o {i}" for i in range(count)]
+        return
+    assert lines[:-1] == [[stream[word], f"{word} {i}"] for i in range(count) for word in words]
+
+
+def test_what_records_leaves_no_trace_in_the_surroundings_of_the_command(rescue):
+    """Signals that Python ignores, and the locale that it makes of C."""
+    rescue.start(
+        "grep SigIgn /proc/self/status; env | grep LC_CTYPE; (yes; echo ended $?) | head -n 1; [ -t 1 ] || echo pipe"
+    )
+    rescue.wait()
+    ignored, *rest = rescue.fetch("stdout").decode().splitlines()
+    assert int(ignored.split()[1], 16) & (1 << 12 | 1 << 24) == 0
+    expected = [f"LC_CTYPE={os.environ['LC_CTYPE']}"] if "LC_CTYPE" in os.environ else []
+    assert rest == [*expected, "y", "pipe"]
+
+
+def test_large_writes_and_lines_without_an_end_come_whole(rescue):
+    rescue.start("head -c 300000 /dev/zero | tr '\\000' x; echo e >&2; printf last >&2; printf ' IMAGE_URL_DONE'")
+    assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
+    assert rescue.fetch("stdout") == b"x" * 300000 + b" IMAGE_URL_DONE"
+    assert rescue.fetch("stderr") == b"e\nlast"
+
+
 def test_no_program_is_started_for_each_line(rescue):
     """Process ids of a namespace of its own count what was started; a fork for each line would make it slow."""
     rescue.install("i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done; echo IMAGE_URL_DONE")
