@@ -64,7 +64,9 @@ def run(folder: Path, phase: str, variables: dict, env: dict) -> str:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_variable_is_what_the_module_gets(tmp_path, phase):
-    assert REFUSED in run(tmp_path, phase, {"kubenode_registry_token": TOKEN}, {"OCI_REGISTRY_AUTH_TOKEN": "good"})
+    said = run(tmp_path, phase, {"kubenode_registry_token": TOKEN}, {"OCI_REGISTRY_AUTH_TOKEN": "good"})
+    assert REFUSED in said
+    assert "failed=1" in said, "a machine that failed is one that failed for Ansible, too"
 
 
 @pytest.mark.parametrize("phase", PHASES)
