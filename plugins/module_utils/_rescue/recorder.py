@@ -133,6 +133,7 @@ class Recorder:
         self.streams = [Stream(folder, "stdout", "out", cap, kept), Stream(folder, "stderr", "err", cap, kept)]
         self._open = list(self.streams)
         self._both = os.open(os.path.join(folder, "interleaved"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.close(os.open(os.path.join(folder, "recording"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def run(self) -> None:
         """Until the last writer has gone."""

@@ -248,10 +248,9 @@ run() { # JOB LIMIT BEFORE
     read -r boot </proc/sys/kernel/random/boot_id
     cgroup_open
     cd "$dir" || exit 1
-    rm -f stdout* stderr* interleaved state.new state.spare armed.* expired.* "$base/output.json"
+    rm -f stdout* stderr* interleaved state.new state.spare recording armed.* expired.* "$base/output.json"
     : >stdout && : >stderr && : >interleaved && : >"armed.$id" && : >stdout.whole && : >stderr.whole || exit 1
     mkfifo stdout.pipe stderr.pipe || exit 1
-    [ -r "$dir/recorder.py" ] || exit 1
     command -v python3 >/dev/null || { echo "runner: python3 is missing in this rescue; install python3" >&2 && exit 1; }
     # the command may leave no room at once
     blank stdout.last "$kept" && blank stderr.last "$kept" && blank state.new 4096 && blank state.spare 4096 || exit 1
@@ -266,8 +265,12 @@ run() { # JOB LIMIT BEFORE
     (
         exec 9>&- # the lock is the runner's alone
         recorder record "$dir" "$cap" "$kept" "$began"
-    ) </dev/null >/dev/null 2>&1 &
+    ) </dev/null >/dev/null &
     recorder=$!
+    until [ -e recording ]; do # else the command would wait for ever for someone who reads what it prints
+        kill -0 "$recorder" 2>/dev/null || { echo "runner: nothing records the command" >&2 && exit 1; }
+        sleep 0.02
+    done
     (
         exec 9>&-
         [ -z "$cgroup" ] || echo 0 >"$cgroup/cgroup.procs"

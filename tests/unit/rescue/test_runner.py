@@ -381,6 +381,18 @@ def test_what_records_leaves_no_trace_in_the_surroundings_of_the_command(rescue)
     assert rest == [*expected, "y", "pipe"]
 
 
+@pytest.mark.parametrize("broken", ["", "import nothing_of_this_name\n", "raise SystemExit\n"])
+def test_a_command_that_nothing_records_is_not_started(rescue, broken):
+    """It would wait until its limit for a reader of its pipes."""
+    (rescue.dir / "recorder.py").write_text(broken)
+    rescue.install("touch ran")
+    answer = rescue.runner("start", JOB, "1000")
+    assert answer.returncode == 1
+    assert "the command did not start: " in answer.stderr
+    assert "nothing records the command" in answer.stderr
+    assert not (rescue.base / "ran").exists()
+
+
 def test_large_writes_and_lines_without_an_end_come_whole(rescue):
     rescue.start("head -c 300000 /dev/zero | tr '\\000' x; echo e >&2; printf last >&2; printf ' IMAGE_URL_DONE'")
     assert rescue.wait().succeeded(protocol.MARKER_AND_EXIT_CODE)
