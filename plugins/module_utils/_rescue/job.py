@@ -207,6 +207,14 @@ def _staged(job, base):
             os.unlink(_staging(base))
 
 
+def head(job, base=protocol.BASE):
+    """The beginning of the command; call it while the job is prepared."""
+    if not job.uploaded:
+        return job.command[:256]
+    with open(_staging(base), "rb") as file:
+        return file.read(256)
+
+
 def _staging(base):
     return os.path.join(base, protocol.COMMAND) + ".staged"
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from .._common import consent as consents
 from .._common import intents, origin
@@ -50,6 +51,7 @@ def prepare(run, wanted, base=protocol.BASE):
         if consents.FRESH not in kinds and consents.REINSTALL not in kinds and not begun:
             _guard(run, wanted, NAMED in kinds)
     if CHECKED not in kinds or wanted.empty:
+        _look_at_interpreter(job.head(wanted, base))
         _look_at_image(wanted)
         _empty(run, wanted, CHECKED in kinds, base)
     wanted.consent = consents.joined(*kinds + ([consents.REINSTALL] if NAMED in kinds else []))
@@ -92,6 +94,28 @@ def _guard(run, wanted, named):
 
 def _way_out(machine):
     return "To write it, name the machine: %s" % consents.extra_var("reinstall", [machine])
+
+
+def _look_at_interpreter(head):
+    """Raises when the command cannot start in this rescue, by its first line."""
+    first = head.partition(b"\n")[0]
+    words = [os.fsdecode(word) for word in first[2:].split()] if first.startswith(b"#!") else []
+    if not words:
+        return
+    missing = "" if os.access(words[0], os.X_OK) else words[0]
+    if not missing and os.path.basename(words[0]) == "env" and len(words) > 1:
+        plain = not words[1].startswith("-") and "=" not in words[1]
+        missing = words[1] if plain and shutil.which(words[1], path=_path()) is None else ""
+    if missing:
+        raise job.JobError(
+            "nothing was started: the first line of the image command names %s, which is not in this rescue. No disk "
+            "was touched. Use a program that is there, or install it in the pre-provision command" % missing
+        )
+
+
+def _path():
+    """Where the runner lets a command look for programs."""
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def _look_at_image(wanted):

@@ -186,10 +186,10 @@ def test_other_schemes_are_the_commands_own_business(url):
     check(url)
 
 
-def started(tmp_path, calls, **more):
+def started(tmp_path, calls, command=b"x", **more):
     wanted = job.Job(
-        command=b"x", bootstrap=b"", arguments=["http://127.0.0.1:1/x?sig=s3cret", "node-1", "sda"], token="", limit=9,
-        rule=protocol.MARKER_AND_EXIT_CODE, runner="", installation="0" * 32, devices=["sda"], **more,
+        command=command, bootstrap=b"", arguments=["http://127.0.0.1:1/x?sig=s3cret", "node-1", "sda"], token="",
+        limit=9, rule=protocol.MARKER_AND_EXIT_CODE, runner="", installation="0" * 32, devices=["sda"], **more,
     )  # fmt: skip
     targets.prepare(lambda argv, **_more: calls.append(argv) or (1, "", ""), wanted, str(tmp_path))
 
@@ -206,6 +206,24 @@ def test_no_disk_is_looked_at_or_emptied_before_the_image(tmp_path, monkeypatch,
     assert "kubenode_image_url it cannot be fetched. No disk was touched." in str(caught.value)
     assert "kubenode_check_image: false" in str(caught.value)
     assert (caught.value.begun, calls) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("first", "missing"),
+    [
+        (b"#!/usr/bin/none -e", "/usr/bin/none"),
+        (b"#!/usr/bin/env none-such", "none-such"),
+        (b"#!/usr/bin/env -S none-such", ""),
+        (b"#!/bin/sh", ""),
+        (b"\x7fELF", ""),
+    ],
+)
+def test_a_command_whose_interpreter_is_not_there_costs_no_disk(tmp_path, monkeypatch, first, missing):
+    monkeypatch.setattr(fetchable, "check", lambda url, token: None)
+    with pytest.raises(job.JobError) as caught:
+        started(tmp_path, [], command=first + b"\n", consent="fresh")
+    assert (f"names {missing}, which is not in this rescue. No disk was touched" in str(caught.value)) is bool(missing)
+    assert ("could not be emptied" in str(caught.value)) is not bool(missing)
 
 
 def test_who_says_so_is_not_asked_for_the_image(tmp_path, monkeypatch):
