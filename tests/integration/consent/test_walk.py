@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Words, World, inspect, play, run
+from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Plan, Words, World, inspect, play, run
 
 WALKS, MORE, STEPS = 200, 4000, 25
 #: Seeds of the long run that found something: a word that named another installation than the one that was there.
@@ -43,12 +43,18 @@ class Walk:
         words = self.inventory
         if self.chance.random() < 0.5:
             words = self._words()
-        cut = self.chance.choice(STAGES) if self.chance.random() < 0.35 else ""
-        good = self.chance.random() < 0.8
-        controller = self.chance.choice([*self.controllers[:1] * 3, *self.controllers])
-        self.steps[-1] = f"run {words} cut={cut} good={good} {controller.name}"
+        controller, plan = self.chance.choice([*self.controllers[:1] * 3, *self.controllers]), self._plan()
+        self.steps[-1] = f"run {words} {plan} {controller.name}"
         self.runs += 1
-        self.verified += run(self.world, controller, words, cut, good)
+        self.verified += run(self.world, controller, words, plan)
+
+    def _plan(self) -> Plan:
+        return Plan(
+            cut=self.chance.choice(STAGES) if self.chance.random() < 0.35 else "",
+            good=self.chance.random() < 0.8,
+            image=self.chance.choice("aaabc"),
+            record=self.chance.random() < 0.8,
+        )
 
     def inspect(self) -> None:
         """A look at the machine's disks."""

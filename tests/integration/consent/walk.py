@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A dedicated server in memory, its people, and runs of ours that decide by the real code.
+"""A server in memory, its people, and runs of ours that decide by the real code; here dedicated ones.
 
 What is real: robot_rescue's fleet, machine_disks and machine_boot, intents, claims, words and proof.
-What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` has what must never happen.
+What is played: Robot's webservice, SSH, the disks, and the image command. `World.wrong` has what must never happen; it
+judges by what is on the disks, and asks no code of ours. walk_cloud.py has the same for cloud servers.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class Content:
     good: bool = True  # its cloud-init ends well
     whole: bool = True
     ran: bool = False
+    placeholder: bool = False  # what a cloud server is made of
+    image: str = ""
     uuid: str = field(default_factory=lambda: f"uuid-{next(_numbers)}")
 
 
@@ -82,7 +85,8 @@ class Boot:
     disk: str = ""
     by: str = ""  # who had armed the rescue
     intent: str = ""
-    done: bool = False  # a command of ours ended well in this rescue
+    job: str = ""  # of the command that ended, or was killed, in this rescue
+    done: bool = False  # it ended well
     key: str = field(default_factory=public_key)
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -100,6 +104,29 @@ class Words:
     wipe: Any = ()
     first_contact: str = "refuse"
 
+    def cover(self, variable: str, name: str, content: Content) -> bool:
+        """Whether one of them lets a system go: an id that of its record, a bare name what it did not bring itself."""
+        given, record = getattr(self, variable), content.record or {}
+        if name not in given:
+            return False
+        if isinstance(given, dict):
+            return record.get("installation", "").startswith(given[name])
+        return variable not in record.get("consent", "").split("+")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What comes of a run: where it is killed (one of STAGES), what it installs, and how that comes up.
+
+    ``record``: whether the image command writes one; ``between``: what a person does between its two phases.
+    """
+
+    cut: str = ""
+    good: bool = True
+    image: str = "a"
+    record: bool = True
+    between: Any = None
+
 
 class World:
     """One server. ``wrong``: every thing that happened without consent, or was called verified without proof."""
@@ -113,6 +140,7 @@ class World:
         self.silent = False
         self.last_rescue_key = ""
         self.words = Words()
+        self.last: Content | None = None  # what was written last
         self.wrong: list[str] = []
         self.told: list[str] = []
 
@@ -181,11 +209,10 @@ class World:
         content = self.disks[disk]
         if content is None or (content.ours and not content.ran):
             return True
-        wipe, reinstall = consents.Words("wipe", self.words.wipe), consents.Words("reinstall", self.words.reinstall)
-        record = content.record or {}
-        if SERIALS[disk] in list(wipe) and wipe.covers(SERIALS[disk], record):
+        if self.words.cover("wipe", SERIALS[disk], content):
             return True
-        return content.ours and record.get("machine") == NAME and reinstall.covers(NAME, record)
+        ours = content.ours and (content.record or {}).get("machine") == NAME
+        return ours and self.words.cover("reinstall", NAME, content)
 
     def empties(self, disk: str) -> None:
         """A run of ours erases a disk."""
@@ -195,8 +222,7 @@ class World:
 
     def reset_by_run(self) -> None:
         """A run of ours presses the button, or reboots by SSH."""
-        words = consents.Words("reinstall", self.words.reinstall)
-        named = words.names(NAME)
+        named = NAME in self.words.reinstall
         if self.boot.kind == "rescue" and self.boot.by == "person" and not named:
             self.wrong.append("a person's rescue was reset")
         if self.boot.kind == "disk" and not named:
@@ -205,9 +231,35 @@ class World:
             elif self.words.first_contact != "reset":
                 self.wrong.append("a live server was reset")
         system = self.system
-        if system is not None and self.hears() == ssh.SYSTEM and named and not words.covers(NAME, system.record):
+        covered = system is None or self.words.cover("reinstall", NAME, system)
+        if self.hears() == ssh.SYSTEM and named and not covered:
             self.wrong.append(f"{system} was reset by a word that does not count for it")
         self.start()
+
+    def write(self, disk: str, content: Content) -> None:
+        """An image command of ours writes a disk."""
+        if not self.may_go(disk):
+            self.wrong.append(f"{disk} was written over, nobody had named {self.disks[disk]}")
+        self.disks[disk] = self.last = content
+
+    def judge_drift(self, result: Mapping[str, Any], plan: Plan) -> None:
+        """A system that is left alone and was made of another image than the one that is asked for."""
+        shows = (self.system.record if self.system else None) or {}
+        differs = shows.get("image_url", url(plan.image)) != url(plan.image)
+        if result["installed"] and differs != bool(result["drift"]):
+            self.wrong.append(f"asked for {url(plan.image)}, {self.system} runs, and the drift is {result['drift']}")
+
+    def claim(self, expected: str) -> None:
+        """A run says that this machine runs a verified system, which is of the installation ``expected``, if any.
+
+        A controller that knows of no other one believes the record of a system.
+        """
+        system = self.system
+        record = (system.record if system else None) or {}
+        if system is None or not system.good or record.get("machine") != NAME or not record.get("verified_at"):
+            self.wrong.append(f"verified, but {system} runs")
+        elif expected and (system is not self.last or record["installation"] != expected):
+            self.wrong.append(f"verified as {expected}, but {system} runs, and {self.last} was written last")
 
 
 class _Limits:
@@ -268,7 +320,7 @@ class _Robot:
         return {"reset": {}}
 
 
-class _Shell(ssh.Ssh):
+class Shell(ssh.Ssh):
     """SSH from a controller; its files are real."""
 
     def __init__(self, world: World, folder: Path) -> None:
@@ -300,7 +352,7 @@ class _Shell(ssh.Ssh):
         return True
 
 
-class _Remote:
+class Remote:
     """Ansible's connection to the machine."""
 
     def __init__(self, world: World) -> None:
@@ -333,7 +385,7 @@ def _answers(world: World) -> Any:
 
 
 def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SSH and the clock of our code lead into the world."""
+    """SSH and the clock of our code lead into the world; nobody waits."""
 
     def system() -> System:
         cloud_init = CloudInit("done", errors=[] if world.system is None or world.system.good else ["played"])
@@ -358,22 +410,21 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gate, "wait_for", wait_for)
     monkeypatch.setattr(_known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    monkeypatch.setattr(Deadline, "sleep", lambda self, _seconds, reason: None if self.left() else _late(self, reason))
+    monkeypatch.setattr(Deadline, "sleep", _sleep)
 
 
-def _late(deadline: Deadline, reason: str) -> None:
-    raise deadline.exceeded(reason)
+def _sleep(deadline: Deadline, seconds: float, reason: str) -> None:
+    if seconds > deadline.left():
+        raise deadline.exceeded(reason)
+    deadline._end -= seconds
 
 
-def run(world: World, folder: Path, words: Words, cut: str = "", good: bool = True) -> bool:
-    """One run of the playbook from a controller's folder; returns whether it called the system verified.
-
-    ``cut``: one of STAGES; ``good``: whether what it installs comes up well.
-    """
+def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
+    """One run of the playbook from a controller's folder; returns whether it called the system verified."""
     world.words, world.armed_by_this_run = words, False
     verified = False
     try:
-        verified = _run(world, folder, words, cut, good)
+        verified = _run(world, folder, words, plan)
     except Cut:
         pass
     else:
@@ -382,27 +433,27 @@ def run(world: World, folder: Path, words: Words, cut: str = "", good: bool = Tr
     return verified
 
 
-def inspect(world: World, folder: Path, words: Words, cut: str = "") -> None:
+def inspect(world: World, folder: Path, words: Words, cut: str) -> None:
     """One run of robot_inspect, which only looks at the machine."""
     world.words, world.armed_by_this_run = words, False
     before = dict(world.disks)
     with contextlib.suppress(Cut):
-        _into_rescue(world, folder, words, cut, look_only=True)
+        _into_rescue(world, folder, words, Plan(cut), look_only=True)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the look ended and left a rescue armed")
     if world.disks != before:
         world.wrong.append("a look changed a disk")
 
 
-def _into_rescue(world: World, folder: Path, words: Words, cut: str, look_only: bool = False) -> dict[str, Any]:
+def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only: bool = False) -> dict[str, Any]:
     tools = Tools(
-        _Robot(world, cut), _Shell(world, folder), dict.fromkeys((ladder.SSH, ladder.HW), 0.0),
+        _Robot(world, plan.cut), Shell(world, folder), dict.fromkeys((ladder.SSH, ladder.HW), 0.0),
         timeout=60, look_timeout=0, strict=True, prove=True, give_back_after=0,
     )  # fmt: skip
     machine = {"name": NAME, "server_number": NUMBER, "first_contact": words.first_contact}
     fleet = RobotRescueFleet(
         tools, [machine], "rescue", ("reinstall", words.reinstall), False, (OPERATOR, None), "key", False, False,
-        wanted=[{"name": NAME, "image_url": "https://i/a.raw"}], intents_dir=str(folder / "intents"),
+        wanted=[{"name": NAME, "image_url": url(plan.image)}], intents_dir=str(folder / "intents"),
         look_only=look_only,
     )  # fmt: skip
     (result,) = fleet.run()
@@ -410,9 +461,14 @@ def _into_rescue(world: World, folder: Path, words: Words, cut: str, look_only: 
     return result
 
 
-def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool:
-    intent = folder / "intents" / f"{NAME}.json"
-    result = _into_rescue(world, folder, words, cut)
+def url(image: str) -> str:
+    """Where an image lies."""
+    return f"https://i/{image}.raw"
+
+
+def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
+    intent, cut = folder / "intents" / f"{NAME}.json", plan.cut
+    result = _into_rescue(world, folder, words, plan)
     if result["failed"]:
         return False
     if cut == "rescue":
@@ -423,8 +479,7 @@ def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool
         "boot_state_since": None,
     }
     written, installation = None, result["installation"]
-    reboot = result["in_rescue"]
-    if reboot:
+    if result["in_rescue"]:
         disks = _disks(world, common, intent, words, result)
         world.told.append(disks["msg"])
         if disks["failed"]:
@@ -432,56 +487,65 @@ def _run(world: World, folder: Path, words: Words, cut: str, good: bool) -> bool
         if cut == "claimed":
             raise Cut
         installation = installation or installed.new_installation()
-        written = _command(world, intent, installation, disks, cut, good)
-    elif result["proven"] or not result["installed"]:
-        return bool(result["proven"])
-    about = {
-        **_defaults(options.machine_boot_spec()), **common, "expect": "os", "reboot": reboot, "proof": "disk",
-        "installation": installation, "written": written, "intent_file": str(intent), "image_url": "https://i/a.raw",
-        "previous_boot_id": world.boot.id if reboot else None,
-    }  # fmt: skip
+        written = _command(world, intent, installation, disks, plan)
+    else:
+        world.judge_drift(result, plan)
+        if result["proven"]:
+            world.claim(installation)
+        if result["proven"] or not result["installed"]:
+            return bool(result["proven"])
     if cut == "rebooted":
         world.start()
         raise Cut
-    booted = _machine_boot._Boot(_Remote(world), about, Flow(about, NAME), []).result()
+    return boot(world, common, intent, installation, written, plan, bool(result["in_rescue"]))
+
+
+def boot(
+    world: World, common: Mapping[str, Any], intent: Path, installation: str, written: Any, plan: Plan, reboot: bool
+) -> bool:
+    """The last step of a run: machine_boot."""
+    about = {
+        **defaults(options.machine_boot_spec()), **common, "expect": "os", "reboot": reboot, "proof": "disk",
+        "installation": installation, "written": written, "intent_file": str(intent), "image_url": url(plan.image),
+        "previous_boot_id": world.boot.id if reboot else None,
+    }  # fmt: skip
+    booted = _machine_boot._Boot(Remote(world), about, Flow(about, NAME), []).result()
     world.told.append(booted["msg"])
-    if booted["verified"] and not booted["failed"]:
-        system = world.system
-        if system is None or not system.ours or not system.good:
-            world.wrong.append(f"verified, but {system} runs")
-        elif installation and (system.record or {}).get("installation") != installation:
-            world.wrong.append(f"verified as {installation}, but {system} runs")
-    return bool(booted["verified"] and not booted["failed"])
+    verified = bool(booted["verified"] and not booted["failed"])
+    if verified:
+        world.claim(installation)
+    return verified
 
 
 def _disks(world: World, common: dict[str, Any], intent: Path, words: Words, result: dict[str, Any]) -> dict[str, Any]:
     given = {
-        **_defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": "now",
+        **defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": "now",
         "root_device_hints": hints.check({"serial": SERIALS["sda"]}), "reinstall": words.reinstall,
         "claim_file": str(intent), "host_keys": result["host_keys"], "previous_boot_id": result["previous_boot_id"],
     }  # fmt: skip
     named = {"wipe": consents.Words("wipe", words.wipe), "reinstall": consents.Words("reinstall", words.reinstall)}
     assert not guard.check_entries(named["wipe"])
-    return _machine_disks._Disks(_Remote(world), given, Flow(given, NAME), named, False).result()
+    return _machine_disks._Disks(Remote(world), given, Flow(given, NAME), named, False).result()
 
 
-def _command(
-    world: World, intent: Path, installation: str, disks: dict[str, Any], cut: str, good: bool
-) -> list[dict[str, Any]]:
+def new_system(installation: str, consent: str, plan: Plan) -> Content:
+    """What an image command of ours writes."""
+    record = {"machine": NAME, "installation": installation, "consent": consent, "command": "c"}
+    record.update(installed_at="2026-11-23T00:00:00Z", image_url=url(plan.image))
+    return Content(True, record if plan.record else None, good=plan.good, whole=plan.cut != "half", image=plan.image)
+
+
+def _command(world: World, intent: Path, installation: str, disks: dict[str, Any], plan: Plan) -> list[dict[str, Any]]:
     """What an image command does, and what its runner keeps."""
     kept = intents.read(str(intent))
     world.boot.intent = json.dumps(kept or {})
     before = world.disks["sda"]
     if not disks["in_progress"]:
-        if not world.may_go("sda"):
-            world.wrong.append(f"sda was written over, nobody had named {before}")
-        record = {"machine": NAME, "installation": installation, "consent": disks["consent"], "command": "c"}
-        record["installed_at"] = "2026-11-23T00:00:00Z"
-        world.disks["sda"] = Content(True, record, good=good, whole=cut != "half")
-        if cut == "half":
+        world.write("sda", new_system(installation, disks["consent"], plan))
+        if plan.cut == "half":
             raise Cut
         world.boot.done = True
-    if cut == "written":
+    if plan.cut == "written":
         raise Cut
     now = world.disks["sda"]
     assert now is not None
@@ -491,5 +555,6 @@ def _command(
     return written
 
 
-def _defaults(spec: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def defaults(spec: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Of all options of a step."""
     return {name: about.get("default") for name, about in spec.items()}
