@@ -32,7 +32,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
 
-#: In a rescue of somebody else's, by the word of the user alone.
+#: By the word of the user alone: what lies on the disks says whether the word covers it.
 NAMED = "named"
 
 #: What a result of an earlier step hands on when this module has nothing new to say about it.
@@ -228,9 +228,8 @@ class RescueFleet:
         if journey.sight.rearm:
             return
         if journey.sight.intended:
-            run.result["consent"] = journey.sight.intended
+            run.result["consent"] = _to_look(journey.sight.intended)
         else:
-            # What lies on its disks will say whether the word still covers it.
             run.result["consent"] = NAMED
             if not self._check:
                 self._begin(journey, run, consents.REINSTALL)
@@ -246,7 +245,12 @@ class RescueFleet:
         facts = {"server_type": kind.get("name"), "location": place.get("name")}
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
-        if journey.sight.armed:
+        if journey.sight.armed and journey.sight.rearm and not self._check:
+            # By this run, for a system that missed it and stays now.
+            self._tools.board.wait(
+                self._tools.servers.disable_rescue(journey.server, journey.deadline), journey.deadline
+            )
+        elif journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
         compare(
@@ -276,15 +280,16 @@ class RescueFleet:
             result["consent"] = consents.joined(consents.FRESH, named)
             self._intents.open(run, result["consent"], server=journey.server["id"])
             return
-        result["consent"] = consents.joined(named)
-        self._begin(journey, run, result["consent"])
+        # What was seen may run from another disk, or nothing was seen.
+        result["consent"] = _to_look(named)
+        self._begin(journey, run, named)
 
     def _begin(self, journey, run, consent):
         """Another installation of a machine that had one before."""
         run.result["installation"] = installed.new_installation()
         labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: run.result["installation"]})
         journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
-        self._intents.open(run, consent, server=journey.server["id"])
+        self._intents.open(run, consent, server=journey.server["id"], named=self._words.of(run.name))
 
     def _arm_and_reboot(self, journey, run):
         self._new_installation(journey, run)
@@ -347,6 +352,14 @@ def compare(run, record, facts, wanted, fail, shell):
         result["msg"] += "; it %s" % words
         if fail:
             raise Refused("it %s, or leave kubenode_drift out" % words)
+
+
+def _to_look(consent):
+    """A consent for disks that may hold what the word of the user does not cover."""
+    kinds = consent.split("+") if consent else []
+    if consents.FRESH in kinds or consents.REINSTALL not in kinds:
+        return consent
+    return "+".join(NAMED if kind == consents.REINSTALL else kind for kind in kinds)
 
 
 def first_address(network):

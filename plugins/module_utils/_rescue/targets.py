@@ -75,6 +75,7 @@ def _begun(wanted, base):
 def _guard(run, wanted, named):
     """Raises unless the disks hold nothing, or what the user's word covers."""
     words = consents.Words("reinstall", wanted.reinstall)
+    earlier = consents.Words("reinstall", _of_intent(wanted))
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
@@ -82,14 +83,24 @@ def _guard(run, wanted, named):
         raise job.JobError("nothing was started: %s" % exc) from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
-        covered = [record for record in records if not words.covers(wanted.machine, record)]
-        if named and not covered:
+        left = [one for one in records if not any(said.covers(wanted.machine, one) for said in (words, earlier))]
+        if named and not left:
             continue
-        why = words.why_not(wanted.machine, covered[0]) if named else _way_out(wanted.machine)
+        by_word = named and (words if words.names(wanted.machine) else earlier)
+        why = by_word.why_not(wanted.machine, left[0]) if by_word else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(table.held(disk)), why)
         )
+
+
+def _of_intent(wanted):
+    """The word by which an earlier run, which did not come to write, had begun this installation."""
+    intent = intents.parse(wanted.intent)
+    if not intents.is_open(intent, wanted.machine, wanted.installation):
+        return []
+    found = intent.get("named")
+    return found if isinstance(found, (list, dict)) else []
 
 
 def _way_out(machine):

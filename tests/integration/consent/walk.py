@@ -73,7 +73,7 @@ class Content:
     whole: bool = True
     ran: bool = False
     placeholder: bool = False  # what a cloud server is made of
-    image: str = ""
+    installation: str = ""
     uuid: str = field(default_factory=lambda: f"uuid-{next(_numbers)}")
 
 
@@ -110,7 +110,7 @@ class Words:
         if name not in given:
             return False
         if isinstance(given, dict):
-            return record.get("installation", "").startswith(given[name])
+            return (record.get("installation") or content.installation).startswith(given[name])
         return variable not in record.get("consent", "").split("+")
 
 
@@ -347,6 +347,9 @@ class Shell(ssh.Ssh):
     def keys_of_last_probe(self, name: str) -> list[str]:
         return self.host_keys(name, "")
 
+    def pin(self, _name: str) -> None:
+        """The next step sees for itself."""
+
     def reboot(self, _name: str, _address: str) -> bool:
         self._world.reset_by_run()
         return True
@@ -532,7 +535,8 @@ def new_system(installation: str, consent: str, plan: Plan) -> Content:
     """What an image command of ours writes."""
     record = {"machine": NAME, "installation": installation, "consent": consent, "command": "c"}
     record.update(installed_at="2026-11-23T00:00:00Z", image_url=url(plan.image))
-    return Content(True, record if plan.record else None, good=plan.good, whole=plan.cut != "half", image=plan.image)
+    shown = record if plan.record else None
+    return Content(True, shown, good=plan.good, whole=plan.cut != "half", installation=installation)
 
 
 def _command(world: World, intent: Path, installation: str, disks: dict[str, Any], plan: Plan) -> list[dict[str, Any]]:
