@@ -289,7 +289,14 @@ class RescueFleet:
         run.result["installation"] = installed.new_installation()
         labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: run.result["installation"]})
         journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
-        self._intents.open(run, consent, server=journey.server["id"], named=self._words.of(run.name))
+        named, goes = self._words.of(run.name), self._shown_by_nothing(run.name)
+        self._intents.open(run, consent, server=journey.server["id"], named=named, goes=goes)
+
+    def _shown_by_nothing(self, name):
+        """UUIDs of a system without a record that the word names by the id of its installation."""
+        kept = self._intents.of(name) or {}
+        record = kept_intents.record_or_kept(None, kept, name, kept.get("holds") or [])
+        return kept.get("holds") if record and self._words.covers(name, record) else []
 
     def _arm_and_reboot(self, journey, run):
         self._new_installation(journey, run)

@@ -74,8 +74,9 @@ def _begun(wanted, base):
 
 def _guard(run, wanted, named):
     """Raises unless the disks hold nothing, or what the user's word covers."""
-    words = consents.Words("reinstall", wanted.reinstall)
-    earlier = consents.Words("reinstall", _of_intent(wanted))
+    intent = _intent(wanted)
+    words, earlier = [consents.Words("reinstall", said) for said in (wanted.reinstall, intent.get("named"))]
+    goes = {str(uuid).lower() for uuid in intent.get("goes") or []}
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
@@ -83,6 +84,8 @@ def _guard(run, wanted, named):
         raise job.JobError("nothing was started: %s" % exc) from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
+        if not records and not any(str(entry.get("uuid")).lower() in goes for entry in disk["holds"]):
+            records = [None]
         left = [one for one in records if not any(said.covers(wanted.machine, one) for said in (words, earlier))]
         if named and not left:
             continue
@@ -94,13 +97,10 @@ def _guard(run, wanted, named):
         )
 
 
-def _of_intent(wanted):
-    """The word by which an earlier run, which did not come to write, had begun this installation."""
+def _intent(wanted):
+    """That of this job, which says by which word an earlier run, which did not come to write, had begun it."""
     intent = intents.parse(wanted.intent)
-    if not intents.is_open(intent, wanted.machine, wanted.installation):
-        return []
-    found = intent.get("named")
-    return found if isinstance(found, (list, dict)) else []
+    return intent if intents.is_open(intent, wanted.machine, wanted.installation) else {}
 
 
 def _way_out(machine):

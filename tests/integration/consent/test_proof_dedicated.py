@@ -25,8 +25,9 @@ def host(number, disk):
 
 
 def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
-    """P2 and C5: the image goes to one disk, the firmware boots the other."""
+    """P2 and C5: the image goes to one disk, the firmware boots the other, and both systems have the same host key."""
     dedicated.servers({"two-1": host(201, "first")})
+    assert "kubenode_host_keys" in dedicated.stage.inventory.read_text(), "what the old system shows, too"
     assert dedicated.run() == 0, dedicated.output
     before = dedicated.record("two-1")
 

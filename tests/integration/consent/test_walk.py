@@ -67,6 +67,7 @@ class Walk:
             good=self.chance.random() < 0.8,
             image=self.chance.choice("aaabc"),
             record=self.chance.random() < 0.8,
+            hiccup=self.chance.random() < 0.2,
         )
 
     def inspect(self) -> None:
@@ -197,6 +198,47 @@ def many_walks(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("part", range(4))
 def test_no_walk_writes_what_nobody_named_or_proves_what_is_not_there(part, tmp_path, monkeypatch):
     many_walks(range(part * WALKS // 4, (part + 1) * WALKS // 4), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("misses", "plan", "reason"),
+    [
+        (2, Plan(), "nothing shows that this system is installation"),
+        (0, Plan(reboots=True), "nobody could tell which system"),
+        (0, Plan(good=False), "cloud-init ended with status error"),
+    ],
+)
+def test_a_second_run_makes_no_success_of_a_failure(misses, plan, reason, tmp_path, monkeypatch):
+    """P1: the rescue was missed twice; the command restarted the machine; cloud-init of the new system failed."""
+    world = walk_cloud.World(tmp_path)
+    walk_cloud.play(world, monkeypatch)
+    world.misses = misses
+    assert not walk_cloud.run(world, tmp_path / "mine", Words(), plan)
+    boots, disk = world.boot.number, world.disks["sda"]
+    if disk is not None and disk.placeholder:
+        disk.lets_in = True  # it has the project's key
+    for controller in ("mine", "colleague"):
+        assert not walk_cloud.run(world, tmp_path / controller, Words(), Plan())
+        assert reason in world.told[-1]
+        assert (world.boot.number, world.disks["sda"]) == (boots, disk), "and it leaves the machine as it is"
+    assert (world.wrong, world.armed) == ([], "")
+
+
+def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_path, monkeypatch):
+    """P1, where cloud-init failed; nobody resets what runs, also when it is silent for a moment (C3)."""
+    world = World()
+    play(world, monkeypatch)
+    words = Words(first_contact="reset")
+    assert not run(world, tmp_path / "mine", words, Plan(good=False))
+    boots, disk = world.boot.number, world.disks["sda"]
+    assert not run(world, tmp_path / "mine", words, Plan())
+    assert "cloud-init ended with status error" in world.told[-1]
+    assert disk is not None
+    disk.good = True  # a person mends it
+    assert run(world, tmp_path / "mine", words, Plan())
+    assert (world.boot.number, world.disks["sda"]) == (boots, disk)
+    run(world, tmp_path / "mine", words, Plan(hiccup=True))
+    assert (world.wrong, world.disks["sda"]) == ([], disk)
 
 
 @pytest.mark.long

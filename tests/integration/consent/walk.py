@@ -118,13 +118,16 @@ class Words:
 class Plan:
     """What comes of a run: where it is killed (one of STAGES), what it installs, and how that comes up.
 
-    ``record``: whether the image command writes one; ``between``: what a person does between its two phases.
+    ``record``: whether the image command writes one; ``reboots``: it restarts the machine in its middle; ``hiccup``:
+    SSH is silent until the machine boots; ``between``: what a person does between its two phases.
     """
 
     cut: str = ""
     good: bool = True
     image: str = "a"
     record: bool = True
+    reboots: bool = False
+    hiccup: bool = False
     between: Any = None
 
 
@@ -137,7 +140,7 @@ class World:
         self.boot = Boot("nothing")
         self.armed = ""
         self.armed_by_this_run = False
-        self.silent = False
+        self.silent = self.hiccup = False  # for good, or until the next boot
         self.last_rescue_key = ""
         self.words = Words()
         self.last: Content | None = None  # what was written last
@@ -148,6 +151,7 @@ class World:
 
     def start(self) -> None:
         """It boots: the armed rescue, else the first disk that can."""
+        self.hiccup = False
         if self.armed:
             self.boot, self.armed = Boot("rescue", by=self.armed), ""
             self.last_rescue_key = self.boot.key
@@ -168,7 +172,7 @@ class World:
     def hears(self) -> str:
         """What SSH meets: silent, denied or system."""
         system = self.system
-        if self.boot.kind == "nothing" or (system is not None and self.silent):
+        if self.boot.kind == "nothing" or (system is not None and (self.silent or self.hiccup)):
             return ssh.SILENT
         return ssh.SYSTEM if system is None or system.lets_in else ssh.DENIED
 
@@ -424,7 +428,7 @@ def _sleep(deadline: Deadline, seconds: float, reason: str) -> None:
 
 def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook from a controller's folder; returns whether it called the system verified."""
-    world.words, world.armed_by_this_run = words, False
+    world.words, world.armed_by_this_run, world.hiccup = words, False, plan.hiccup
     verified = False
     try:
         verified = _run(world, folder, words, plan)
@@ -433,6 +437,7 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     else:
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the run ended and left a rescue armed")
+    world.hiccup = False
     return verified
 
 

@@ -33,6 +33,10 @@ ID = 1
 STAGES = ("created", *walk.STAGES)
 
 
+class _Left(Exception):
+    """The rescue is gone while its command ran."""
+
+
 class World(walk.World):
     """One cloud server, and what the API knows of it."""
 
@@ -163,6 +167,8 @@ class World(walk.World):
 
     def _write(self, job: str) -> None:
         consent, plan = (self.base / protocol.CONSENT).read_text(), self.plan
+        if plan.reboots:
+            raise _Left
         self.boot.job, self.boot.intent = job, (self.base / protocol.INTENT).read_text()
         self.write("sda", walk.new_system(jobs.installation_in(str(self.base)), consent, plan))
         self.boot.done = plan.cut != "half"
@@ -314,8 +320,10 @@ class _Run:
         )  # fmt: skip
         try:
             jobs.start_or_attach(job, world.run, str(world.base), lambda run, one: self._prepare(run, one))
-        except jobs.JobError as exc:
-            world.told.append(str(exc))
+        except (jobs.JobError, _Left) as exc:
+            world.told.append(str(exc) or "the machine rebooted while the image command ran")
+            if isinstance(exc, _Left):
+                self._by_person(world.start)
             return False, False
         world.cut_at("written")
         told = RescueRun._written(cast(Any, SimpleNamespace(_remote=_InRescue(world), _job=job)))
@@ -337,7 +345,7 @@ class _Run:
 def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook; returns whether it called the system verified."""
     world.words, world.plan, world.armed_by_this_run = words, plan, False
-    world.in_run = world.by_run = True
+    world.in_run, world.by_run, world.hiccup = True, True, plan.hiccup
     system, verified = world.disks["sda"], False
     granted = system is not None and world.may_go("sda")
     try:
@@ -349,7 +357,7 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
         world.granted.pop(folder, None)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the run ended and left a rescue armed")
-    world.in_run = world.by_run = False
+    world.in_run = world.by_run = world.hiccup = False
     if world.system is not None:
         world.system.ran = True
     return verified
