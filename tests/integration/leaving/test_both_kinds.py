@@ -22,7 +22,7 @@ def accounts(lab_dry, tmp_path):
     robot.stop()
 
 
-@pytest.mark.parametrize("order", [(DELETE, RELEASE), (RELEASE, DELETE)], ids=["delete-first", "release-first"])
+@pytest.mark.parametrize("order", [(DELETE, RELEASE), pytest.param((RELEASE, DELETE), marks=pytest.mark.long)])
 def test_each_takes_its_own_machines(accounts, order):
     cloud, robot = accounts
     names = ["cloud-1", "cloud-2"]
