@@ -75,7 +75,8 @@ def _begun(wanted, base):
 def _guard(run, wanted, named):
     """Raises unless the disks hold nothing, or what the user's word covers."""
     intent = _intent(wanted)
-    words, earlier = [consents.Words("reinstall", said) for said in (wanted.reinstall, intent.get("named"))]
+    words = [consents.Words("reinstall", given) for given in (wanted.reinstall, intent.get("named")) if named]
+    said = next((one for one in words if one.names(wanted.machine)), None)
     goes = {str(uuid).lower() for uuid in intent.get("goes") or []}
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
@@ -86,11 +87,10 @@ def _guard(run, wanted, named):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
         if not records and not any(str(entry.get("uuid")).lower() in goes for entry in disk["holds"]):
             records = [None]
-        left = [one for one in records if not any(said.covers(wanted.machine, one) for said in (words, earlier))]
+        left = [one for one in records if not any(word.covers(wanted.machine, one) for word in words)]
         if named and not left:
             continue
-        by_word = named and (words if words.names(wanted.machine) else earlier)
-        why = by_word.why_not(wanted.machine, left[0]) if by_word else _way_out(wanted.machine)
+        why = said.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(table.held(disk)), why)

@@ -184,3 +184,55 @@ def test_unknown_kinds_of_consent_are_refused():
 
 def test_the_clock_of_an_intent_is_the_controllers():
     assert intents.make("n1", MINE, "fresh", now=NOW)["armed_at"] == _states.to_rfc3339(NOW)
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "record", "why"),
+    [
+        (["n1"], {}, FRESH, ""),
+        (["n1"], {}, None, ""),
+        (["n1"], {}, BY_WORD, "was used at T"),
+        ({"n1": OTHER[:8]}, {}, BY_WORD, ""),
+        ({"n1": MINE[:8]}, {}, BY_WORD, "but bbbbbbbb is there"),
+        ({"n1": OTHER[:8]}, {}, None, "but one without an id is there"),
+        # the id that an unproven system without a record had
+        ({"n1": OTHER[:8]}, {"goes": ["AB-CD"]}, None, ""),
+        # an earlier run, which was cut off, had been allowed
+        ([], {"named": {"n1": OTHER[:8]}}, BY_WORD, ""),
+        ([], {"named": {"n1": OTHER[:8]}, "state": "seen"}, BY_WORD, "To write it, name the machine"),
+        ([], {"named": ["n1"]}, BY_WORD, "was used at T"),
+    ],
+)
+def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_path, word, more, record, why):
+    entry = {"device": "sda1", "kind": "filesystem", "type": "ext4", "label": "", "uuid": "ab-cd", "detail": ""}
+    entry.update({"installed": record} if record else {}, mounts=[], in_use=False, disks=["sda"], system="")
+    emptied = []
+    monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": [{"name": "sda", "holds": [entry]}]})
+    monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
+    monkeypatch.setattr(targets.facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.wiping, "wipe", lambda _tools, names: emptied.extend(names))
+    job = targets.job.Job(
+        b"",
+        b"",
+        ["image", "n1", "sda"],
+        "",
+        60,
+        "marker",
+        "",
+        MINE,
+        ["sda"],
+        "named",
+        word,
+        json.dumps(now_open(**more)),
+    )
+
+    def prepare():
+        targets.prepare(lambda *_given, **_more: (1, "", ""), job, str(tmp_path))
+
+    if why:
+        with pytest.raises(targets.job.JobError, match=why):
+            prepare()
+    else:
+        prepare()
+        assert job.consent == "reinstall"
+    assert emptied == ([] if why else ["sda"])
