@@ -62,6 +62,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._late import La
 
 names = Late("module_utils._common.names")
 spelling = Late("plugin_utils._variables")
+options = Late("module_utils._rescue.options")
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
@@ -139,13 +140,47 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "robot_server": {**_ROBOT_SERVER, "rename": ("kubenode_server_name", "inventory_hostname")},
 }
+#: Options of a module that are no options of a machine; those of robot_rescue are of hcloud_rescue, too.
+_OF_THE_RUN = {
+    "image_url_check": {"command_dir": "kubenode_command_dir"},
+    "installimage_check": {"command_dir": "kubenode_command_dir"},
+    "hcloud_machine": {"delete": "kubenode_delete"},
+    "robot_rescue": {
+        "ssh_key_name": "kubenode_ssh_key_name",
+        "ssh_keys": "kubenode_ssh_keys",
+        "host_key_checking": "kubenode_host_key_checking",
+        "reinstall": "kubenode_reinstall",
+        "release": "kubenode_release",
+        "drift": "kubenode_drift",
+        "rescue_timeout": "kubenode_rescue_timeout",
+        "give_back_after": "kubenode_give_back_after",
+        "look_timeout": "kubenode_look_timeout",
+        "ssh_timeout": "kubenode_ssh_reset_timeout",
+        "sw_timeout": "kubenode_sw_reset_timeout",
+        "hw_timeout": "kubenode_hw_reset_timeout",
+        "power_timeout": "kubenode_power_reset_timeout",
+        "on_reset_limit": "kubenode_on_reset_limit",
+        "os_user": "kubenode_os_user",
+        "os_port": "kubenode_os_port",
+        "os_private_key": "kubenode_os_private_key",
+    },
+}
+#: What hcloud_machine takes that Ansible would refuse by the names of its options.
+_OF_CLOUD_MACHINES: dict[str, dict[str, Any]] = {
+    **{name: {"type": "str"} for name in ("server_type", "location", "image", "placement_group")},
+    **{name: {"type": "bool"} for name in ("image_newest", "enable_ipv4", "enable_ipv6", "adopt")},
+    **{name: {"type": "list", "elements": "str"} for name in ("ssh_keys", "networks", "firewalls")},
+    "labels": {"type": "dict"},
+    "user_data": {"type": "str", "no_log": True},
+    "architecture": {"type": "str", "choices": ["x86", "arm"]},
+}
 
 
 def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
     if purpose not in _VARIABLES:
         raise AnsibleFilterError(f"machine_specs: purpose is {purpose!r}; use one of {', '.join(sorted(_VARIABLES))}")
-    hosts = list(hosts)
+    hosts, kinds = list(hosts), _kinds(purpose)
     specs, refused = [], []
     for host in hosts:
         if not isinstance(host, Mapping) or "inventory_hostname" not in host:
@@ -161,6 +196,9 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                 value = host.get(variable)
                 if value is not None:
                     spec[key] = value
+                    wrong = spelling.wrong_value(kinds[key], value) if key in kinds else ""
+                    if wrong:
+                        refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
                     break
         specs.append(_shown(spec) if purpose == "wanted" else spec)
     if refused:
@@ -168,6 +206,23 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
     for sentence in spelling.unknown(hosts):
         Display().warning(sentence)
     return specs
+
+
+def variable_names(purpose: str) -> dict[str, str]:
+    """For messages: the options of a module and of its machines, and the variables that hold them."""
+    if purpose not in _VARIABLES:
+        raise AnsibleFilterError(f"variable_names: {purpose!r} must be one of {', '.join(sorted(_VARIABLES))}")
+    first = {key: variables[0] for key, variables in _VARIABLES[purpose].items()}
+    return {**first, **_OF_THE_RUN.get(purpose, {}), "ssh_private_key": "ansible_ssh_private_key_file"}
+
+
+def _kinds(purpose: str) -> dict[str, dict[str, Any]]:
+    """What each option of a machine may be, where Ansible would refuse a value by the option's name."""
+    if purpose == "hcloud_machine":
+        return _OF_CLOUD_MACHINES
+    if purpose in ("image_url_check", "installimage_check"):
+        return getattr(options, purpose + "_spec")()["machines"]["options"]
+    return {}
 
 
 def _shown(spec: dict[str, Any]) -> dict[str, Any]:
@@ -201,4 +256,4 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self):
-        return {"machine_specs": machine_specs}
+        return {"machine_specs": machine_specs, "variable_names": variable_names}

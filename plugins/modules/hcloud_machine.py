@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - kubenode.provision.hcloud
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.variables
 attributes:
   check_mode:
     support: full
@@ -346,6 +347,7 @@ api_calls:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.machines import MachineFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
 
@@ -377,6 +379,7 @@ def argument_spec():
         ssh_private_key={"type": "path", "no_log": False},
         wait={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},
+        variables=dict(VARIABLES),
     )
 
 

@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - kubenode.provision.system_access
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.variables
 attributes:
   check_mode:
     support: full
@@ -339,6 +340,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import RescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
@@ -365,6 +367,7 @@ def argument_spec():
         known_hosts_dir={"type": "path"},
         timeout={"type": "int", "default": 360},
         rescue_timeout={"type": "int", "default": 360},
+        variables=dict(VARIABLES),
     )
 
 

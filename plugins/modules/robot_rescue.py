@@ -41,6 +41,7 @@ extends_documentation_fragment:
   - kubenode.provision.system_access
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.variables
 attributes:
   check_mode:
     support: full
@@ -448,6 +449,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import (
@@ -489,6 +491,7 @@ def argument_spec():
         timeout={"type": "int", "default": 360},
         max_resets={"type": "int", "default": 50},
         on_reset_limit={"type": "str", "choices": ["refuse", "pace"], "default": "refuse"},
+        variables=dict(VARIABLES),
     )
 
 

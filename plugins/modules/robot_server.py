@@ -20,6 +20,7 @@ extends_documentation_fragment:
   - kubenode.provision.robot
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
+  - kubenode.provision.variables
 attributes:
   check_mode:
     support: full
@@ -151,6 +152,7 @@ api_calls:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import (
     open_robot,
@@ -165,6 +167,7 @@ def argument_spec():
         robot_options(),
         machines={"type": "list", "elements": "dict", "required": True},
         timeout={"type": "int", "default": 360},
+        variables=dict(VARIABLES),
     )
 
 

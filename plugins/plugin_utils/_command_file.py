@@ -86,7 +86,7 @@ def find_pre_provision_command(given: str, directory: str, find_file: Callable[[
     except names.InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     if not path.is_symlink() and not path.exists():
-        raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set kubenode_command_dir")
+        raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set command_dir")
     return _read(path, path.parent)
 
 

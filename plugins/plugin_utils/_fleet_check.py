@@ -12,6 +12,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
@@ -33,16 +34,17 @@ def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) 
         about, findings = examine(machine)
         findings = [*findings, *access.findings(machine)]
         host = Host(machine["name"], action, None)
-        findings += _install.findings(host, steps.get(machine["name"], {}), variables, findings)
         if addresses[machine["address"]] > 1:
             findings.append(
-                f"kubenode_address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "
+                f"address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "
                 "machine the address of its own server"
             )
         if machine["drift"] not in (None, "report", "fail"):
-            findings.append(f"kubenode_drift {one_line(str(machine['drift']), 60)!r}: use one of report, fail")
+            findings.append(f"drift {one_line(str(machine['drift']), 60)!r}: use one of report, fail")
         if names.count(machine["name"]) > 1:
             findings.append("name: it stands in the list more than once")
+        findings = [in_variables(finding, given["variables"]) for finding in findings]
+        findings += _install.findings(host, steps.get(machine["name"], {}), variables, findings)
         everything += [f"{machine['name']}: {finding}" for finding in findings]
         result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}
         results.append({**result, **about} if not findings else result)
@@ -50,7 +52,7 @@ def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) 
         try:
             check_private_key(private_key)
         except KeyNotUsable as exc:
-            everything.append(f"ssh_private_key {private_key!r}: {exc}")
+            everything.append(in_variables(f"ssh_private_key {private_key!r}: {exc}", given["variables"]))
     answer: dict[str, Any] = {"changed": False, "failed": bool(everything), "machines": results, "api_calls": 0}
     if everything:
         count = f"{len(everything)} finding{'s' if len(everything) > 1 else ''}, nothing was created or changed"

@@ -52,22 +52,18 @@ def examine(
     findings: list[str] = []
     url, name = spec.get("image_url") or "", spec.get("command") or ""
     _check(findings, "name", spec["name"], names.InvalidName, lambda: check_machine_name(spec["name"]))
-    if not url and not name:
-        findings.append("image_url and command are both missing; set both")
-    elif not url:
-        findings.append(f"image_url is missing although command is {_shown(name)}; set both, or neither")
-    elif not name:
-        findings.append(
-            f"command is missing although image_url is {_shown(image_url.redact(url))}; set both, or neither"
-        )
+    if not url:
+        findings.append("image_url: missing; give what the image command gets as its first argument")
+    if not name:
+        findings.append("command: missing; name the image command, such as image-url-command-raw-disk")
     if url:
         shown = image_url.redact(url)
         _check(findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url))
         if spec.get("require_digest") and not image_url.digest_in(url):
             way = "NAME@sha256:… instead of a tag" if url.lower().startswith("oci:") else "#sha256=… behind it"
             findings.append(
-                f"image_url {_shown(shown)}: require_digest is set and it names no digest; give {way}, so that only "
-                "the image that you mean is installed"
+                f"image_url {_shown(shown)}: it names no digest although require_digest is set; give {way}, so that "
+                "only the image that you mean is installed"
             )
     command = None
     if name:
@@ -90,14 +86,14 @@ def examine_pre_provision(
     if given:
         command = _check(
             findings,
-            "kubenode_pre_provision_command",
+            "pre_provision_command",
             given,
             CommandNotUsable,
             lambda: find_pre_provision_command(given, command_dir, find_file),
         )
     if seconds is not None and (isinstance(seconds, bool) or not whole_number(str(seconds), MOST_SECONDS)):
         findings.append(
-            f"kubenode_pre_provision_timeout {_shown(seconds)}: give a whole number of seconds from 1 to {MOST_SECONDS}"
+            f"pre_provision_timeout {_shown(seconds)}: give a whole number of seconds from 1 to {MOST_SECONDS}"
         )
     return command, findings
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _image_url_command,
@@ -25,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+from ansible_collections.kubenode.provision.plugins.plugin_utils._variables import wrong_value
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {
@@ -34,10 +34,6 @@ STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, A
     "robot_installimage": (options.robot_installimage_spec, _robot_installimage.run),
     "machine_boot": (options.machine_boot_spec, _machine_boot.run),
 }
-_KINDS = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
-    "str": "a text", "path": "a path",
-}  # fmt: skip
 #: Results of a step that are results of the machine, too.
 _OF_MACHINE = (
     "boot_state",
@@ -114,7 +110,7 @@ def findings(
         given, options_of, names = machine.get(step), specification(), variables.get(step, {})
         if given is None:
             continue
-        wrong = {names.get(option, option): _wrong(options_of[option], value) for option, value in given.items()}
+        wrong = {names.get(option, option): wrong_value(options_of[option], value) for option, value in given.items()}
         if any(wrong.values()):
             found += [
                 f"{name} {text}"
@@ -128,31 +124,11 @@ def findings(
         try:
             take(host, _options(options_of, given))
         except BadInput as exc:
-            found += [_renamed(text, names) for text in exc.findings if text not in known]
+            told = [in_variables(text, names) for text in exc.findings]
+            found += [text for text in told if text not in known]
         except AnsibleError as exc:
-            found.append(_renamed(str(exc).removeprefix(f"{host.name}: "), names))
+            found.append(in_variables(str(exc).removeprefix(f"{host.name}: "), names))
     return list(dict.fromkeys(found))
-
-
-def _wrong(option: Mapping[str, Any], value: Any) -> str:
-    """A value that cannot be an option's, and what can; empty when it can."""
-    checked = ArgumentSpecValidator({"value": {**option, "required": False}}).validate({"value": value})
-    # int() takes digits of every script, "1_0" and "1e9".
-    odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value.removeprefix("-"))
-    if not checked.error_messages and not odd:
-        return ""
-    shown = "(hidden)" if option.get("no_log") else repr(one_line(str(value), 60))
-    if "choices" in option:
-        return f"{shown}: use one of {', '.join(option['choices'])}"
-    if option.get("type") in _KINDS and not option.get("options"):
-        return f"{shown}: give {_KINDS[option['type']]}"
-    return f"{shown}: {one_line('; '.join(checked.error_messages))}"
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """A finding that begins with an option begins with the variable that holds it."""
-    word = re.match(r"[a-z_]+", text)
-    return names.get(word[0], word[0]) + text[word.end() :] if word else text
 
 
 def _options(specification: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

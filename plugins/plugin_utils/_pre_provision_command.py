@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol, steps
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
@@ -65,6 +66,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
 def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command, masking.Masker]:
     spec = {"pre_provision_command": given["command"], "pre_provision_timeout": given["timeout"]}
     program, findings = _inputs.examine_pre_provision(spec, given["command_dir"], host.find_file)
+    own = {"pre_provision_command": "command", "pre_provision_timeout": "timeout"}
+    findings = [in_variables(finding, own) for finding in findings]
     findings += _inputs.check_seconds(given, rescue_timeout=0, poll=0.1)
     findings += _inputs.check_addresses(given)
     if given["server"] and not _SERVER.match(given["server"]):

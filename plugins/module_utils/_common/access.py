@@ -19,10 +19,10 @@ def findings(one: Mapping[str, Any]) -> list[str]:
     user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
     found = []
     if user is not None and not (isinstance(user, str) and _USER.match(user)):
-        found.append(f"kubenode_os_user: {user!r} is no user name; use letters, digits, '-', '_' and '.'")
+        found.append(f"os_user: {user!r} is no user name; use letters, digits, '-', '_' and '.'")
     number = whole_number(str(port)) if port is not None and not isinstance(port, bool) else None
     if port is not None and not 0 < (number or 0) < 65536:
-        found.append(f"kubenode_os_port: {port!r} is no port; use a number from 1 to 65535")
+        found.append(f"os_port: {port!r} is no port; use a number from 1 to 65535")
     if key is not None and not (isinstance(key, str) and os.path.isfile(os.path.expanduser(key))):
-        found.append(f"kubenode_os_private_key: there is no file {key!r} on the controller")
+        found.append(f"os_private_key: there is no file {key!r} on the controller")
     return found

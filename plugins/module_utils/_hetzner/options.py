@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import client
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
@@ -70,14 +71,19 @@ def open_cloud(module):
 def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
     """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
     api: Any = None
+    variables = module.params.get("variables")
     try:
         api = open_api(module)
         results = make_fleet(api).run()
     except (FleetError, MachineError, ApiError, NoAnswer) as error:
         # Errors of one machine's requests end in its result. What comes here is of a request for all of them.
         text = str(error) if isinstance(error, FleetError) else "a request for all %s failed: %s" % (items, error)
-        module.fail_json(msg=text, api_calls=api.calls if api is not None else 0, **{items: []})
+        module.fail_json(
+            msg=in_variables(text, variables), api_calls=api.calls if api is not None else 0, **{items: []}
+        )
     for result in results:
+        if result["failed"]:
+            result["msg"] = in_variables(result["msg"], variables)
         if "warning" in result:
             module.warn("%s: %s" % (result["name"], result.pop("warning")))
     outcome = summary(results, items)

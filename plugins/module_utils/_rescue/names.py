@@ -34,8 +34,7 @@ def check_command_name(name, allowed=PREFIXED):
         return name
     if not name.startswith(COMMAND_PREFIX):
         raise InvalidName(
-            "it does not begin with '%s'; rename the program, or set kubenode_command_names (command_names) to any"
-            % COMMAND_PREFIX
+            "it does not begin with '%s'; rename the program, or set command_names to any" % COMMAND_PREFIX
         )
     if not _COMMAND.match(name):
         raise InvalidName(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import env_fallback
 
+from .._common.wording import VARIABLES
 from .installimage import spec as installimage
 
 
@@ -250,6 +251,7 @@ def image_url_check_spec():
             },
         },
         "steps": {"type": "list", "elements": "dict", "default": []},
+        "variables": dict(VARIABLES),
         "command_dir": {"type": "path", "default": "/shared"},
         "ssh_private_key": {"type": "path", "no_log": False},
     }
@@ -390,6 +392,7 @@ def installimage_check_spec():
             ),
         },
         "steps": {"type": "list", "elements": "dict", "default": []},
+        "variables": dict(VARIABLES),
         "command_dir": {"type": "path", "default": "/shared"},
         "ssh_private_key": {"type": "path", "no_log": False},
     }

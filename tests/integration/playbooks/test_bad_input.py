@@ -16,31 +16,80 @@ SHIPPED = "image-url-command-raw-disk"
 
 #: variables of one machine that are wrong → words of its finding: the field, the value, the fix
 OF_A_MACHINE = {
-    "url-that-go-refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["image_url", "exa mple.com"]),
-    "relative-url": ({"kubenode_image_url": "debian.raw"}, ["image_url", "debian.raw"]),
-    "command-with-a-path": ({"kubenode_image_url_command": "/tmp/image-url-command-x"}, ["command", "/tmp/image-url"]),
+    "url-that-go-refuses": ({"kubenode_image_url": "https://exa mple.com/x"}, ["kubenode_image_url", "exa mple.com"]),
+    "relative-url": ({"kubenode_image_url": "debian.raw"}, ["kubenode_image_url", "debian.raw"]),
+    "no-digest": (
+        {"kubenode_image_url": "https://i.example/x", "kubenode_require_digest": True},
+        ["kubenode_image_url", "although kubenode_require_digest is set"],
+    ),
+    "command-with-a-path": (
+        {"kubenode_image_url_command": "/tmp/image-url-command-x"},
+        ["kubenode_image_url_command", "/tmp/image-url", "the directory as kubenode_command_dir"],
+    ),
     "command-with-dots": (
         {"kubenode_image_url_command": "image-url-command-a..b"},
-        ["command", "image-url-command-a..b"],
+        ["kubenode_image_url_command", "image-url-command-a..b"],
     ),
-    "command-without-prefix": ({"kubenode_image_url_command": "write-disk"}, ["command", "image-url-command-"]),
-    "command-not-there": ({"kubenode_image_url_command": "image-url-command-none"}, ["image-url-command-none"]),
-    "url-without-command": ({"kubenode_image_url_command": None}, ["command"]),
-    "command-without-url": ({"kubenode_image_url": None}, ["image_url"]),
-    "bootstrap-not-there": ({"kubenode_bootstrap_data_file": "/nowhere/user-data"}, ["/nowhere/user-data"]),
+    "command-without-prefix": (
+        {"kubenode_image_url_command": "write-disk"},
+        ["kubenode_image_url_command", "set kubenode_command_names to any"],
+    ),
+    "command-not-there": (
+        {"kubenode_image_url_command": "image-url-command-none"},
+        ["kubenode_image_url_command", "image-url-command-none", "set kubenode_command_dir"],
+    ),
+    "url-without-command": ({"kubenode_image_url_command": None}, ["kubenode_image_url_command: missing"]),
+    "command-without-url": ({"kubenode_image_url": None}, ["kubenode_image_url: missing"]),
+    "devices-with-a-path": ({"kubenode_root_devices": ["/dev/sda"]}, ["kubenode_root_devices", "/dev/sda"]),
+    "bootstrap-not-there": (
+        {"kubenode_bootstrap_data_file": "/nowhere/user-data"},
+        ["kubenode_bootstrap_data_file", "/nowhere/user-data"],
+    ),
+    "bootstrap-twice": (
+        {"kubenode_bootstrap_data": "#cloud-config"},
+        ["kubenode_bootstrap_data and kubenode_bootstrap_data_file are both set"],
+    ),
+    "token-of-two-lines": ({"kubenode_registry_token": "a\nb"}, ["kubenode_registry_token holds a control character"]),
+    "hook-that-never-ends": (
+        {"kubenode_pre_provision_command": "ask", "kubenode_pre_provision_timeout": "soon"},
+        ["kubenode_pre_provision_timeout", "soon"],
+    ),
+    "port-of-letters": ({"kubenode_os_port": "ssh"}, ["kubenode_os_port", "ssh"]),
 }
 #: the same, of what only the API knows
 OF_THE_CATALOGUE = {
-    "unknown-server-type": ({"kubenode_server_type": "cx9000"}, ["server_type", "cx9000"]),
-    "unknown-location": ({"kubenode_location": "moon1"}, ["location", "moon1"]),
-    "unknown-image": ({"kubenode_placeholder_image": "plan9"}, ["image", "plan9"]),
+    "no-server-type": ({"kubenode_server_type": None}, ["kubenode_server_type: missing"]),
+    "unknown-server-type": ({"kubenode_server_type": "cx9000"}, ["kubenode_server_type", "cx9000"]),
+    "unknown-location": ({"kubenode_location": "moon1"}, ["kubenode_location", "moon1"]),
+    "unknown-image": ({"kubenode_placeholder_image": "plan9"}, ["kubenode_placeholder_image", "plan9"]),
+    "unknown-network": ({"kubenode_networks": ["lan"]}, ["kubenode_networks", "lan"]),
+    "label-of-ours": (
+        {"kubenode_labels": {"kubenode.provision/machine": "x"}},
+        ["kubenode_labels", "who made a server"],
+    ),
+}
+#: the same, of a wrong type
+OF_A_WRONG_TYPE = {
+    "command-names": ({"kubenode_command_names": "all"}, ["kubenode_command_names 'all': use one of prefixed, any"]),
+    "digest-policy": ({"kubenode_require_digest": "maybe"}, ["kubenode_require_digest 'maybe': give true or false"]),
+}
+OF_A_SERVER = {
+    "adopt-of-a-word": ({"kubenode_adopt": "perhaps"}, ["kubenode_adopt 'perhaps': give true or false"]),
+    "labels-of-a-list": ({"kubenode_labels": ["a"]}, ["kubenode_labels", "give a dictionary"]),
 }
 #: variables of the whole run
 OF_THE_RUN = {
-    "key that is not registered": ({"ansible_ssh_private_key_file": "{other_key}"}, ["stage", "{other_key}"]),
+    "key that is not registered": (
+        {"ansible_ssh_private_key_file": "{other_key}"},
+        ["kubenode_ssh_keys: ", "stage", "{other_key}"],
+    ),
+    "no key file": (
+        {"ansible_ssh_private_key_file": "/nowhere/key"},
+        ["ansible_ssh_private_key_file '/nowhere/key': there is no such file"],
+    ),
     "no key name": ({"kubenode_ssh_keys": None}, ["kubenode_ssh_keys"]),
     "empty list of keys": ({"kubenode_ssh_keys": []}, ["kubenode_ssh_keys"]),
-    "unknown key name": ({"kubenode_ssh_keys": ["nobody"]}, ["ssh_keys", "nobody"]),
+    "unknown key name": ({"kubenode_ssh_keys": ["nobody"]}, ["kubenode_ssh_keys: ", "nobody"]),
 }
 
 
@@ -68,7 +117,11 @@ def inventory(dry, names=("wrong-1",), **variables):
     return other
 
 
-@pytest.mark.parametrize("machines", [OF_A_MACHINE, OF_THE_CATALOGUE], ids=["inputs", "catalogue"])
+@pytest.mark.parametrize(
+    "machines",
+    [OF_A_MACHINE, OF_THE_CATALOGUE, OF_A_WRONG_TYPE, OF_A_SERVER],
+    ids=["inputs", "catalogue", "types", "server"],
+)
 def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, machines):
     inventory(dry, names=machines)
     content = yaml.safe_load(dry.stage.inventory.read_text())
@@ -121,7 +174,7 @@ def test_every_finding_of_every_machine_is_in_one_message(dry):
     message = dry.output[dry.output.index("[ERROR]") :]
     assert "4 findings" in message
     for name in ("wrong-1", "wrong-2"):
-        for field in ("image_url", "command"):
+        for field in ("kubenode_image_url", "kubenode_image_url_command"):
             assert re.search(rf"{name}\b.*\b{field}\b", message)
     assert servers(dry.stage) == []
 

@@ -20,15 +20,18 @@ PARTITIONS = [
 ]
 #: variables that are wrong → words of the message
 WRONG = {
-    "RAID on one disk": ({"kubenode_swraid": 1}, ["swraid", "at least 2"]),
+    "RAID on one disk": ({"kubenode_swraid": 1}, ["kubenode_swraid", "at least 2"]),
     "two partitions take all": (
         {"kubenode_partitions": [{**PARTITIONS[0], "size": "all"}, PARTITIONS[1]]},
-        ["partitions", "all"],
+        ["kubenode_partitions", "all"],
     ),
-    "image name without a version": ({"kubenode_image": {"name": "node.tar.zst"}}, ["image.name", "node.tar.zst"]),
+    "image name without a version": (
+        {"kubenode_image": {"name": "node.tar.zst"}},
+        ["kubenode_image.name", "node.tar.zst"],
+    ),
     "URL without a digest": (
         {"kubenode_image": {"url": f"https://images.example.com/{TARBALL}"}},
-        ["image.url", "image.digest is missing"],
+        ["kubenode_image.url", "kubenode_image.digest is missing"],
     ),
     "no hints": ({"kubenode_root_device_hints": None}, ["kubenode_root_device_hints", "robot_inspect"]),
 }

@@ -53,8 +53,8 @@ def test_a_digest_can_be_asked_for(user):
     )
     assert run.failed
     assert [one["failed"] for one in run["machines"]] == [True, False, True, False]
-    assert "names no digest; give #sha256=" in run["machines"][0]["msg"]
-    assert "names no digest; give NAME@sha256:" in run["machines"][2]["msg"]
+    assert "it names no digest although require_digest is set; give #sha256=" in run["machines"][0]["msg"]
+    assert "it names no digest although require_digest is set; give NAME@sha256:" in run["machines"][2]["msg"]
     assert "secret" not in run.output
 
 
@@ -103,15 +103,16 @@ def test_one_message_lists_every_finding(user):
     )
     assert run.failed
     lines = run["msg"].splitlines()
-    assert lines[0] == "16 findings, nothing was created or changed:"
+    assert lines[0] == "17 findings, nothing was created or changed:"
     for expected in (
         '- no-scheme: image_url "x.example/a.raw": it is neither an absolute URL (scheme://…) nor an absolute path',
         "- no-prefix: command \"raw-disk\": it does not begin with 'image-url-command-'; rename the program",
         "- escape: command \"../image-url-command-a\": it holds a '/'; give the name alone",
         f'- missing: command "image-url-command-nowhere": there is no {user.commands}/image-url-command-nowhere',
-        '- only-url: command is missing although image_url is "https://x/y"; set both, or neither',
-        '- only-command: image_url is missing although command is "image-url-command-a"; set both, or neither',
-        "- neither: image_url and command are both missing; set both",
+        "- only-url: command: missing; name the image command",
+        "- only-command: image_url: missing; give what the image command gets",
+        "- neither: image_url: missing",
+        "- neither: command: missing",
         "- two-data: bootstrap_data and bootstrap_data_file are both set; use one of them",
         f'- no-file: bootstrap_data_file "{user.folder}/nowhere": it cannot be read',
         f'- empty-file: bootstrap_data_file "{user.folder}/empty": it is empty',
@@ -156,8 +157,8 @@ def test_how_the_new_system_is_reached_is_looked_at(user, tmp_path):
     run = user.check({**GOOD, **wrong}, {**GOOD, **good, "name": "node-2"})
     assert [one["failed"] for one in run["machines"]] == [True, False]
     for text in (
-        "kubenode_os_user: 'a b' is no user name",
-        "kubenode_os_port: 'ssh' is no port; use a number from 1 to 65535",
-        f"kubenode_os_private_key: there is no file '{tmp_path / 'none'}' on the controller",
+        "os_user: 'a b' is no user name",
+        "os_port: 'ssh' is no port; use a number from 1 to 65535",
+        f"os_private_key: there is no file '{tmp_path / 'none'}' on the controller",
     ):
         assert text in run["machines"][0]["msg"]

@@ -189,7 +189,7 @@ def test_input_that_cannot_work_is_refused_before_anything(account):
             {"machines": [{"name": name, "server_number": number} for name in ("a", "b")]},
             "is the one of machine 'a' too",
         ),
-        ({"machines": account.machines("n1", first_contact="yes")}, "kubenode_first_contact (first_contact): 'yes' is"),
+        ({"machines": account.machines("n1", first_contact="yes")}, "first_contact: 'yes' is"),
         ({"reinstall": "n1"}, "reinstall: 'n1' is neither a list of names nor a dictionary"),
         ({"ssh_private_key": None}, "ssh_private_key: missing"),
         ({"ssh_public_key": "ssh-rsa x"}, "ssh_public_key"),

@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_one_finding_with_variable_and_value(tmp_p
     found, findings = _inputs.examine_pre_provision({"pre_provision_command": given}, str(base), lambda path: path)
     assert found is None
     (finding,) = findings
-    assert finding.startswith(f'kubenode_pre_provision_command "{given}": ')
+    assert finding.startswith(f'pre_provision_command "{given}": ')
     assert why in finding
 
 
@@ -105,7 +105,7 @@ def test_a_path_that_ansible_does_not_find(tmp_path):
 def test_a_time_limit_that_is_none(tmp_path, seconds):
     _found, findings = _inputs.examine_pre_provision({"pre_provision_timeout": seconds}, str(tmp_path), as_given)
     (finding,) = findings
-    assert finding.startswith("kubenode_pre_provision_timeout ")
+    assert finding.startswith("pre_provision_timeout ")
 
 
 @pytest.mark.parametrize("seconds", [None, 1, "300", 86400])

@@ -34,7 +34,7 @@ def input_findings(machines):
             findings.append("machine '%s': server_ip: %r is no IP address" % (name, address))
         if machine.get("first_contact") not in (None, *FIRST_CONTACT):
             findings.append(
-                "machine '%s': kubenode_first_contact (first_contact): %r is neither of %s; use reset to permit that a "
+                "machine '%s': first_contact: %r is neither of %s; use reset to permit that a "
                 "server is reset although we cannot tell what it runs"
                 % (name, machine["first_contact"], " and ".join(FIRST_CONTACT))
             )

@@ -1,0 +1,65 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A message names the variable that the user has set, and leaves everything else as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
+
+VARIABLES = {
+    "image_url": "kubenode_image_url",
+    "image": "kubenode_image",
+    "command": "kubenode_image_url_command",
+    "command_dir": "kubenode_command_dir",
+    "location": "kubenode_location",
+    "adopt": "kubenode_adopt",
+    "partitions": "kubenode_partitions",
+    "subvolumes": "kubenode_subvolumes",
+    "server_number": "kubenode_server_number",
+    "root_devices": "kubenode_root_devices",
+    "ssh_private_key": "ansible_ssh_private_key_file",
+    "timeout": "kubenode_command_timeout",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('image_url "x": no URL', 'kubenode_image_url "x": no URL'),
+        ('command "x": no; set command_dir', 'kubenode_image_url_command "x": no; set kubenode_command_dir'),
+        ("timeout -5: give a number", "kubenode_command_timeout -5: give a number"),
+        ("machine 'n': location: 'moon1' does not exist", "machine 'n': kubenode_location: 'moon1' does not exist"),
+        ("a: b; location: server type 'x' is not offered", "a: b; kubenode_location: server type 'x' is not offered"),
+        ("rename it, or set adopt to true for it", "rename it, or set kubenode_adopt to true for it"),
+        ("set server_number or server_ip right", "set kubenode_server_number or server_ip right"),
+        ("image.url 'u': image.digest is missing", "kubenode_image.url 'u': kubenode_image.digest is missing"),
+        ("partitions[1].size: too small", "kubenode_partitions[1].size: too small"),
+        (
+            "partitions: none; add entries to subvolumes",
+            "kubenode_partitions: none; add entries to kubenode_subvolumes",
+        ),
+        ("ssh_private_key '/k': no", "ansible_ssh_private_key_file '/k': no"),
+    ],
+)
+def test_options_are_named_as_the_variables_that_hold_them(text, expected):
+    assert in_variables(text, VARIABLES) == expected
+    assert in_variables(text, {}) == text
+    assert in_variables(text, None) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name 'image_url': no host name",
+        "there is no /srv/root_devices/image_url or 'root_devices'",
+        "https://command_dir.example/image_url",
+        "the image command failed; the location of the image is unknown",
+        "its command ended; image and command differ",
+        "kubenode_image_url: no",
+        "the server's own image.",
+    ],
+)
+def test_what_names_no_option_stays(text):
+    assert in_variables(text, VARIABLES) == text
