@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
@@ -74,6 +76,12 @@ _OF_PLAYBOOKS = """
 """
 OF_USERS, OF_PLAYBOOKS = frozenset(_OF_USERS.split()), frozenset(_OF_PLAYBOOKS.split())
 _ALL = OF_USERS | OF_PLAYBOOKS
+#: What the roles say to those who run them.
+_MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
+_ROLES = Path(__file__).resolve().parents[2] / "roles"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: How near a name must be, from 0 to 1, to be told.
+_NEAR = 0.8
 
 
 def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -86,8 +94,26 @@ def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
     return [_sentence(name, sorted(hosts)) for name, hosts in sorted(found.items())]
 
 
-def _sentence(name: str, hosts: list[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(OF_USERS), n=1, cutoff=0.8)
+def unknown_of_roles(hosts: Iterable[Mapping[str, Any]], roles: Iterable[str]) -> list[str]:
+    """The same for variables that are nearly one of a role's; others with its prefix may be anything of the user's."""
+    hosts, found = list(hosts), []
+    for role in roles:
+        given = {name for host in hosts for name in host if name.startswith(role + "_")}
+        known = _of_role(role) if given else frozenset()
+        for name in sorted(given - known - _MADE_BY_ROLES):
+            whose = sorted(str(host.get("inventory_hostname")) for host in hosts if name in host)
+            if difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR):
+                found.append(_sentence(name, whose, known))
+    return found
+
+
+def _of_role(role: str) -> frozenset[str]:
+    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    return frozenset(yaml.load(text, _LOADER)["argument_specs"]["main"]["options"])
+
+
+def _sentence(name: str, hosts: list[str], known: Iterable[str] = OF_USERS) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)
     more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
     text = f"{name}, set for {', '.join(hosts[:3])}{more}, is no variable of kubenode.provision and does nothing"
     return text + (f"; {near[0]} is one" if near else "")

@@ -19,7 +19,7 @@ _NAME = r"(?<![\w./:'\"@-])(%s)(?![\w/'\"@=-])"
 # where the text says that something is to be set.
 _AT_FIRST = r"(?:^|(?<=\n)|(?<=\n- ))(%s)(?![\w/-])"
 _OF_A_MACHINE = r"(?:(?<=': )|(?<=; ))(%s)(?=: | [\"'\[{]|[.\[])"
-_WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[\d)"
+_WITH_MEMBER = r"(?<![\w./:'\"@-])(%s)(?=\.[a-z]|\[[0-9])"
 _TO_SET = r"(?:(?<=\bset )|(?<=\bentries to )|(?<=\boption )|(?<=\bit in ))(%s)(?![\w./-])"
 
 

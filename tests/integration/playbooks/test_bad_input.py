@@ -208,6 +208,72 @@ def test_what_only_later_steps_take_is_looked_at_before_anything_is_created(dry)
     assert servers(dry.stage) == []
 
 
+CONTRADICTIONS = {
+    "hcloud_image_url": (
+        {"kubenode_image_name": "debian-13"},
+        'kubenode_image_name is "debian-13" and kubenode_image_url',
+    ),
+    "hcloud_image_name": (
+        {"kubenode_image_name": "debian-13"},
+        'kubenode_image_name is "debian-13" and kubenode_image_url',
+    ),
+    "robot_image_url": ({"kubenode_image": {"name": "x"}}, 'kubenode_image is {"name": "x"} and kubenode_image_url is'),
+    "robot_installimage": (
+        {"kubenode_image": {"name": "x"}},
+        'kubenode_image is {"name": "x"} and kubenode_image_url is',
+    ),
+}
+
+
+@pytest.mark.parametrize("playbook", CONTRADICTIONS)
+def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbook):
+    variables, words = CONTRADICTIONS[playbook]
+    inventory(dry, kubenode_image_ulr="x", **variables)
+    dry.stage.playbook = f"kubenode.provision.{playbook}"
+    dry.control("DELETE", "/requests")
+    try:
+        done = dry.finish()
+    finally:
+        dry.stage.playbook = "kubenode.provision.hcloud_image_url"
+    assert done.failed
+    told = " ".join(done.output.split())
+    assert f"wrong-1: {words}" in told
+    assert "leave one of the two out. Nothing was changed." in told
+    assert "kubenode_image_ulr, set for wrong-1, is no variable" in told
+    assert dry.control("GET", "/requests")["requests"] == []
+
+
+#: playbook → variables of a host that do not exist, and what is said of them
+MISSPELT = {
+    "preprov_images": ({"kubenode_image_base_izo": "x"}, ["kubenode_image_base_iso is one"]),
+    "node_base": (
+        {"base_kubernets_version": "1.36.4", "base_camp": "mine", "kubenode_pipelning": True},
+        ["base_kubernetes_version is one", "kubenode_pipelining is one"],
+    ),
+    "node": ({"join_api_servr": "x", "join_token": ""}, ["join_api_server is one"]),
+    "node_image_snapshot": ({"kubenode_image_matrx": {}}, ["kubenode_image_matrix is one"]),
+}
+
+
+@pytest.mark.parametrize("playbook", MISSPELT)
+def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
+    """They fail for other reasons; before that, the nearest name is told."""
+    variables, words = MISSPELT[playbook]
+    inventory(dry, ansible_host="127.0.0.1", ansible_port=1, **variables)
+    content = yaml.safe_load(dry.stage.inventory.read_text())
+    content["all"] = {"vars": variables}  # also for localhost
+    dry.stage.inventory.write_text(yaml.safe_dump(content))
+    dry.stage.playbook = f"kubenode.provision.{playbook}"
+    try:
+        done = dry.finish("--check")
+    finally:
+        dry.stage.playbook = "kubenode.provision.hcloud_image_url"
+    told = " ".join(done.output.split())
+    for word in words:
+        assert word in told
+    assert "base_camp" not in told
+
+
 @pytest.mark.parametrize(
     ("token", "reason"), [("missing", "HCLOUD_TOKEN"), ("refused", "unauthorized"), ("read-only", "token_readonly")]
 )
