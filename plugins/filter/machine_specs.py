@@ -56,7 +56,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 
@@ -201,6 +203,9 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
                     break
         specs.append(_shown(spec) if purpose == "wanted" else spec)
+    if purpose == "robot_rescue" and "kubenode_first_contact" not in _of_the_command_line():
+        # A word that stands in an inventory is there in every later run, too.
+        specs = [{**spec, "first_contact": "once"} if spec.get("first_contact") == "reset" else spec for spec in specs]
     if refused:
         raise AnsibleFilterError("nothing was changed: " + "; ".join(refused))
     for sentence in spelling.unknown(hosts):
@@ -214,6 +219,11 @@ def variable_names(purpose: str) -> dict[str, str]:
         raise AnsibleFilterError(f"variable_names: {purpose!r} must be one of {', '.join(sorted(_VARIABLES))}")
     first = {key: variables[0] for key, variables in _VARIABLES[purpose].items()}
     return {**first, **_OF_THE_RUN.get(purpose, {}), "ssh_private_key": "ansible_ssh_private_key_file"}
+
+
+def _of_the_command_line() -> Mapping[str, Any]:
+    # It was read when Ansible started, and is kept.
+    return load_extra_vars(DataLoader())
 
 
 def _kinds(purpose: str) -> dict[str, dict[str, Any]]:

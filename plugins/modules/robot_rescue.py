@@ -25,7 +25,7 @@ description:
     O(reinstall) names it. A machine that is switched off is armed and started, because that changes nothing on
     its disks.
   - A machine that is powered and does not answer, or refuses our key, may be in production. It
-    is refused and left as it is unless its C(first_contact) in O(machines) is V(reset). Then it is armed and reset;
+    is refused and left as it is unless its C(first_contact) in O(machines) permits it. Then it is armed and reset;
     should a system with an installed record of ours come up instead, it is left alone.
   - When the module fails for a machine, it disables its rescue again, so that the next boot is from disk.
   - A machine whose new system was proven by an earlier run, as O(known_hosts_dir) remembers, is refused when it does
@@ -59,6 +59,8 @@ options:
       - C(server_number) or C(server_ip) says which server it is. Without both, it is the server whose name in Robot is
         C(name).
       - C(first_contact=reset) permits the reset of a machine although nobody can tell what it runs.
+        C(first_contact=once) does so until a run has ended for the machine, as its intent in O(intents_dir) says; this is
+        for a word that may be left over.
       - Results of earlier steps are accepted. A machine that already C(failed) is handed on as it is.
     type: list
     elements: dict

@@ -84,6 +84,24 @@ def test_whoever_gives_up_disarms(account):
     assert json.loads((intents / "n1.json").read_text())["state"] == "given up"
 
 
+def test_a_word_that_is_left_over_resets_a_live_server_once(account):
+    """As kubenode_first_contact in an inventory: the first run ends without a rescue, and no later run tries again."""
+    account.add("n1", reset=["hw"], wol=False)
+    account.fault(point="boot", machine="n1", effect="dead", times=9)
+    intents = {"intents_dir": str(account.folder / "intents")}
+    left = account.machines(first_contact="once")
+    first = account.rescue(left, hw_timeout=1, max_resets=2, on_error="report", **intents)
+    assert first.machines["n1"]["failed"]
+    resets = account.resets("n1")
+    assert resets != []
+    again = account.rescue(left, hw_timeout=1, on_error="report", **intents)
+    assert CLOSED in again.machines["n1"]["msg"]
+    assert "it is for the first contact, and that was made: it was given up at " in again.machines["n1"]["msg"]
+    assert (account.resets("n1"), account.rescue_of("n1")["active"]) == (resets, False)
+    planned = account.rescue(account.machines(first_contact="reset"), "--check", **intents)
+    assert "would arm the rescue and reset by hw" in planned.machines["n1"]["msg"]
+
+
 def test_an_error_of_robot_on_the_way_disarms_too(account):
     account.add("n1")
     number = account.numbers["n1"]

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import times
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder, table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.rescue import contact_used
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
 
 ANSWERS = (table.RESCUE, table.INSTALLED, table.OTHER, table.SILENT, table.DENIED)
@@ -150,3 +153,27 @@ def test_no_ladder_sends_a_technician_holds_a_button_or_has_no_end(offered, stat
         tried.append(way)
     assert len(tried) <= 7
     assert all(tried.count(way) <= (2 if way in ("power", "hw") else 1) for way in tried)
+
+
+ARMED = {"machine": "n1", "installation": "0" * 32, "state": "open", "armed_at": times.to_rfc3339(time.time())}
+
+
+@pytest.mark.parametrize(
+    ("word", "kept", "used"),
+    [
+        ("once", None, ""),
+        ("once", ARMED, ""),
+        ("once", {**ARMED, "machine": "n2", "state": "done"}, ""),
+        ("once", {**ARMED, "state": "done", "ended_at": "T"}, "its system was proven at T"),
+        ("once", {**ARMED, "state": "seen", "ended_at": "T"}, "a system was seen at T"),
+        ("once", {**ARMED, "state": "given up", "ended_at": "T"}, "it was given up at T"),
+        ("once", {**ARMED, "armed_at": "2020-01-01T00:00:00Z"}, "a run has armed its rescue at 2020-01-01"),
+        ("reset", {**ARMED, "state": "given up"}, ""),
+        ("refuse", {**ARMED, "state": "given up"}, ""),
+        (None, {**ARMED, "state": "given up"}, ""),
+    ],
+)
+def test_a_word_about_the_first_contact_counts_until_a_run_has_ended(word, kept, used):
+    why = contact_used("n1", word, kept)
+    assert used in why
+    assert bool(why) is bool(used)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kubenode.provision.plugins.filter import machine_specs as specs
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 
 
@@ -56,3 +57,12 @@ def test_an_unknown_purpose_is_refused():
 def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(purpose):
     hosts = [{"inventory_hostname": "n1", "kubenode_os_user": "admin", "kubenode_os_port": "ssh"}]
     assert machine_specs(hosts, purpose) == [{"name": "n1", "os_user": "admin", "os_port": "ssh"}]
+
+
+@pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
+def test_a_word_about_the_first_contact_in_an_inventory_is_one_that_may_be_left_over(monkeypatch, given, counts):
+    monkeypatch.setattr(specs, "_of_the_command_line", lambda: given)
+    hosts = [{"inventory_hostname": "n1", "kubenode_first_contact": "reset"}]
+    assert machine_specs(hosts, "robot_rescue") == [{"name": "n1", "first_contact": counts}]
+    refused = [{"inventory_hostname": "n1", "kubenode_first_contact": "refuse"}]
+    assert machine_specs(refused, "robot_rescue") == [{"name": "n1", "first_contact": "refuse"}]

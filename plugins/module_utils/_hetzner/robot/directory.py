@@ -10,7 +10,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import Refused
 
 #: What may be done to a server that is powered when we cannot tell what it runs.
-REFUSE, RESET = FIRST_CONTACT = ("refuse", "reset")
+#: ``once``: a word that may be left over; it counts until a run has met the machine.
+REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
 
 
 def read_servers(api, deadline):
@@ -34,9 +35,9 @@ def input_findings(machines):
             findings.append("machine '%s': server_ip: %r is no IP address" % (name, address))
         if machine.get("first_contact") not in (None, *FIRST_CONTACT):
             findings.append(
-                "machine '%s': first_contact: %r is neither of %s; use reset to permit that a "
+                "machine '%s': first_contact: %r is none of %s; use reset to permit that a "
                 "server is reset although we cannot tell what it runs"
-                % (name, machine["first_contact"], " and ".join(FIRST_CONTACT))
+                % (name, machine["first_contact"], ", ".join(FIRST_CONTACT))
             )
         for field, value in (("server_number", number_of(machine)), ("server_ip", address)):
             other = seen.setdefault((field, value), name) if value is not None else name

@@ -204,7 +204,8 @@ class RobotRescueFleet:
         kept = self._intents.of(run.name)
         run.result["used"] = self._words.used_by(run.name, kept)
         named = self._words.names(run.name) and not run.result["used"]
-        may_reset = given.get("first_contact") == directory.RESET
+        met = contact_used(run.name, given.get("first_contact"), kept)
+        may_reset = given.get("first_contact") in (directory.RESET, directory.ONCE) and not met
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         if self._state == "disarmed":
@@ -253,8 +254,8 @@ class RobotRescueFleet:
         if run.step == table.REFUSE_LIVE:
             raise Refused(
                 "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
-                "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset"
-                % run.journey.arrival.words
+                "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
+                % (run.journey.arrival.words, met and ". " + met)
             )
 
     def _ask_armed(self, run):
@@ -406,6 +407,27 @@ class RobotRescueFleet:
     def _disarm_armed(self, journey, run):
         journey.boot.disarm_kind("rescue", journey.step_deadline("the disarmed rescue"))
         run.result["armed"] = False
+
+
+def contact_used(name, word, kept):
+    """Why a word about the first contact counts no more (pure); empty when it counts.
+
+    ``kept``: the intent on this controller. An open one goes on by the same word; every other one has an end, so the
+    machine was met.
+    """
+    if word != directory.ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
+        return ""
+    ends = {
+        intents.DONE: "its system was proven",
+        intents.SEEN: "a system was seen",
+        intents.GIVEN_UP: "it was given up",
+    }
+    when = kept.get("ended_at") or kept.get("armed_at")
+    return (
+        "kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: %s%s. On "
+        "the command line it counts for one run"
+        % (ends.get(kept.get("state"), "a run has armed its rescue"), " at %s" % when if when else "")
+    )
 
 
 #: Seconds for which an armed rescue waits for its boot.
