@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dev/image-server: the program `image-server`, one file that needs Python, yaml, httptools and pycdlib of the machine.
+"""dev/image-server: the program `image-server`, one file that needs Python, yaml and httptools of the machine.
 
 A zip archive that Python runs: the package of live images as it lies in the collection, each module beside its compiled
 form for the Python that made it. Another Python takes the sources, and a fifth of a second longer to start.

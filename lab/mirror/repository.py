@@ -42,7 +42,6 @@ PACKAGES = (
         "nftables",
         "open-iscsi",
         "python3-httptools",
-        "python3-pycdlib",
         "python3-yaml",
         "runc",
         "socat",

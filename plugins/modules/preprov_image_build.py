@@ -18,8 +18,6 @@ description:
   - Everything of every host is made and checked before anything is written. A host with an error gets nothing, the
     others get their images.
   - Runs on the machine where the bases and O(dest) are, usually the controller (C(delegate_to)) or an image server.
-requirements:
-  - pycdlib
 options:
   mode:
     description:

@@ -19,7 +19,7 @@ from . import _image_server_paths as paths
 from . import _image_server_program as program
 from . import _image_server_unit as unit
 
-PACKAGES = ("python3-httptools", "python3-pycdlib", "python3-yaml")
+PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 #: Files that the running service reads anew without cutting anybody: the first two when it is told to, or soon anyway.
@@ -49,8 +49,8 @@ def refusals(inputs: Facts, node: Facts) -> list[str]:
     if not inputs["python"]:
         if node["package_manager"] != "apt":
             found.append(
-                f"the machine's package manager is {node['package_manager']}, whose distributions do not package all of"
-                f" {', '.join(PACKAGES)}; make a Python 3.8 or newer with httptools, pycdlib and PyYAML, and name it in"
+                f"the machine's package manager is {node['package_manager']}, whose distributions do not package both"
+                f" {' and '.join(PACKAGES)}; make a Python 3.8 or newer with httptools and PyYAML, and name it in"
                 " image_server_python (such as /opt/image-server/bin/python3)"
             )
         elif not inputs["manage_packages"] and missing(inputs, node, True):

@@ -1,25 +1,21 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The file system of an ISO image: where its files lie, whichever names it gives them."""
+"""The file system of an ISO image: where its files lie, whichever names it gives them.
+
+A reader of our own, because images are written by programs with manners of their own: on s390x, genisoimage names the
+record of ".." like that of ".". So the first two records of a folder are known by their place, not by their name.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from .errors import ImageError
 from .overlay import Overlay
 from .reading import open_overlay
-
-try:
-    import pycdlib
-    from pycdlib.pycdlibexception import PyCdlibException
-
-    HAS_PYCDLIB = True
-except ImportError:
-    HAS_PYCDLIB = False
 
 SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR
@@ -27,7 +23,14 @@ _SMALLEST = SYSTEM_AREA + 2 * SECTOR
 _MOST_FILES = 10_000
 _MOST_BYTES = 16 * 1024 * 1024  # of all folders
 _MOST_DESCRIPTORS = 64
-_WITH_ROOT, _END_OF_DESCRIPTORS = (1, 2), 255  # types of volume descriptors
+_MOST_CONTINUED = 16  # areas that hold the rest of one record's fields
+_LONGEST_PATH = 1024
+_PRIMARY, _SUPPLEMENTARY, _END_OF_DESCRIPTORS = 1, 2, 255  # types of volume descriptors
+_JOLIET = (b"%/@", b"%/C", b"%/E")
+_ROOT = 156  # where a descriptor has the record of the root folder
+_HEAD = 33  # bytes of a record in front of its name
+_IS_FOLDER, _GOES_ON = 2, 0x80  # flags of a record
+_NAME_GOES_ON, _NO_NAME = 1, 6  # flags of Rock Ridge's NM
 
 
 @dataclass(frozen=True)
@@ -38,35 +41,47 @@ class Extent:
     length: int
 
 
+@dataclass(frozen=True)
+class _Record:
+    """What a folder says of one file: where, and what the record holds besides."""
+
+    place: int
+    name: bytes
+    extent: Extent
+    flags: int
+    system: bytes  # behind the name: Rock Ridge's fields
+
+
+@dataclass
+class _RockRidge:
+    """A file's properties by Rock Ridge."""
+
+    name: bytes = b""
+    link: bool = False  # symbolic
+    moved: bool = False  # this folder is listed elsewhere, too, where it belongs
+    child: int | None = None  # the sector of the folder that belongs here
+
+
 class IsoFiles:
     """The files of an image; paths are as on Linux, with their long names in lower case."""
 
     def __init__(self, overlay: Overlay) -> None:
         """Read the directories; an image that is none, or truncated, is an error."""
-        if not HAS_PYCDLIB:
-            raise ImageError("the Python library pycdlib is missing on this machine; install it: pip install pycdlib")
         self.overlay = overlay
         self.files: dict[str, Extent] = {}
-        self.volume_id = ""
-        self._folders: list[tuple[int, int]] = []
-        self._check_size()
-        self._check_tree()
-        iso = pycdlib.PyCdlib()
+        self._places: dict[Extent, list[int]] = {}
         with open_overlay(overlay) as file:
-            try:
-                iso.open_fp(file)
-                self.volume_id = iso.pvd.volume_identifier.decode("ascii", "replace").strip()
-                for path, extent in _listing(iso):
-                    self.files[path] = extent
-                self._folders = list(_directories(iso))
-            # what pycdlib raises on images that are damaged in ways it does not look for
-            except (PyCdlibException, struct.error, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
-                    RecursionError, OSError) as error:  # fmt: skip
-                if isinstance(error, ImageError):
-                    raise
-                raise ImageError("%s is no readable ISO image: %s" % (overlay.base.path, error)) from error
+            descriptors = self._descriptors(file)
+            self.volume_id = descriptors[0][40:72].decode("ascii", "replace").strip()
+            trees = [_Tree(overlay, file, descriptor) for descriptor in descriptors]
+            named = max(trees, key=lambda tree: tree.rank)
+            for tree in trees:
+                for path, place, extent in tree.listing():
+                    self._places.setdefault(extent, []).append(place)
+                    if tree is named:
+                        self.files.setdefault(path, extent)
         for path, extent in self.files.items():
-            if extent.offset + extent.length > overlay.size:
+            if extent.length and extent.offset + extent.length > overlay.size:
                 raise ImageError(
                     "%s is truncated: file %.200s ends at byte %d, the image has %d bytes"
                     % (overlay.base.path, path, extent.offset + extent.length, overlay.size)
@@ -89,60 +104,175 @@ class IsoFiles:
 
     def records(self, extent: Extent) -> list[int]:
         """The offsets of every directory record that says where this file lies (plain and Joliet)."""
-        wanted = struct.pack("<I", extent.offset // SECTOR), struct.pack("<I", extent.length)
-        found = set()
-        with open_overlay(self.overlay) as file:
-            for offset, length in self._folders:
-                file.seek(offset)
-                for place, record in _records(file.read(length)):
-                    if record[2:6] == wanted[0] and record[10:14] == wanted[1] and not record[25] & 2:
-                        found.add(offset + place)
-        return sorted(found)
+        return sorted(set(self._places.get(extent, [])))
 
-    def _check_tree(self) -> None:
-        """Folders that are in several others, each of them in several others, would take for ever to walk."""
-        with open_overlay(self.overlay) as file:
-            for sector in range(_MOST_DESCRIPTORS):
-                file.seek(SYSTEM_AREA + sector * SECTOR)
-                descriptor = file.read(SECTOR)
-                if descriptor[1:6] != b"CD001" or descriptor[0] == _END_OF_DESCRIPTORS:
-                    return
-                if descriptor[0] in _WITH_ROOT:
-                    self._check_folders(file, struct.unpack("<I4xI", descriptor[158:170]))
-        raise ImageError("%s has more than %d volume descriptors" % (self.overlay.base.path, _MOST_DESCRIPTORS))
+    def _descriptors(self, file: BinaryIO) -> list[bytes]:
+        """The volume descriptors that name a root folder; the primary one is the first."""
+        size, path = self.overlay.size, self.overlay.base.path
+        if size < _SMALLEST:
+            raise ImageError("%s is no ISO image: it has %d bytes only" % (path, size))
+        found: list[bytes] = []
+        for number in range(_MOST_DESCRIPTORS):
+            file.seek(SYSTEM_AREA + number * SECTOR)
+            descriptor = file.read(SECTOR)
+            if not found and descriptor[:6] != b"\x01CD001":
+                raise ImageError("%s is no ISO image: its first volume descriptor is not there" % path)
+            if len(descriptor) < SECTOR or descriptor[1:6] != b"CD001" or descriptor[0] == _END_OF_DESCRIPTORS:
+                break
+            if descriptor[0] in (_PRIMARY, _SUPPLEMENTARY):
+                found.append(descriptor)
+        else:
+            raise ImageError("%s has more than %d volume descriptors" % (path, _MOST_DESCRIPTORS))
+        blocks, block = struct.unpack_from("<I", found[0], 80)[0], struct.unpack_from("<H", found[0], 128)[0]
+        if block != SECTOR:
+            raise ImageError("%s has blocks of %d bytes instead of %d" % (path, block, SECTOR))
+        if blocks * SECTOR > size:
+            raise ImageError("%s is truncated: it has %d bytes and says that it has %d" % (path, size, blocks * SECTOR))
+        return found
 
-    def _check_folders(self, file: BinaryIO, root: tuple[int, ...]) -> None:
-        waiting, seen, total = [root], 0, 0
+
+class _Tree:
+    """The folders below one volume descriptor."""
+
+    def __init__(self, overlay: Overlay, file: BinaryIO, descriptor: bytes) -> None:
+        self._overlay, self._file = overlay, file
+        self._joliet = descriptor[0] == _SUPPLEMENTARY and descriptor[88:91] in _JOLIET
+        self._root = _extent(descriptor[_ROOT:])
+        self._skipped = self._announced() if descriptor[0] == _PRIMARY else None
+        #: whose names are taken: as Linux does, those of Rock Ridge, then those of Joliet
+        self.rank = (self._skipped is not None, self._joliet, descriptor[0] == _PRIMARY)
+
+    def listing(self) -> Iterator[tuple[str, int, Extent]]:
+        """Every file with the place of its record; a file that lies in one piece after the other is one file.
+
+        Folders that are in several others, each of them in several others, would take for ever to walk: all that is
+        read is counted.
+        """
+        waiting, seen, total = [("", self._root)], 0, 0
         while waiting:
-            sector, length = waiting.pop()
-            total += length
+            folder, extent = waiting.pop()
+            total, seen = total + extent.length, seen + 1
             if total > _MOST_BYTES:
                 raise ImageError("the folders of the ISO image have more than %d bytes" % _MOST_BYTES)
-            file.seek(sector * SECTOR)
-            for _place, record in _records(file.read(length)):
+            begun: tuple[str, int, Extent] | None = None
+            for record in self._records(folder, extent):
                 seen += 1
                 if seen > _MOST_FILES:
                     raise ImageError("the ISO image has more than %d files" % _MOST_FILES)
-                if record[25] & 2 and record[32:34] not in (b"\x01\x00", b"\x01\x01"):
-                    waiting.append(struct.unpack("<I4xI", record[2:14]))
+                ridge = self._rock_ridge(record)
+                if ridge.link or ridge.moved:
+                    continue
+                path = "%s/%s" % (folder, self._name(record, ridge))
+                if len(path) > _LONGEST_PATH:
+                    raise ImageError("the ISO image has a path of more than %d characters" % _LONGEST_PATH)
+                if ridge.child is not None:
+                    waiting.append((path, self._itself(ridge.child)))
+                elif record.flags & _IS_FOLDER:
+                    waiting.append((path, record.extent))
+                else:
+                    begun = _joined(begun, (path, record.place, record.extent))
+                    if not record.flags & _GOES_ON:
+                        yield begun
+                        begun = None
 
-    def _check_size(self) -> None:
-        size = self.overlay.size
-        if size < _SMALLEST:
-            raise ImageError("%s is no ISO image: it has %d bytes only" % (self.overlay.base.path, size))
-        with open_overlay(self.overlay) as file:
-            file.seek(SYSTEM_AREA)
-            descriptor = file.read(SECTOR)
-        if descriptor[:6] != b"\x01CD001":
-            raise ImageError("%s is no ISO image: its first volume descriptor is not there" % self.overlay.base.path)
-        blocks, block = struct.unpack("<I", descriptor[80:84])[0], struct.unpack("<H", descriptor[128:130])[0]
-        if block != SECTOR:
-            raise ImageError("%s has blocks of %d bytes instead of %d" % (self.overlay.base.path, block, SECTOR))
-        if blocks * SECTOR > size:
+    def _records(self, folder: str, extent: Extent) -> Iterator[_Record]:
+        """The records of a folder but for the first two, which are itself and its parent."""
+        self._file.seek(extent.offset)
+        data = self._file.read(extent.length)
+        if len(data) != extent.length:
             raise ImageError(
-                "%s is truncated: it has %d bytes and says that it has %d"
-                % (self.overlay.base.path, size, blocks * SECTOR)
+                "%s is truncated: folder %.200s ends at byte %d, the image has %d bytes"
+                % (self._overlay.base.path, folder or "/", extent.offset + extent.length, self._overlay.size)
             )
+        at = number = 0
+        while at < len(data):
+            length = data[at]
+            if not length:  # records do not cross sectors: the rest of this one is empty
+                at = (at // SECTOR + 1) * SECTOR
+                continue
+            name = _HEAD + data[at + 32] if at + 32 < len(data) else length + 1
+            if name > length or at % SECTOR + length > SECTOR or at + length > len(data):
+                raise ImageError(
+                    "%s is damaged: a record of folder %.200s is cut off" % (self._overlay.base.path, folder or "/")
+                )
+            record = data[at : at + length]
+            if number > 1 and record[_HEAD:name] not in (b"\0", b"\1"):
+                system = record[name + name % 2 :]  # fields begin at an even byte
+                yield _Record(extent.offset + at, record[_HEAD:name], _extent(record), record[25], system)
+            number += 1
+            at += length
+
+    def _itself(self, sector: int) -> Extent:
+        """A folder of which only the sector is known: its first record is its own."""
+        self._file.seek(sector * SECTOR)
+        record = self._file.read(_HEAD)
+        if len(record) < _HEAD:
+            raise ImageError("%s is truncated: a folder lies behind its end" % self._overlay.base.path)
+        return Extent(sector * SECTOR, _extent(record).length)
+
+    def _announced(self) -> int | None:
+        """How many bytes stand in front of Rock Ridge's fields, when the root says that there are any."""
+        self._file.seek(self._root.offset)
+        record = self._file.read(255)
+        if len(record) < _HEAD + 1 or record[0] < _HEAD + 1:
+            return None
+        start = record[_HEAD + record[32] + (_HEAD + record[32]) % 2 : record[0]]
+        return start[6] if len(start) >= 7 and start[:2] == b"SP" and start[4:6] == b"\xbe\xef" else None
+
+    def _rock_ridge(self, record: _Record) -> _RockRidge:
+        found = _RockRidge()
+        if self._skipped is None:
+            return found
+        area: bytes | None = record.system[self._skipped :]
+        for _number in range(_MOST_CONTINUED):
+            area = self._fields(area, found) if area else None
+            if area is None:
+                return found
+        raise ImageError("%s is damaged: the fields of a record do not end" % self._overlay.base.path)
+
+    def _fields(self, area: bytes, found: _RockRidge) -> bytes | None:
+        """Take what counts here from the fields of an area; where the rest is, when there is one."""
+        rest: bytes | None = None
+        while len(area) >= 4 and area[2] >= 4:
+            kind, value = area[:2], area[4 : area[2]]
+            if kind == b"NM" and value and not value[0] & _NO_NAME:
+                found.name += value[1:]
+            elif kind == b"SL":
+                found.link = True
+            elif kind == b"RE":
+                found.moved = True
+            elif kind == b"CL" and len(value) >= 4:
+                found.child = struct.unpack_from("<I", value)[0]
+            elif kind == b"CE" and len(value) >= 20:
+                sector, offset, length = struct.unpack("<I4xI4xI", value[:20])
+                self._file.seek(sector * SECTOR + offset)
+                rest = self._file.read(min(length, SECTOR))
+            elif kind == b"ST":
+                break
+            area = area[area[2] :]
+        return rest
+
+    def _name(self, record: _Record, ridge: _RockRidge) -> str:
+        if ridge.name:
+            return ridge.name.decode("utf-8", "replace").lower()
+        name = record.name.decode("utf-16-be" if self._joliet else "latin-1", "replace")
+        name = name.partition(";")[0].lower()
+        return name if self._joliet else name.rstrip(".")
+
+
+def _extent(record: bytes) -> Extent:
+    sector, length = struct.unpack_from("<I4xI", record, 2)
+    return Extent(sector * SECTOR, length)
+
+
+def _joined(begun: tuple[str, int, Extent] | None, more: tuple[str, int, Extent]) -> tuple[str, int, Extent]:
+    """A file of which the records name one piece after the other."""
+    if begun is None:
+        return more
+    path, place, extent = begun
+    if more[0] != path or more[2].offset != extent.offset + extent.length:
+        raise ImageError("the pieces of file %.200s do not lie one after the other in the ISO image" % path)
+    return path, place, Extent(extent.offset, extent.length + more[2].length)
 
 
 def _short(path: str) -> str:
@@ -152,45 +282,3 @@ def _short(path: str) -> str:
         stem, dot, suffix = part.rpartition(".")
         parts.append("%s.%s" % (stem[:8], suffix[:3]) if dot else part[:8])
     return "/".join(parts)
-
-
-def _listing(iso: Any) -> Iterator[tuple[str, Extent]]:
-    kinds = (
-        {"rr_path": "/"} if iso.has_rock_ridge() else {"joliet_path": "/"} if iso.has_joliet() else {"iso_path": "/"}
-    )
-    (kind,) = kinds
-    count = 0
-    for folder, _folders, names in iso.walk(**kinds):
-        for name in names:
-            count += 1
-            if count > _MOST_FILES:
-                raise ImageError("the ISO image has more than %d files" % _MOST_FILES)
-            path = "%s/%s" % (folder.rstrip("/"), name)
-            record = iso.get_record(**{kind: path})
-            if record.is_file() and not (record.rock_ridge and record.rock_ridge.is_symlink()):
-                yield (
-                    path.partition(";")[0].lower(),
-                    Extent(record.extent_location() * SECTOR, record.get_data_length()),
-                )
-
-
-def _directories(iso: Any) -> Iterator[tuple[int, int]]:
-    trees = [{"iso_path": "/"}, *([{"joliet_path": "/"}] if iso.has_joliet() else [])]
-    for tree in trees:
-        (kind,) = tree
-        for folder, _folders, _names in iso.walk(**tree):
-            record = iso.get_record(**{kind: folder})
-            yield record.extent_location() * SECTOR, record.get_data_length()
-
-
-def _records(directory: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(directory):
-        length = directory[at]
-        if length < 34:  # records do not cross sectors: the rest of this one is empty
-            at = (at // SECTOR + 1) * SECTOR
-            continue
-        if at + length > len(directory):
-            return
-        yield at, directory[at : at + length]
-        at += length

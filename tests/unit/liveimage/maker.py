@@ -40,6 +40,7 @@ class Layout:
     miniso: bool = True
     rock_ridge: bool = True
     joliet: bool = False
+    parent: bytes = b"\1"  # how the record of ".." is named in each folder; genisoimage names it like "." on s390x
     cdboot: int = 0  # bytes of a boot image that the area is inside of, as on s390x
     rootfs: int = 300_000
     more: Mapping[str, bytes] = field(default_factory=dict)
@@ -55,7 +56,8 @@ LAYOUTS = {
         ignition_img=False,
         cdboot=66688 + 896 + AREA + 4096,
         kargs="s390x",
-        miniso=False,
+        joliet=True,
+        parent=b"\0",
     ),
 }
 
@@ -173,6 +175,31 @@ def _write(path: Path, files: Mapping[str, bytes], layout: Layout) -> None:
         iso.add_fp(io.BytesIO(data), len(data), _level_1(name) + ";1", **_names(name, layout))
     iso.write(str(path))
     iso.close()
+    data = bytearray(path.read_bytes())
+    for folder in _folders(data):
+        parent = folder + data[folder]  # the second record
+        assert data[parent + 32 : parent + 34] == b"\1\1"
+        data[parent + 33 : parent + 34] = layout.parent
+    path.write_bytes(data)
+
+
+def _folders(data: bytearray) -> list[int]:
+    """Where the records of every folder begin, plain and Joliet."""
+    descriptors = [place for place in range(16 * 2048, 20 * 2048, 2048) if data[place + 1 : place + 6] == b"CD001"]
+    waiting = [place + 156 for place in descriptors if data[place] in (1, 2)]  # the records of the roots
+    found = []
+    while waiting:
+        sector, length = struct.unpack_from("<I4xI", data, waiting.pop() + 2)
+        at, stop = sector * 2048, sector * 2048 + length
+        found.append(at)
+        while at < stop:
+            if not data[at]:  # the rest of this sector is empty
+                at = (at // 2048 + 1) * 2048
+                continue
+            if data[at + 25] & 2 and data[at + 32 : at + 34] not in (b"\1\0", b"\1\1"):
+                waiting.append(at)
+            at += data[at]
+    return found
 
 
 def _names(path: str, layout: Layout) -> dict[str, Any]:

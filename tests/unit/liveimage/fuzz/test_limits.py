@@ -19,7 +19,7 @@ import pytest
 from tests.unit.liveimage import maker
 from tests.unit.liveimage.fuzz import targets
 
-MEMORY, SECONDS = 512 * 1024 * 1024, 30  # address space (of which an interpreter with pycdlib takes a fifth), CPU
+MEMORY, SECONDS = 512 * 1024 * 1024, 30  # address space (of which the interpreter takes a part), CPU
 SECTOR = 2048
 ROOT = Path(__file__).parents[4]
 CHILD = """
