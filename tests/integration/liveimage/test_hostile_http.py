@@ -91,3 +91,20 @@ def test_hostile_bytes(served):
             raise AssertionError(f"{case!r}: {error}") from error
     assert requests.get(server.url("/a.iso"), timeout=60).content == content
     until(lambda: server.metrics.connections <= 1, "the end of all connections")
+
+
+@pytest.mark.parametrize("head", [b"X: " + b"a" * 100_000, b"a" * 100_000, b"X:" + b" " * 100_000],
+                         ids=["value", "name", "blanks"])  # fmt: skip
+def test_a_header_without_end_is_refused_on_every_connection(served, head):
+    server, content = served
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 180)) for _number in range(60)
+        ]
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.sendall(b"GET /a.iso HTTP/1.1\r\nHost: x\r\n" + head)
+        for client in clients:
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 431 ")
+    assert requests.get(server.url("/a.iso"), timeout=60).content == content
+    until(lambda: server.metrics.connections <= 1, "the end of all connections")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ try:
 except ImportError:
     HAS_HTTPTOOLS = False
 
-_MOST_HEAD = 16 * 1024  # bytes of a request line and its header
+_MOST_HEAD = 16 * 1024  # bytes of a request as they come in: all that is no body, ends of lines and blanks too
 _MOST_PATH = 2048
 _MOST_BODY = 64 * 1024  # nobody needs one; as much is thrown away
 _KEPT = frozenset((b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since"))
@@ -43,7 +44,9 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._ready: list[Request] = []
         self._ended = False
-        self._bodies = 0
+        self._raw = 0  # bytes since the last request was complete, without its body
+        self._whole = 0  # requests that were complete
+        self._bodies = self._body_bytes = 0  # pieces of bodies, and their bytes
         self.template: Template | None = None  # of the last request, when it was a range
         self._begin()
 
@@ -51,22 +54,21 @@ class RequestReader:
         """The requests that these bytes complete, in their order."""
         if self._ended:
             return []
-        alone = not self._size
+        alone = not self._raw
         if alone and self.template is not None:
             digits = self.template.digits(data)
             if digits is not None:
                 known, wanted = self.template, (b"bytes=%s-%s" % digits).decode("ascii")
                 return [Request("GET", known.path, {**known.headers, "range": wanted}, True, known.old, 0)]
         bodies = self._bodies
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(400)
-        except httptools.HttpParserError:
-            if not self._ended:
-                self._refuse(400)
+        if alone and len(data) <= _MOST_HEAD and _one_head(data):
+            self._parse(data)
+        else:
+            for line in io.BytesIO(data):
+                if not self._ended:
+                    self._parse(line)
         ready, self._ready = self._ready, []
-        if alone and len(ready) == 1 and not self._size and self._bodies == bodies:
+        if alone and len(ready) == 1 and not self._raw and self._bodies == bodies:
             request = ready[0]
             if request.method == "GET" and request.keep_alive and not request.problem:
                 self.template = learn(data, request.path, request.headers, request.old)
@@ -75,12 +77,32 @@ class RequestReader:
     @property
     def idle(self) -> bool:
         """Whether no request has begun."""
-        return not self._size
+        return not self._raw
+
+    def _parse(self, piece: bytes) -> None:
+        """Have a piece parsed that completes one request at most, and that at its end or with the end of a body."""
+        whole, body = self._whole, self._body_bytes
+        try:
+            self._parser.feed_data(piece)
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError):
+            if not self._ended:
+                self._refuse(400)
+        body = self._body_bytes - body
+        complete = self._whole != whole
+        if complete and body:
+            self._raw = len(piece) - body  # the next one begins behind the body
+            return
+        self._raw += len(piece) - body
+        if self._raw > _MOST_HEAD and not self._ended:
+            if complete:
+                self._ready.pop()
+            self._refuse(431)
+        elif complete:
+            self._raw = 0
 
     def _begin(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._size = 0
         self._body = 0
 
     def _refuse(self, status: int) -> None:
@@ -92,16 +114,15 @@ class RequestReader:
     def on_message_begin(self) -> None:
         """A request begins."""
         self._begin()
-        self._size = 1
 
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
         self._url += url
-        self._count(len(url), 414)
+        if len(self._url) > _MOST_PATH:
+            self._stop(414)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field; several of one name become a list, as the standard says."""
-        self._count(len(name) + len(value) + 4, 431)
         name = name.lower()
         if name in _KEPT:
             key, text = name.decode("ascii"), value.decode("latin-1")
@@ -111,6 +132,7 @@ class RequestReader:
         """A body, thrown away."""
         self._body += len(body)
         self._bodies += 1
+        self._body_bytes += len(body)
         if self._body > _MOST_BODY:
             self._stop(400)
 
@@ -118,6 +140,7 @@ class RequestReader:
         """A request is whole."""
         if self._ended:
             return
+        self._whole += 1
         version = self._parser.get_http_version()
         path = self._url.partition(b"?")[0].partition(b"#")[0]
         text = path.decode("latin-1")
@@ -129,14 +152,12 @@ class RequestReader:
         )  # fmt: skip
         self._begin()
 
-    def _count(self, size: int, status: int) -> None:
-        self._size += size
-        if len(self._url) > _MOST_PATH:
-            self._stop(414)
-        if self._size > _MOST_HEAD:
-            self._stop(status)
-
     def _stop(self, status: int) -> None:
         if not self._ended:
             self._refuse(status)
         raise ValueError("refused")  # ends httptools' reading; what came before stays ready
+
+
+def _one_head(data: bytes) -> bool:
+    """Whether this is one head, as nearly every request is: an empty line ends it, and there is none before."""
+    return data.find(b"\r\n\r\n") == len(data) - 4 and data.count(b"\n") == data.count(b"\r\n")
