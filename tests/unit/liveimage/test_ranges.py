@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import email.utils
+import time
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,15 @@ MOMENT = 1795262400
         ("bytes", None),
         ("bytes=" + ",".join("0-1" for _n in range(ranges.MOST + 1)), None),
         ("bytes=0-999,0-999", None),
-        ("bytes=99999999999999999999-", None),
+        ("bytes=99999999999999999999-", []),
+        ("bytes=0-99999999999999999999", [(0, 1000)]),
+        ("bytes=990-" + "9" * 500, [(990, 1000)]),
+        ("bytes=" + "0" * 30 + "5-" + "0" * 30 + "6", [(5, 7)]),
+        ("bytes=-" + "9" * 40, [(0, 1000)]),
+        ("bytes=" + "9" * 40 + "-" + "9" * 41, []),
+        ("bytes=" + "9" * 41 + "-" + "9" * 40, None),
+        ("bytes=0-1," + "9" * 40 + "-", [(0, 2)]),
+        ("bytes=0-" + "9" * 5000, None),
     ],
 )
 def test_ranges(header, wanted):
@@ -102,13 +111,38 @@ def test_not_modified(headers, same):
     assert ranges.not_modified(headers, "tag", MOMENT) is same
 
 
+BEFORE = "Sat, 21 Nov 2026 11:59:59 GMT"
+
+
 @pytest.mark.parametrize(
     ("headers", "failed"),
-    [({}, False), ({"if-match": "*"}, False), ({"if-match": '"tag"'}, False), ({"if-match": '"a"'}, True),
-     ({"if-match": 'W/"tag"'}, True)],
-)  # fmt: skip
-def test_preconditions(headers, failed):
-    assert ranges.precondition_failed(headers, "tag") is failed
+    [
+        ({}, False),
+        ({"if-match": "*"}, False),
+        ({"if-match": '"tag"'}, False),
+        ({"if-match": '"a"'}, True),
+        ({"if-match": 'W/"tag"'}, True),
+        ({"if-unmodified-since": DATE}, False),
+        ({"if-unmodified-since": "Sat, 21 Nov 2026 12:00:01 GMT"}, False),
+        ({"if-unmodified-since": BEFORE}, True),
+        ({"if-unmodified-since": "Saturday, 21-Nov-26 11:59:59 GMT"}, True),
+        ({"if-unmodified-since": "Sat Nov 21 11:59:59 2026"}, True),
+        ({"if-unmodified-since": "Sat Nov 21 12:00:00 2026"}, False),
+        ({"if-unmodified-since": "yesterday"}, False),
+        ({"if-unmodified-since": ""}, False),
+        ({"if-unmodified-since": f"{BEFORE}, {BEFORE}"}, False),  # a list of dates is none
+        ({"if-match": '"tag"', "if-unmodified-since": BEFORE}, False),  # the tag alone counts
+        ({"if-match": '"a"', "if-unmodified-since": DATE}, True),
+    ],
+)
+def test_preconditions(headers, failed, monkeypatch):
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
+    try:
+        assert ranges.precondition_failed(headers, "tag", MOMENT) is failed
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_dates_go_both_ways():

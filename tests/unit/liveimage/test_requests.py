@@ -72,3 +72,43 @@ def test_the_limit_is_the_same_behind_other_requests_and_in_every_piece(before, 
 def test_a_body_is_thrown_away_up_to_its_own_limit(piece):
     assert fed(POST + b"Content-Length: 65536\r\n\r\n" + b"a" * 65536 + LINE + b"\r\n", piece) == [0, 0]
     assert fed(POST + b"Content-Length: 70000\r\n\r\n" + b"a\n" * 35000, piece) == [400]
+
+
+HOSTS = {
+    "one": (b"Host: x\r\n", [0]),
+    "none": (b"", [400]),
+    "two": (b"Host: x\r\nHost: x\r\n", [400]),
+    "two-names": (b"Host: x\r\nhOST: y\r\n", [400]),
+    "empty": (b"Host:\r\n", [0]),
+    "port": (b"Host: a_b.example.com:8084\r\n", [0]),
+    "address": (b"Host: [fe80::1%25eth0]:80\r\n", [0]),
+    "blank-inside": (b"Host: x y\r\n", [400]),
+    "path": (b"Host: x/y\r\n", [400]),
+    "user": (b"Host: user@x\r\n", [400]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOSTS))
+@pytest.mark.parametrize("target", [b"/a.iso", b"http://x/a.iso"])
+def test_a_request_of_http_1_1_has_one_host(name, target):
+    lines, told = HOSTS[name]
+    head = b"GET %b HTTP/1.1\r\n%b\r\n" % (target, lines)
+    assert fed(head, 1) == fed(head, 1000) == told
+    assert fed(head + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000) == (told if told[0] else [0, 0])
+    old = b"GET %b HTTP/1.0\r\n%b\r\n" % (target, lines)
+    assert fed(old, 1000) == ([0] if name == "none" else told)
+
+
+def test_the_next_request_has_its_own_host():
+    assert fed(LINE + b"\r\n" + b"GET / HTTP/1.1\r\n\r\n", 1000) == [0, 400]
+
+
+def test_what_stands_in_a_trailer_is_no_header():
+    trailer = b"0\r\nHost: y\r\nRange: bytes=0-1\r\n\r\n"
+    (found,) = RequestReader().feed(LINE + b"Transfer-Encoding: chunked\r\n\r\n" + trailer)
+    assert (found.problem, found.headers) == (0, {})
+
+
+def test_a_date_that_is_asked_for_is_kept():
+    (found,) = RequestReader().feed(LINE + b"If-Unmodified-Since: Sat, 21 Nov 2026 12:00:00 GMT\r\n\r\n")
+    assert found.headers == {"if-unmodified-since": "Sat, 21 Nov 2026 12:00:00 GMT"}

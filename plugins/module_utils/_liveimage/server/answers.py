@@ -100,7 +100,7 @@ class Answers:
     def _image(self, image: Image, headers: Mapping[str, str], head_only: bool) -> Answer:
         size = image.overlay.size
         if headers:
-            if ranges.precondition_failed(headers, image.etag):
+            if ranges.precondition_failed(headers, image.etag, image.modified):
                 return self.refusal(412, "the image is another one by now", image.head, head_only=head_only)
             if ranges.not_modified(headers, image.etag, image.modified):
                 return Answer(304, self._head(304, image.head, None), (), image, ())

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 MOST = 32  # ranges in one request; whoever wants more gets the whole image
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_ONE = re.compile(r"(\d{1,19})?-(\d{1,19})?\Z", re.ASCII)
-_PLAIN = re.compile(r"bytes=(\d{1,19})-(\d{1,19})\Z", re.ASCII)
+# as many digits as Python makes a number of under every setting (sys.set_int_max_str_digits)
+_ONE = re.compile(r"(\d{1,600})?-(\d{1,600})?\Z", re.ASCII)
+_PLAIN = re.compile(r"bytes=(\d{1,600})-(\d{1,600})\Z", re.ASCII)
 _TAG = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 
@@ -70,12 +71,14 @@ def not_modified(headers: Mapping[str, str], etag: str, modified: int) -> bool:
     return moment is not None and modified <= moment
 
 
-def precondition_failed(headers: Mapping[str, str], etag: str) -> bool:
-    """Whether the client asked for another state of the image (412)."""
+def precondition_failed(headers: Mapping[str, str], etag: str, modified: int) -> bool:
+    """Whether the client asked for another state of the image (412). Where it names tags, its date does not count."""
     tags = headers.get("if-match")
-    if tags is None or tags.strip() == "*":
-        return False
-    return all(weak or tag != etag for weak, tag in _TAG.findall(tags))
+    if tags is not None:
+        return tags.strip() != "*" and all(weak or tag != etag for weak, tag in _TAG.findall(tags))
+    since = headers.get("if-unmodified-since")
+    moment = None if since is None else from_http_date(since)
+    return moment is not None and modified > moment
 
 
 def http_date(seconds: float) -> str:
@@ -89,8 +92,13 @@ def http_date(seconds: float) -> str:
 def from_http_date(text: str) -> float | None:
     """The moment of an HTTP date; None when it is none."""
     import email.utils  # takes longer to load than most of the server, and few clients send dates
+    from datetime import timezone
 
+    if text.count(":") != 2:  # a list of dates is none
+        return None
     try:
-        return email.utils.parsedate_to_datetime(text).timestamp()
+        found = email.utils.parsedate_to_datetime(text)
+        # the form without a zone is of the same zone as the others
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ except ImportError:
 _MOST_HEAD = 16 * 1024  # bytes of a request as they come in: all that is no body, ends of lines and blanks too
 _MOST_PATH = 2048
 _MOST_BODY = 64 * 1024  # nobody needs one; as much is thrown away
-_KEPT = frozenset((b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since"))
+_KEPT = frozenset((b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since"))
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 
 
 @dataclass
@@ -103,6 +105,8 @@ class RequestReader:
     def _begin(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
+        self._hosts = 0
+        self._trailing = False
         self._body = 0
 
     def _refuse(self, status: int) -> None:
@@ -123,10 +127,22 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field; several of one name become a list, as the standard says."""
+        if self._trailing:
+            return
         name = name.lower()
-        if name in _KEPT:
+        if name == b"host":
+            self._hosts += 1
+            if self._hosts > 1 or not _HOST.fullmatch(value):
+                self._stop(400)
+        elif name in _KEPT:
             key, text = name.decode("ascii"), value.decode("latin-1")
             self._headers[key] = "%s, %s" % (self._headers[key], text) if key in self._headers else text
+
+    def on_headers_complete(self) -> None:
+        """What follows is a body and its trailer."""
+        self._trailing = True
+        if not self._hosts and self._parser.get_http_version() not in ("1.0", "0.9"):
+            self._stop(400)
 
     def on_body(self, body: bytes) -> None:
         """A body, thrown away."""
