@@ -63,38 +63,135 @@ def test_each_missing_sign_is_a_failure(change, reason):
     assert not failure.permanent
 
 
+#: As the real one begins its debug.txt: hwdata's report names disks, errors and much else.
+HEAD = """
+[19:31:02] # starting installimage
+[19:31:02] -------------------------------------
+[19:31:02] :   Hardware data:
+[19:31:02] :   CPU1: AMD Ryzen 5 3600 6-Core Processor (Cores 12)
+[19:31:02] :   Memory:  64243 MB (ECC)
+[19:31:02] :   Disk /dev/nvme0n1: 512 GB (=> 476 GiB) doesn't contain a valid partition table
+[19:31:02] :   Disk /dev/nvme1n1: 512 GB (=> 476 GiB), 2 errors, device is busy
+[19:31:02] :   Total capacity 3576 GiB with 2 Disks
+[19:31:02] :   ERROR: ESP missing or multiple ESP found
+[19:31:02] :   tar: No space left on device
+[19:31:02] :   eth0  LINK: yes
+[19:31:02] -------------------------------------
+[19:31:02] # make clean config
+[19:31:03] # validating config ...
+[19:31:03] Image info:
+[19:31:03] :   DISTRIB ID:               debian
+"""
+#: What one finds on the terminal before a step: the configuration, in which every word of the user is.
+BEFORE = """
+Found AUTOSETUP file '/autosetup'
+Running unattended installimage installation ...
+
+DRIVE1 /dev/nvme0n1
+HOSTNAME no-such-device-error
+IMAGE /x/Debian-1200-error-not-found-amd64-base.tar.zst
+"""
+
+
+def stamped(text):
+    return "".join(f"[19:31:04] {line}\n" for line in text.splitlines())
+
+
+def refused(sentence, head=HEAD):
+    said = stamped(f":   {sentence}") if sentence else ""
+    return judged(1, BEFORE + "Cancelled.\n", head + said, "")
+
+
+def failed(said, title="Extracting image (local)", head=HEAD):
+    """The step before says things that sound bad and mean nothing."""
+    debug = f"""\
+# executing installfile ...
+# Mounting partitions
+:   mount: unexpected end of file, no such device, error
+# {title}
+{said}
+=> FAILED"""
+    terminal = (
+        f"{BEFORE}   4/15  :  Mounting partitions \x1b[60G busy \x1b[60G done \n   5/15  :  {title} \x1b[60G busy "
+    )
+    return judged(1, terminal + "\x1b[60Gfailed\n", head + stamped(debug), "")
+
+
 @pytest.mark.parametrize(
-    ("debug", "reason"),
+    ("sentence", "reason", "permanent"),
     [
-        ("ERROR: ESP missing or multiple ESP found", "exactly one partition {mount: /boot/efi"),
-        ("can not determine image arch from filename", "tells no architecture"),
-        ("can not install an arm64 image on a x86_64 system", "another architecture"),
-        ("tar: ./usr/x: Cannot write: No space left on device\ntar: Error is not recoverable", "was full"),
-        ("tar: var/big: Wrote only 4608 of 10240 bytes\ntar: Exiting with failure status", "was full"),
-        ("/*stdin*\\ : Read error (39) : premature end", "cannot be unpacked"),
-        ("gzip: stdin: unexpected end of file\ntar: Child returned status 1", "cannot be unpacked"),
-        ("xz: (stdin): Compressed data is corrupt", "cannot be unpacked"),
-        ("tar: This does not look like a tar archive", "cannot be unpacked"),
+        ("ERROR: ESP missing or multiple ESP found", "exactly one partition {mount: /boot/efi", True),
+        ("ERROR: can not determine image arch from filename", "tells no architecture", True),
+        ("ERROR: can not install an arm64 image on a x86_64 system", "another architecture", True),
+        ("ERROR: we do not yet support rockylinux 810 on EFI systems", "under UEFI; use a newer", True),
+        ("ERROR: Not enough disks for RAID level 5", "another number of disks", True),
+        ("ERROR: You need to select at least 2 disks for creating software raid!", "another number of disks", True),
+        ("ERROR: There are identical mountpoints in the config (swap)", "something is mounted twice", True),
+        ("ERROR: /boot must be mounted on a primary partition", "one of the first three", True),
+        ("ERROR: You are going to use more space than your drives have available.", "do not fit", True),
+        ("ERROR: DRIVE2 is busy - cannot access device /dev/sdb", "reset the machine into a fresh rescue", False),
+        ("ERROR: Value for DRIVE1 is not correct: /dev/sdz ", "does not take a disk", False),
+        ("Duplicate DRIVE definition. /dev/sda used for DRIVE1 and DRIVE2", "refused its configuration", True),
+        ("ERROR: the moon is not in the right place", "refused its configuration", True),
+        ("", "installimage refused its configuration with exit code 1", False),
     ],
 )
-def test_known_refusals_have_a_fix(debug, reason):
-    failure = judged(1, TERMINAL.replace("boot ... done", "boot ... failed"), "# something\n" + debug, "")
+def test_a_refusal_is_told_by_its_own_sentence(sentence, reason, permanent):
+    failure = refused(sentence)
     assert reason in failure.reason
-    assert "step 3/3 (boot)" in failure.reason
-    assert failure.permanent
+    assert sentence.strip() in failure.reason
+    assert failure.permanent == permanent
+    assert "RAID level" not in failure.reason or "RAID" in sentence or "at least 2 disks" in sentence
 
 
-def test_an_unknown_refusal_says_what_debug_txt_says():
-    debug = "# reading\nERROR: the moon is not in the right place\n# cleaning up failed\n"
-    failure = judged(1, "Cancelled.\n", debug, "")
-    assert failure.reason == (
-        "installimage refused its configuration with exit code 1: ERROR: the moon is not in the right place"
-    )
-    assert failure.permanent
-    failure = judged(1, TERMINAL, "grub-install: cannot find a GRUB drive\n", "")
-    assert failure.reason.endswith("in step 3/3 (boot) with exit code 1: grub-install: cannot find a GRUB drive")
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (":   tar: ./usr/x: Cannot write: No space left on device\n:   tar: Error is not recoverable", "was full"),
+        (":   tar: var/big: Wrote only 4608 of 10240 bytes\n:   tar: Exiting with failure status", "was full"),
+        (":   /*stdin*\\ : Read error (39) : premature end", "cannot be unpacked"),
+        (":   gzip: stdin: unexpected end of file\n:   tar: Child returned status 1", "cannot be unpacked"),
+        (":   xz: (stdin): Compressed data is corrupt", "cannot be unpacked"),
+        (":   tar: This does not look like a tar archive", "cannot be unpacked"),
+    ],
+)
+def test_what_a_failing_step_says_is_a_guess_and_never_permanent(said, reason):
+    failure = failed(said)
+    assert reason in failure.reason
+    assert failure.reason.endswith("(installimage ended with exit code 1 in step 5/15 (Extracting image (local)))")
     assert not failure.permanent
+
+
+def test_a_step_that_says_nothing_has_no_reason_of_the_machine_or_of_another_step():
+    failure = failed(":   some words")
+    assert failure.reason == "installimage failed in step 5/15 (Extracting image (local)) with exit code 1"
+    assert not failure.permanent
+    assert failed(":   grub-install: cannot find a GRUB drive").reason.endswith(
+        "with exit code 1: grub-install: cannot find a GRUB drive"
+    )
+
+
+def test_a_step_without_a_line_in_debug_txt_begins_at_the_one_before():
+    """As "Executing additional commands", whose parts alone are in debug.txt."""
+    terminal = "  1/2 : Extracting image (local) done\n  2/2 : Executing additional commands\n  : Ramdisk failed\n"
+    debug = HEAD + stamped("# Mounting\n:   an old error\n# Extracting image (local)\n# Ramdisk\n:   no such kernel")
+    failure = judged(1, terminal, debug, "")
+    assert failure.reason.endswith("in step 2/2 (Executing additional commands) with exit code 1: no such kernel")
+
+
+def test_a_log_whose_head_was_cut_begins_at_its_first_error_or_step():
+    cut = stamped(":   Total capacity 3576 GiB with 2 Disks\n:   an error of old")
+    assert "another number of disks" in refused("ERROR: Not enough disks for RAID level 6", head=cut).reason
+    assert failed(":   some words", head=cut).reason.endswith("(Extracting image (local)) with exit code 1")
+    assert judged(1, "", cut, "").reason == "installimage failed with exit code 1"
     assert judged(1, "", "", "").reason == "installimage failed with exit code 1"
+
+
+def test_a_disk_in_use_before_the_first_step():
+    terminal = f"{BEFORE}ERROR unmounting device(s):\n/mnt\nCannot continue, device(s) seem to be in use.\n"
+    failure = judged(1, terminal, HEAD, "")
+    assert "reset the machine into a fresh rescue" in failure.reason
+    assert not failure.permanent
 
 
 def test_a_failing_script_counts_although_installimage_does_not_notice():

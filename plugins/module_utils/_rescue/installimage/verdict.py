@@ -21,27 +21,42 @@ _TELLING = re.compile(
     r"|not (a|enough|found|valid|supported)|too (small|big|large|many)|no space|denied|must be|need",
     re.IGNORECASE,
 )
+#: How debug.txt marks its lines: the hour, a colon before what others say, a hash before its own steps. All before this
+#: line tells of the machine (hwdata).
+_STAMP, _QUOTED = re.compile(r"\[[0-9]{2}:[0-9]{2}:[0-9]{2}\] ?"), re.compile(r"\s*:\s*")
+_BEGIN = "# make clean config"
+#: What installimage itself calls an error.
+_OWN = re.compile(r"\s*(?:ERROR\b|Error:|Duplicate DRIVE definition)")
 
-#: (what debug.txt or the terminal says, what that means, whether another try cannot help); the first one that fits.
-_KNOWN = (
+#: (a sentence of its refusals, what it means, whether another try cannot help); anything else that it refuses it
+#: refuses again.
+_REFUSALS = (
     (r"ESP missing or multiple ESP",
      "the layout has no ESP, or more than one, and the rescue was booted by UEFI; have exactly one partition "
      "{mount: /boot/efi, filesystem: esp, size: 256M}", True),
-    (r"can ?not determine image arch", "the file name of the image tells no architecture; name it like "
+    (r"can not determine image arch", "the file name of the image tells no architecture; name it like "
      "Debian-1200-bookworm-amd64-base.tar.zst", True),
-    (r"can ?not install an? \S+ image on an? \S+", "the image is for another architecture than the machine's", True),
+    (r"can not install an? \S+ image on an? \S+", "the image is for another architecture than the machine's", True),
+    (r"do not yet support .* on EFI", "installimage does not install this release under UEFI; use a newer one", True),
+    (r"Not enough disks for RAID|at least 2 disks", "installimage wants another number of disks for this RAID level",
+     True),
+    (r"identical mountpoints", "something is mounted twice; logical volumes of swap count, so have one of them", True),
+    (r"on a primary partition", "/boot, or / without a /boot, must be one of the first three partitions", True),
+    (r"more space than your (drives|VG)", "the partitions do not fit on the smallest disk; make them smaller", True),
+    (r"DRIVE[0-9]+ is busy", "a disk is still in use; reset the machine into a fresh rescue", False),
+    (r"Value for DRIVE[0-9]+ is not correct", "installimage does not take a disk for one", False),
+)  # fmt: skip
+#: (what the failing step may say, what that means). These are guesses, so another try is never given up for them.
+_FAILURES = (
     (r"No space left on device|Wrote only [0-9]+ of [0-9]+ bytes",
-     "a file system was full before the image was unpacked; give / and /boot more room, or use a smaller image", True),
+     "a file system was full before the image was unpacked; give / and /boot more room, or use a smaller image"),
     (r"(unexpected end of (file|input|data|archive)|unexpected eof|premature end|corrupt|data integrity|checksum "
      r"(error|mismatch)|not in (gzip|xz|bzip2) format|unsupported (format|frame)|unknown (header|frame)|truncated "
      r"input|does not look like a tar|not recoverable|decoding error|decompression error)",
-     "the image cannot be unpacked: its file is broken or no tar archive of the kind its name says; make it anew, "
-     "and give its digest", True),
-    (r"[0-9]+ (disks|drives)|(at least|enough) \S* ?(disks|drives)", "installimage wants another number of disks for "
-     "this RAID level", True),
-    (r"is no valid (disk|block ?device)|not a (valid )?block device", "installimage does not take a disk for one",
-     False),
-    (r"(device|disk|drive) .*(is busy|in use)", "a disk is still in use; reset the machine into a fresh rescue", False),
+     "the image cannot be unpacked: its file is broken or no tar archive of the kind its name says; make it again, "
+     "and give its digest"),
+    (r"is no valid (disk|block ?device)|not a (valid )?block device", "installimage does not take a disk for one"),
+    (r"(device|disk|drive)\S* .*(is busy|in use)", "a disk is still in use; reset the machine into a fresh rescue"),
 )  # fmt: skip
 
 
@@ -55,6 +70,8 @@ class Steps:
 
     def __init__(self):
         self.number, self.total, self.text, self.failed = 0, 0, "", False
+        #: The texts of all steps so far, the last one last.
+        self.texts: list[str] = []
 
     def take(self, line):
         """Read one line of the terminal; returns the progress message when a new step has begun, else None."""
@@ -67,6 +84,7 @@ class Steps:
         began = (number, text) != (self.number, self.text)
         self.number, self.total, self.text = number, total, text
         self.failed = outcome is not None and outcome.group(2).lower() == "failed"
+        self.texts += [text] if began else []
         return str(self) if began else None
 
     def __str__(self):
@@ -100,22 +118,62 @@ def judge(code, terminal, debug, report, steps):
             "installimage says that it is complete, but its post-install script did not %s"
             % ("come to its end" if report.begun else "run")
         )
-    return _known(code, terminal, debug, steps)
+    said = Said(debug, terminal, steps)
+    return _refused(code, said) if said.cancelled and not steps.number else _failed(code, said, steps)
 
 
-def _known(code, terminal, debug, steps):
+class Said:
+    """What debug.txt and terminal say of this run: never what they say of the machine, or of steps that went well."""
+
+    def __init__(self, debug, terminal, steps):
+        lines = [_STAMP.sub("", line, count=1).rstrip() for line in plain(debug).splitlines()]
+        lines = [line for line in lines if line != "=> FAILED"]
+        begin = [place for place, line in enumerate(lines) if line == _BEGIN]
+        own = [place for place, line in enumerate(lines) if _OWN.match(_bare(line))]
+        # Some steps have no line of their own there; the one before them has.
+        titles = ["# " + text for text in reversed(steps.texts)]
+        step = next((lines.index(title) for title in titles if title in lines), None)
+        if begin:
+            lines_of_run = lines[begin[-1] + 1 :]
+        else:
+            first = min(own[:1] + ([] if step is None else [step]), default=len(lines))
+            lines_of_run = lines[first:]
+        #: What installimage itself calls an error.
+        self.errors = [_bare(line).strip() for line in lines_of_run if _OWN.match(_bare(line))]
+        #: All from the failing step on.
+        self.step = "" if step is None else "\n".join(map(_bare, lines[step + 1 :]))
+        shown = plain(terminal).splitlines()
+        steps_shown = [place for place, line in enumerate(shown) if _STEP.search(line)]
+        errors_shown = [place for place, line in enumerate(shown) if _OWN.match(line)]
+        after = (steps_shown[-1:] or errors_shown[:1] or [len(shown)])[0]
+        self.shown = "\n".join(shown[after + bool(steps_shown) :])
+        self.cancelled = any(re.match(r"\s*Cancelled\b", line) for line in shown)
+
+
+def _bare(line):
+    return _QUOTED.sub("", line, count=1)
+
+
+def _refused(code, said):
+    """installimage refused its configuration before its first step."""
+    for sentence in said.errors:
+        for pattern, meaning, permanent in _REFUSALS:
+            if re.search(pattern, sentence):
+                return Failure("%s (installimage ended with exit code %s: %s)" % (
+                    meaning, code, sentence[:300]), permanent)  # fmt: skip
+    what = "installimage refused its configuration with exit code %s" % code
+    return Failure(what + (": %s" % said.errors[0][:300] if said.errors else ""), permanent=bool(said.errors))
+
+
+def _failed(code, said, steps):
+    """It failed on its way: what failed may have had a reason that does not come again."""
     where = " in step %d/%d (%s)" % (steps.number, steps.total, steps.text) if steps.number else ""
-    for text in (debug, terminal):
-        for pattern, meaning, permanent in _KNOWN:
+    for text in (said.step, "\n".join(said.errors), said.shown):
+        for pattern, meaning in _FAILURES:
             if re.search(pattern, text, re.IGNORECASE):
-                return Failure("%s (installimage ended with exit code %s%s)" % (meaning, code, where), permanent)
-    said = telling_line(debug) or telling_line(terminal)
-    refused = re.search(r"^\s*Cancelled\b", terminal, re.M)
-    what = "installimage refused its configuration" if refused else "installimage failed"
-    # What it refused once it refuses again, but what failed may have had another reason.
-    return Failure(
-        "%s%s with exit code %s%s" % (what, where, code, ": %s" % said if said else ""), permanent=bool(refused)
-    )
+                return Failure("%s (installimage ended with exit code %s%s)" % (meaning, code, where))
+    line = telling_line(said.step) or (said.errors or [""])[-1][:300] or telling_line(said.shown)
+    return Failure("installimage failed%s with exit code %s%s" % (where, code, ": %s" % line if line else ""))
 
 
 def telling_line(text):
