@@ -227,6 +227,12 @@ options:
     description:
       - More keys of installimage's configuration, such as C(IPV4_ONLY), C(GOVERNOR) or C(SSHKEYS_URL). Keys that other
         options set are refused, and so are those that would keep what is on the disks.
+      - C(BOOTLOADER) takes C(grub); C(GOVERNOR) takes C(powersave), C(performance) or C(ondemand); C(FORCE_GPT) takes
+        V(true), C(1), C(2) or V(false); C(FORCE_SIGN), C(RAID_ASSUME_CLEAN) and C(ALLOW_USB_DRIVES) take V(true) or
+        V(false); C(IPV4_ONLY), C(USE_KERNEL_MODE_SETTING) and C(TAKE_OVER_RESCUE_SYSTEM_SSH_PUBLIC_KEYS) take V(true)
+        or V(false), too; C(RAID_LAYOUT) takes a layout of mdadm, and C(SSHKEYS_URL) a URL or a path. Each is written
+        in the word that installimage reads, whatever the case of letters.
+      - Other keys are written as they are, unless installimage would take them for one that it knows.
     type: dict
     default: {}
   uefi:

@@ -117,6 +117,10 @@ def test_the_default_layout(uefi, esp):
         ({"GOVERNOR": ""}, "empty"),
         ({"GOVERNOR": "'x'"}, "quotes"), ({"GOVERNOR": "$(reboot)"}, "letters"), ({"GOVERNOR": ["x"]}, "one word"),
         ({"SSHKEYS_URL": "https://x/PASSWD"}, "PASSWD"),
+        # read by how a line begins, and before the lines that follow from the options
+        ({"IMAGE_TYPE": "x"}, "would read it as IMAGE"), ({"HOSTNAMES": "x"}, "would read it as HOSTNAME"),
+        ({"PRESERVE_VGS": "x"}, "would read it as PRESERVE_VG"), ({"PARTITIONS": "x"}, "would read it as PART"),
+        ({"SOMETHING_NEW": True}, "in quotes"),
     ],
 )  # fmt: skip
 def test_extra_keys_that_are_refused(extra, fix):
@@ -130,6 +134,51 @@ def test_extra_keys_that_are_taken():
     extra = {"SSHKEYS_URL": "https://x/keys", "FORCE_GPT": 1, "GOVERNOR": "performance", "SOMETHING_NEW": "yes"}
     lines = text_of(made(autosetup=extra), ["/dev/sda"], "/x.tar").splitlines()
     assert {"SSHKEYS_URL https://x/keys", "FORCE_GPT 1", "GOVERNOR performance", "SOMETHING_NEW yes"} <= set(lines)
+
+
+#: key → what a user may give → the word that is written; None: no line, as installimage takes any word for yes
+TAKEN = {
+    "BOOTLOADER": {"grub": "grub", "GRUB": "grub", "Grub": "grub"},
+    "IPV4_ONLY": {True: "yes", False: "no", "yes": "yes", "No": "no", "true": "yes"},
+    "USE_KERNEL_MODE_SETTING": {True: "yes", False: "no", "YES": "yes"},
+    "TAKE_OVER_RESCUE_SYSTEM_SSH_PUBLIC_KEYS": {True: "yes", False: "no"},
+    "GOVERNOR": {"powersave": "powersave", "Performance": "performance", "ondemand": "ondemand"},
+    "FORCE_GPT": {True: "1", "1": "1", 2: "2", "2": "2", "true": "1", False: None, "0": None},
+    "FORCE_SIGN": {True: "1", "yes": "1", False: None, "no": None, "False": None},
+    "RAID_ASSUME_CLEAN": {True: "1", "1": "1", False: None, "0": None},
+    "ALLOW_USB_DRIVES": {True: "1", False: None},
+    "RAID_LAYOUT": {"f2": "f2", "left-symmetric": "left-symmetric", "rs": "rs"},
+    "SSHKEYS_URL": {"http://x/keys": "http://x/keys", "/root/.ssh/robot_user_keys": "/root/.ssh/robot_user_keys"},
+}
+
+
+def test_the_table_of_extra_keys_is_tested_whole():
+    assert set(TAKEN) == set(autosetup.EXTRA)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "word"), [(key, *pair) for key, values in TAKEN.items() for pair in values.items()]
+)
+def test_each_key_is_written_as_installimage_reads_it(key, value, word):
+    lines = text_of(made(autosetup={key: value}), ["/dev/sda"], "/x.tar").splitlines()
+    assert [line for line in lines if line.startswith(key)] == ([] if word is None else [f"{key} {word}"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "takes"),
+    [
+        ("BOOTLOADER", "systemd-boot", "takes grub"), ("BOOTLOADER", True, "takes grub"),
+        ("GOVERNOR", "schedutil", "powersave, performance or ondemand"), ("GOVERNOR", 1, "powersave"),
+        ("FORCE_GPT", 3, "1 (or true), 2"), ("FORCE_SIGN", "perhaps", "true or false"),
+        ("RAID_ASSUME_CLEAN", 2, "true or false"), ("ALLOW_USB_DRIVES", "x", "true or false"),
+        ("IPV4_ONLY", 1, "yes or no"), ("RAID_LAYOUT", "2", "layout of mdadm"), ("SSHKEYS_URL", "keys", "URL"),
+        ("SSHKEYS_URL", "file:///x", "URL"),
+    ],
+)  # fmt: skip
+def test_a_word_that_installimage_does_not_know_is_refused_with_those_it_knows(key, value, takes):
+    (finding,) = specs.findings(made(autosetup={key: value}))
+    assert finding.startswith(f"autosetup.{key} ")
+    assert takes in finding
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import NamedTuple
 
 from .words import check_word, shown
 
@@ -21,20 +22,47 @@ OURS = {
     "IMAGE": "image",
     "CRYPTPASSWORD": "crypt_password",
 }
-#: Keys that may be added.
-EXTRA = (
-    "BOOTLOADER",
-    "IPV4_ONLY",
-    "USE_KERNEL_MODE_SETTING",
-    "SSHKEYS_URL",
-    "TAKE_OVER_RESCUE_SYSTEM_SSH_PUBLIC_KEYS",
-    "GOVERNOR",
-    "FORCE_GPT",
-    "FORCE_SIGN",
-    "RAID_ASSUME_CLEAN",
-    "RAID_LAYOUT",
-    "ALLOW_USB_DRIVES",
-)
+_ON, _OFF = ("1", "true", "yes"), ("0", "false", "no")
+
+
+class Extra(NamedTuple):
+    """What one more key takes: word of the user, in lower case → word that is written; None leaves the line out."""
+
+    words: dict[str, str | None]
+    pattern: str
+    takes: str
+
+
+def _switch(**more):
+    """A key that installimage takes for set when it has any word, or for set only with 1: off is no line at all."""
+    words: dict[str, str | None] = dict.fromkeys(_ON, "1")
+    words.update(dict.fromkeys(_OFF))
+    words.update(more)
+    return words
+
+
+def _words(*words):
+    return {word: word for word in words}
+
+
+_YES_NO = Extra({**dict.fromkeys(_ON[1:], "yes"), **dict.fromkeys(_OFF[1:], "no")}, "", "yes or no")
+_SWITCH = Extra(_switch(), "", "true or false")
+#: Keys that may be added, and how installimage reads them: some of them lower case only, some any word as yes.
+EXTRA = {
+    "BOOTLOADER": Extra(_words("grub"), "", "grub"),
+    "IPV4_ONLY": _YES_NO,
+    "USE_KERNEL_MODE_SETTING": _YES_NO,
+    "SSHKEYS_URL": Extra({}, r"(?:(?:https?|ftp)://|/)\S+", "an http, https or ftp URL, or an absolute path"),
+    "TAKE_OVER_RESCUE_SYSTEM_SSH_PUBLIC_KEYS": _YES_NO,
+    "GOVERNOR": Extra(_words("powersave", "performance", "ondemand"), "", "powersave, performance or ondemand"),
+    "FORCE_GPT": Extra(_switch(**{"2": "2"}), "", "1 (or true), 2 (for systems that know no GPT, too) or false"),
+    "FORCE_SIGN": _SWITCH,
+    "RAID_ASSUME_CLEAN": _SWITCH,
+    "RAID_LAYOUT": Extra(
+        {}, r"(?:left|right)-a?symmetric(?:-6)?|[lr][as]|parity-(?:first|last)|[nfo][1-9]",
+        "a layout of mdadm, such as left-symmetric or f2"),
+    "ALLOW_USB_DRIVES": _SWITCH,
+}  # fmt: skip
 #: Keys that would keep or wipe what the layout does not name, or hand a secret over in the open.
 REFUSED = {
     "PRESERVE_VG": "what is on the disks is never kept; leave it out",
@@ -44,7 +72,6 @@ REFUSED = {
     "FORMATDRIVE": "it would wipe a disk that the layout does not use; name it in kubenode_wipe",
 }
 _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
-_BOOLEANS = {True: "yes", False: "no"}
 MASK = "********"
 
 
@@ -55,7 +82,7 @@ def check_extra(extra):
         field = "autosetup.%s" % key
         bare = key.rstrip("0123456789") if isinstance(key, str) else ""
         if not isinstance(key, str) or not _KEY.match(key):
-            findings.append("autosetup %s: a key is in capitals, such as %s; name it so" % (shown(key), EXTRA[0]))
+            findings.append("autosetup %s: a key is in capitals, such as GOVERNOR; name it so" % shown(key))
         elif key in OURS or bare in OURS:
             findings.append("%s: it follows from %s; set that option" % (field, OURS.get(key) or OURS[bare]))
         elif key in REFUSED or bare in REFUSED:
@@ -64,16 +91,43 @@ def check_extra(extra):
             findings.append(
                 "%s: installimage does not know it; is %s meant?" % (field, difflib.get_close_matches(key, EXTRA, 1)[0])
             )
+        elif key not in EXTRA and _read_as(key):
+            findings.append("%s: installimage would read it as %s; leave it out" % (field, _read_as(key)))
         elif not isinstance(value, (str, int, bool)):
             findings.append("%s: give one word or number, not a list or dictionary" % field)
+        elif key in EXTRA:
+            findings += _check(field, EXTRA[key], value)
+        elif isinstance(value, bool):
+            findings.append("%s: whether installimage wants yes or 1 is unknown; write its word in quotes" % field)
         else:
-            findings += check_word(field, word_of(value))
+            findings += check_word(field, str(value))
     return findings
 
 
-def word_of(value):
-    """A value as installimage reads it; its switches are words in one place and digits in another, 0 and 1 stay."""
-    return _BOOLEANS[value] if isinstance(value, bool) else str(value)
+def _read_as(key):
+    """The key that installimage takes this one for, as it looks only at how a line begins; empty when it takes none."""
+    known = [one for one in (*OURS, *REFUSED, *EXTRA) if one not in ("LV", "SUBVOL", "CRYPTPASSWORD")]
+    return max((one for one in known if key.startswith(one)), key=len, default="")
+
+
+def _check(field, extra, value):
+    text = _text(value)
+    if text.lower() in extra.words:
+        return []
+    findings = check_word(field, text)
+    if not findings and not (extra.pattern and re.match("(?:%s)\\Z" % extra.pattern, text)):
+        findings.append("%s %s: installimage takes %s; use that" % (field, shown(value), extra.takes))
+    return findings
+
+
+def _text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def written(key, value):
+    """A value that was checked, as installimage reads it; None where it reads "no" only when the line is not there."""
+    text = _text(value)
+    return EXTRA[key].words.get(text.lower(), text) if key in EXTRA else text
 
 
 def autosetup(spec, layout, drives, image, mask=False):
@@ -86,11 +140,12 @@ def autosetup(spec, layout, drives, image, mask=False):
     if layout.swraid:
         lines.append("SWRAIDLEVEL %d" % layout.level)
     extra = dict(spec["autosetup"])
-    lines.append("BOOTLOADER %s" % word_of(extra.pop("BOOTLOADER", "grub")))
+    lines.append("BOOTLOADER %s" % written("BOOTLOADER", extra.pop("BOOTLOADER", "grub")))
     lines.append("HOSTNAME %s" % spec["hostname"])
     if layout.encrypted:
         lines.append("CRYPTPASSWORD %s" % (MASK if mask else spec["crypt_password"]))
-    lines += ["%s %s" % (key, word_of(extra[key])) for key in sorted(extra)]
+    words = [(key, written(key, extra[key])) for key in sorted(extra)]
+    lines += ["%s %s" % pair for pair in words if pair[1] is not None]
     for part in layout.partitions:
         words = ["PART", part["mount"], part["filesystem"], part["size"]]
         lines.append(" ".join(words + (["crypt"] if part.get("crypt") else [])))
