@@ -111,7 +111,9 @@ options:
         type: str
         required: true
       size:
-        description: A number with C(M), C(G) or C(T), or V(all) for the rest of the disk, in the last partition only.
+        description:
+          - A number with C(M), C(G) or C(T) (or C(MiB), C(GiB), C(TiB)), or V(all) for the rest of the disk, in the
+            last partition only.
         type: str
         required: true
       crypt:
@@ -141,7 +143,8 @@ options:
         type: str
         required: true
       size:
-        description: A number with C(M), C(G) or C(T), or V(all) in the last one of a volume group.
+        description:
+          - A number with C(M), C(G) or C(T) (or C(MiB), C(GiB), C(TiB)), or V(all) in the last one of a volume group.
         type: str
         required: true
   subvolumes:

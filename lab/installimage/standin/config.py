@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 ALL = "all"
 _UNITS = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
-_SIZE = re.compile(r"([0-9]{1,15})(?:([MGT])(?:I?B)?)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15})(?:([MGT])(?:iB)?)?")
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,11 @@ class Config:
         return self.swraid == "1"
 
     @property
+    def crypt(self) -> bool:
+        """Whether any partition is encrypted."""
+        return any(part.crypt for part in self.parts)
+
+    @property
     def lvm(self) -> bool:
         """Whether there are volume groups with volumes in them."""
         return bool(self.logical_volumes) and any(part.mount == "lvm" for part in self.parts)
@@ -96,11 +101,11 @@ class Config:
 
 
 def size(text: str) -> int | str:
-    """MiB of "512M", "4G", "1T" or "300"; "all" and what is no size stay text."""
+    """MiB of "512M", "512MiB", "4G", "1T" or "300"; "all" and what is no size stay text."""
     match = _SIZE.fullmatch(text)
     if match:
-        return int(match[1]) * _UNITS[(match[2] or "").upper()]
-    return ALL if text.lower() == ALL else text
+        return int(match[1]) * _UNITS[match[2] or ""]
+    return text
 
 
 def parse(text: str) -> Config:

@@ -47,6 +47,21 @@ class ImageName:
         """Where it lies: a URL, a path, or host:path."""
         return self.folder + self.file
 
+    @property
+    def number(self) -> int | None:
+        """The version as a shell counts with it: a word is an unset variable, anything else an error."""
+        if re.fullmatch(r"0|[1-9][0-9]{0,8}", self.version):
+            return int(self.version)
+        return 0 if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.version) else None
+
+    def among(self, *ranges: tuple[int, int]) -> bool:
+        """Whether the version lies in one of these ranges (first, one after the last)."""
+        return self.number is not None and any(low <= self.number < high for low, high in ranges)
+
+    def is_before(self, version: int) -> bool:
+        """Whether the version is a number, and smaller than this one."""
+        return self.version == str(self.number) and self.among((0, version))
+
     def fits(self, machine: str) -> bool:
         """Whether it can be installed on a machine of this `uname -m`."""
         return self.architecture in _FIT.get(machine, (machine,))
@@ -60,7 +75,7 @@ def parse(value: str) -> ImageName:
     packing, options = next(((name, options) for endings, name, options in _PACKED if file.endswith(endings)), ("", ()))
     distribution = next((name for part, name in _DISTRIBUTIONS.items() if part in file.lower()), "debian")
     fields = file.split("-")
-    version = fields[1] if len(fields) > 1 and fields[1] != "latest" else "0"
+    version = fields[1] if len(fields) > 1 and fields[1] not in ("latest", "") else "0"
     match = _ARCHITECTURE.fullmatch(file)
     return ImageName(
         value, folder, file, way, packing, options, distribution, version, match[1] if match else ""

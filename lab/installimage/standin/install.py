@@ -49,7 +49,7 @@ class Installation:
         self.arrays = layout.arrays(config, self.layout)
         self.storage = Storage(config, self.layout, self.arrays, self.target.root)
         self.image = ImageFile(image_name.parse(config.image), self.folder, self.target.root)
-        extra = (config.raid, config.lvm, bool(config.subvolumes), self.image.name.way == "http")
+        extra = (config.raid, config.crypt, config.lvm, bool(config.subvolumes), self.image.name.way == "http")
         self.steps = Steps(_STEPS + sum(extra))
 
     def run(self) -> int:
@@ -91,6 +91,9 @@ class Installation:
         if config.raid:
             with steps.step(f"Creating software RAID level {config.level}"):
                 storage.make_arrays()
+        if config.crypt:
+            with steps.step("Encrypt partitions and create /etc/crypttab"):
+                storage.encrypt()
         if config.lvm:
             with steps.step("Creating LVM volumes"):
                 storage.make_volumes()
@@ -117,6 +120,8 @@ class Installation:
             image.extract()
             image.forget()
             target.write("/etc/fstab", self.storage.fstab())
+            if self.storage.crypttab:
+                target.write("/etc/crypttab", self.storage.crypttab)
         with steps.step("Setting up network config"):
             addresses = target.set_network(self.config.ipv4_only)
         steps.title("Executing additional commands")

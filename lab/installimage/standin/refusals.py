@@ -14,7 +14,9 @@ from .config import ALL, Config, Part
 _FILESYSTEMS = ("btrfs", "ext2", "ext3", "ext4", "reiserfs", "xfs", "swap", "none")
 _MOUNT = re.compile(r"/\w*|none\Z|swap\Z|lvm\Z|btrfs\.\w+")
 _LEAST_DRIVES = {"5": 3, "6": 4, "10": 2}
-_NO_BTRFS = {"rockylinux": "Rocky Linux", "almalinux": "AlmaLinux", "centos": "CentOS 8", "rhel": "RHEL"}
+_NO_BTRFS = {"rockylinux": "Rocky Linux", "almalinux": "AlmaLinux"}
+_NO_REISERFS = ("almalinux", "centos", "rockylinux")
+_RHEL_FAMILY = ("centos", "rockylinux", "almalinux", "rhel")
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,18 @@ def _reasons(config: Config, machine: Machine) -> Iterator[str]:
     yield from _space(config, machine)
     if not config.hostname:
         yield "ERROR: HOSTNAME may not be empty"
-    crypt = any(part.crypt for part in config.parts)
-    if crypt and not config.crypt_password:
+    if config.crypt and not config.crypt_password:
         yield "ERROR: Value for CRYPTPASSWORD is not defined"
-    yield from _beyond_the_lab(config, machine, crypt)
+    image = image_name.parse(config.image)
+    if config.crypt and image.distribution == "centos" and image.among((0, 70), (610, 611)):
+        yield "ERROR: CentOS 7 or higher is needed for encryption!"
+    yield from _beyond_the_lab(config, machine)
 
 
-def _beyond_the_lab(config: Config, machine: Machine, crypt: bool) -> Iterator[str]:
+def _beyond_the_lab(config: Config, machine: Machine) -> Iterator[str]:
     """What the real one would do and this one cannot."""
-    if crypt:
-        yield "ERROR: the lab's installimage does not encrypt; leave out 'crypt'"
-    filesystems = [part.filesystem for part in config.parts] + [one.filesystem for one in config.logical_volumes]
-    if "reiserfs" in filesystems:
-        yield "ERROR: the lab's installimage knows no reiserfs; take ext4"
-    if not machine.stackable and (config.raid or config.lvm):
-        what = "software RAID" if config.raid else "LVM"
+    if not machine.stackable and (config.raid or config.lvm or config.crypt):
+        what = "software RAID" if config.raid else "LVM" if config.lvm else "encryption"
         yield f"ERROR: no {what} in a container of the lab (its kernel is the host's); use a machine of kind qemu"
 
 
@@ -86,7 +85,7 @@ def _image(config: Config, machine: Machine) -> Iterator[str]:
         yield "ERROR: No valid IMAGEFILE"
     if not image.packing:
         yield f"ERROR: {image.packing} is no valid FILETYPE for images"
-    if machine.uefi and image.distribution == "rhel" and image.version.startswith("8"):
+    if machine.uefi and image.distribution in _RHEL_FAMILY and image.among((80, 90), (810, 900)):
         yield f"ERROR: we do not yet support {image.distribution} {image.version} on EFI systems"
     if not image.architecture:
         yield "ERROR: can not determine image arch from filename"
@@ -139,7 +138,8 @@ def _places(config: Config) -> Iterator[str]:
 
 
 def _part(number: int, part: Part, config: Config, machine: Machine) -> Iterator[str]:
-    distribution = image_name.parse(config.image).distribution
+    image = image_name.parse(config.image)
+    distribution = image.distribution
     if not _MOUNT.match(part.mount):
         yield f"ERROR: Mountpoint for partition {number} is not correct: '{part.mount}' is not a valid mountpoint"
     known = part.filesystem in (*_FILESYSTEMS, "esp") or part.filesystem.startswith("bios_grub")
@@ -147,6 +147,10 @@ def _part(number: int, part: Part, config: Config, machine: Machine) -> Iterator
         yield f"ERROR: Filesystem for partition {number} is not correct"
     if part.filesystem == "none" and part.mount != "none":
         yield f"ERROR: No filesystem for partition {number}, but mounted to {part.mount}"
+    if part.filesystem == "reiserfs" and distribution in _NO_REISERFS:
+        yield f"ERROR: reiserfs is not supported for {distribution}"
+    if part.filesystem == "xfs":
+        yield from _xfs(image)
     if part.filesystem == "esp":
         if part.crypt:
             yield "Error: ESP partition can't be crypted"
@@ -156,6 +160,10 @@ def _part(number: int, part: Part, config: Config, machine: Machine) -> Iterator
             yield "ERROR: EFI System Partition MUST NOT be all remaining disk space"
         if isinstance(part.size, int) and part.size < 256:
             yield f"ERROR: EFI System Partition (ESP) has to be at least 256M (current size: {part.size})"
+    if part.filesystem == "btrfs" and distribution == "centos" and image.is_before(62):
+        yield "ERROR: CentOS older than 6.2 doesn't support btrfs"
+    if part.filesystem == "btrfs" and distribution == "centos" and image.among((80, 610), (611, 10**9)):
+        yield "ERROR: CentOS 8 doesn't support btrfs"
     if part.filesystem == "btrfs" and distribution in _NO_BTRFS:
         yield f"ERROR: {_NO_BTRFS[distribution]} doesn't support btrfs"
     if part.size == ALL and number < len(config.parts):
@@ -169,7 +177,15 @@ def _part(number: int, part: Part, config: Config, machine: Machine) -> Iterator
             yield f"ERROR: Your / partition has to be at least 1500M (current size: {part.size})"
 
 
+def _xfs(image: image_name.ImageName) -> Iterator[str]:
+    """The rescue's mkfs.xfs is of version 6: its file systems are too new for old kernels."""
+    old = {"ubuntu": (0, 2005), "debian": (0, 1100)}.get(image.distribution)
+    if old and image.among(old):
+        yield f"ERROR: xfs for {image.distribution} {image.version} is not supported"
+
+
 def _logical_volumes(config: Config) -> Iterator[str]:
+    image = image_name.parse(config.image)
     groups = [part.filesystem for part in config.parts if part.mount == "lvm"]
     if groups and not config.logical_volumes:
         yield "ERROR: There are volume groups defined, but no logical volumes are defined"
@@ -180,6 +196,10 @@ def _logical_volumes(config: Config) -> Iterator[str]:
             yield f"ERROR: Mountpoint for LV '{volume.name}' is not correct"
         if volume.filesystem not in _FILESYSTEMS:
             yield f"ERROR: Filesystem for LV '{volume.name}' is not correct"
+        if volume.filesystem == "reiserfs" and image.distribution == "centos":
+            yield "ERROR: reiserfs is not supported for CentOS"
+        if volume.filesystem == "xfs":
+            yield from _xfs(image)
         if not (volume.size == ALL or (isinstance(volume.size, int) and volume.size > 0)):
             yield f"ERROR: size of LV '{volume.name}' is not a valid number"
         if volume.mount == "/" and isinstance(volume.size, int) and volume.size < 1500:
@@ -190,11 +210,6 @@ def _logical_volumes(config: Config) -> Iterator[str]:
     for volume in config.logical_volumes:
         if volume.group not in groups:
             yield f"ERROR: LVM volume group '{volume.group}' not defined"
-    for part in config.parts:
-        if part.mount == "lvm" and isinstance(part.size, int) and groups.count(part.filesystem) == 1:
-            sizes = [one.size for one in config.logical_volumes if one.group == part.filesystem]
-            if sum(one for one in sizes if isinstance(one, int)) > part.size:
-                yield f"ERROR: You are going to use more space than your VG {part.filesystem} has available."
 
 
 def _subvolumes(config: Config) -> Iterator[str]:
@@ -216,7 +231,8 @@ def _subvolumes(config: Config) -> Iterator[str]:
 
 def _mounts(config: Config) -> Iterator[str]:
     named = [part.mount for part in config.parts if part.mount not in ("lvm", "swap", "none")]
-    named += [volume.mount for volume in config.logical_volumes if volume.mount not in ("none", "swap")]
+    # The real one leaves out swap of partitions, and counts that of logical volumes.
+    named += [volume.mount for volume in config.logical_volumes if volume.mount != "none"]
     named += [subvolume.mount for subvolume in config.subvolumes]
     twice = sorted({mount for mount in named if named.count(mount) > 1})
     if twice and twice[0].startswith("btrfs."):

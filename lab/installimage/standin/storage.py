@@ -21,6 +21,7 @@ _FORMAT = {
     "ext4": ("mkfs.ext4", "-q", "-F"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
+    "reiserfs": ("mkfs", "-t", "reiserfs", "-q", "-f"),  # which few rescues have
     "swap": ("mkswap", "--force"),
     "esp": ("mkfs.vfat", "-F", "32"),
 }
@@ -50,6 +51,7 @@ class Storage:
         self.arrays = arrays
         self.target = target
         self.volumes: list[Volume] = []
+        self.crypttab = ""
         self._mounted: list[Path] = []
 
     def partition(self, drive: str) -> None:
@@ -96,6 +98,21 @@ class Storage:
         if _SPEED_LIMIT.exists():
             _SPEED_LIMIT.write_text("0\n")
 
+    def encrypt(self) -> None:
+        """Put LUKS on the partitions (or arrays) that are to have it, and open them."""
+        password = f"{self.config.crypt_password}\n"
+        parts = [one.part for one in self.layout.partitions if one.part is not None and one.kind != "bios_grub"]
+        host.run("modprobe", "dm-crypt", check=False)
+        for part, volume in zip(parts, self.volumes, strict=False):
+            if part.crypt:
+                cipher = ("--cipher", "aes-xts-plain64", "--key-size", "256", "--hash", "sha256", "--batch-mode")
+                host.run("cryptsetup", *cipher, "luksFormat", volume.device, text=password)
+                found = uuid(volume.device)
+                host.run("cryptsetup", "--batch-mode", "luksOpen", volume.device, f"luks-{found}", text=password)
+                self.crypttab += f"luks-{found} UUID={found} none luks\n"
+                volume.device = f"/dev/mapper/luks-{found}"
+        host.settle()
+
     def make_volumes(self) -> None:
         """Volume groups and logical volumes."""
         teardown.remove_volume_groups(self.config.preserve_groups)
@@ -107,8 +124,12 @@ class Storage:
             host.run("pvcreate", "--force", "--force", "--yes", device)
             host.run("vgextend" if group in made else "vgcreate", group, device)
             made.add(group)
+        last = {volume.group: volume.name for volume in self.config.logical_volumes}
         for volume in self.config.logical_volumes:
             size = ["--extents", "100%FREE"] if volume.size == ALL else ["--size", f"{volume.size}M"]
+            if volume.name == last[volume.group] and isinstance(volume.size, int) and _free(volume.group) < volume.size:
+                debug(f"# Resize LV {volume.name} in VG {volume.group} because of not enough free space")
+                size = ["--extents", "100%FREE"]
             host.run("lvcreate", "--yes", "--wipesignatures", "y", "--name", volume.name, *size, volume.group)
         host.settle()
 
@@ -197,6 +218,12 @@ class Storage:
         self._mounted.clear()
         if self.arrays and _SPEED_LIMIT.exists():
             _SPEED_LIMIT.write_text("200000\n")
+
+
+def _free(group: str) -> int:
+    """MiB that are left in a volume group."""
+    found = host.run("vgs", "--noheadings", "--units", "m", "--nosuffix", "--options", "vg_free", group)
+    return int(float(found.strip() or 0))
 
 
 def vfat() -> bool:

@@ -63,7 +63,18 @@ def test_nothing_said_means_one_drive_and_the_rescues_keys() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512", 512), ("512M", 512), ("4g", 4096), ("1TiB", 1 << 20), ("ALL", "all"), ("12X", "12X"), ("-1", "-1")],
+    [
+        ("512", 512),
+        ("512M", 512),
+        ("512MiB", 512),
+        ("1TiB", 1 << 20),
+        ("all", "all"),
+        ("ALL", "ALL"),
+        ("4g", "4g"),
+        ("4GB", "4GB"),
+        ("12X", "12X"),
+        ("-1", "-1"),
+    ],
 )
 def test_sizes_are_mebibytes(text: str, size: int | str) -> None:
     assert config.size(text) == size

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.standin import config, layout, options
+from lab.installimage.standin import config, layout, options, storage
 from lab.installimage.standin.layout import MIB
 
 _GIB = 1 << 30
@@ -115,3 +117,22 @@ def test_letters_are_read_as_getopts_does() -> None:
     assert chosen.automatic
     assert chosen.get("c") == "file"
     assert chosen.complaints == ["illegal option -- q", "option requires an argument -- n"]
+
+
+def test_what_is_encrypted_is_opened_and_named_in_crypttab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    read, found = _plan("DRIVE1 /dev/sda", "PART /boot ext4 1G", "PART lvm vg0 all crypt", "CRYPTPASSWORD not in argv")
+    done: list[tuple[tuple[str, ...], str | None]] = []
+
+    def run(*command: str, text: str | None = None, check: bool = True) -> str:
+        done.append((command, text))
+        return "1-2-3\n" if command[0] == "blkid" else ""
+
+    monkeypatch.setattr(storage.host, "run", run)
+    monkeypatch.setattr(storage.host, "settle", lambda: None)
+    made = storage.Storage(read, found, [], tmp_path)
+    made.find_volumes()
+    made.encrypt()
+    assert made.crypttab == "luks-1-2-3 UUID=1-2-3 none luks\n"
+    assert [volume.device for volume in made.volumes] == ["/dev/sda1", "/dev/mapper/luks-1-2-3"]
+    assert [text for command, text in done if command[0] == "cryptsetup"] == ["not in argv\n"] * 2
+    assert not any("not in argv" in word for command, _text in done for word in command)

@@ -254,6 +254,8 @@ def test_a_passphrase_is_one_word(text):
         ("Rocky-90-amd64-base.tgz", ("rocky", 90, "amd64", "x86_64")),
         ("Debian-1200-bookworm-arm64-base.tar.zst", ("debian", 1200, "arm64", "aarch64")),
         ("Mine-7-i386-x.tar", ("debian", 7, "i386", "i686")),
+        ("Debian-bookworm-latest-amd64-base.tbz2", ("debian", 0, "amd64", "x86_64")),
+        ("Ubuntu-24.04-64-amd64-base.tar", ("ubuntu", None, "amd64", "x86_64")),
     ],
 )
 def test_names_are_read_as_installimage_reads_them(name, parsed):
@@ -264,7 +266,7 @@ def test_names_are_read_as_installimage_reads_them(name, parsed):
     ("name", "fix"),
     [
         ("Debian-1200-bookworm-base.tar.zst", "architecture"), ("Debian-1200-bookworm-amd64.tar.zst", "architecture"),
-        ("Debian-bookworm-amd64-base.tar.zst", "version"), ("Debian-1200-amd64-base.raw.zst", "unpacks only"),
+        ("Debian-1200-amd64-base.raw.zst", "unpacks only"),
         ("Debian-1200-amd64-base", "unpacks only"), (".tar", "letters"), ("", "letters"),
         ("Debian-1200-amd64-ba se.tar", "letters"), ("-rf-amd64-x.tar", "letters"),
         ("a/Debian-1-amd64-x.tar", "letters"),

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import re
 
-from .image import RHEL_FAMILY
+from .image import RHEL_FAMILY, ImageName, release
 from .words import ALL, check_size, check_word, mebibytes, shown
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
 LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}
 LEAST_BOOT, LEAST_ROOT, LEAST_ESP, LEAST_ALL = 200, 1500, 256, 1024
-#: Room for partition tables and alignment, in MiB.
+#: Room for partition tables and alignment, in MiB: installimage looks for none, and partitions that need it fail later.
 RESERVE = 8
+#: An image of which nothing is known.
+ANY = ImageName("debian", None, "", "")
+#: Versions of CentOS and RHEL with btrfs in their kernels.
+_WITH_BTRFS = ((62, 80), (610, 611))
 
 _MOUNT = re.compile(r"(?:/|(?:/[A-Za-z0-9_][A-Za-z0-9._+@-]*)+)\Z")
 _VOLUME = re.compile(r"btrfs\.[1-9][0-9]{0,2}\Z")
@@ -44,15 +48,15 @@ class Layout:
         return any(part.get("crypt") for part in self.partitions)
 
     def mounts(self):
-        """Every mount point with the field that sets it, its size and whether it is a partition of its own."""
+        """Every mount point with the field that sets it, and its size."""
         for place, part in enumerate(self.partitions):
             if part["mount"].startswith("/"):
-                yield part["mount"], "partitions[%d]" % place, part["size"], True
+                yield part["mount"], "partitions[%d]" % place, part["size"]
         for place, volume in enumerate(self.logical_volumes):
             if volume["mount"].startswith("/"):
-                yield volume["mount"], "logical_volumes[%d]" % place, volume["size"], False
+                yield volume["mount"], "logical_volumes[%d]" % place, volume["size"]
         for place, volume in enumerate(self.subvolumes):
-            yield volume["mount"], "subvolumes[%d]" % place, ALL, False
+            yield volume["mount"], "subvolumes[%d]" % place, ALL
 
 
 def default_partitions(uefi):
@@ -83,27 +87,64 @@ def check_disks(count, layout):
     return []
 
 
-def check_layout(layout, distro="debian", version=0):
+def check_layout(layout, image=ANY):
     """Findings that need neither the machine nor its firmware."""
     findings = _check_partitions(layout) + _check_lvm(layout) + _check_subvolumes(layout)
     if not findings:
         # What follows reads sizes and names, so they must be well formed.
         findings = _check_all(layout) + _check_mounts(layout) + _check_boot(layout) + _check_crypt(layout)
-    if distro in RHEL_FAMILY and any(part["filesystem"] == "btrfs" for part in layout.partitions):
-        findings.append("partitions: %s has no btrfs; use ext4 or xfs" % distro)
+    return findings + _check_system(layout, image)
+
+
+def _check_system(layout, image):
+    """What the system of the image does not know."""
+    findings = []
+    family = image.distro in RHEL_FAMILY
+    fields = [("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)]
+    fields += [("logical_volumes[%d]" % place, volume) for place, volume in enumerate(layout.logical_volumes)]
+    for field, one in fields:
+        what, filesystem = "%s.filesystem %s" % (field, shown(one["filesystem"])), one["filesystem"]
+        if one["mount"] == "lvm":
+            continue
+        if (
+            filesystem == "btrfs"
+            and family
+            and not (image.distro in ("centos", "rhel") and release(image, *_WITH_BTRFS))
+        ):
+            findings.append("%s: %s has no btrfs; use ext4 or xfs" % (what, image.distro))
+        if filesystem == "reiserfs" and family:
+            findings.append("%s: %s has no reiserfs; use ext4 or xfs" % (what, image.distro))
+        old = (image.distro == "ubuntu" and release(image, (0, 2005))) or (
+            image.distro == "debian" and release(image, (0, 1100))
+        )
+        if filesystem == "xfs" and old:
+            findings.append(
+                "%s: the rescue's xfs is too new for %s before %s, which the name of the image says (field %s); use "
+                "ext4, or an image whose name says its version"
+                % (what, image.distro, "20.10" if image.distro == "ubuntu" else "11", image.version)
+            )
+    if layout.encrypted and image.distro == "centos" and release(image, (0, 70), (610, 611)):
+        findings.append("partitions: installimage encrypts CentOS from version 7 on; leave crypt out")
     return findings
 
 
-def check_firmware(layout, uefi, distro="debian", version=0):
+def firmware_warnings(layout, uefi):
+    """What is taken, and may not be what is meant."""
+    if uefi or not any(part["filesystem"] == "esp" for part in layout.partitions):
+        return []
+    return [
+        "the rescue was booted in legacy mode: the ESP stays empty, and the boot loader is made for legacy mode; to "
+        "start the system by UEFI, switch the firmware (and its network boot) over and install again"
+    ]
+
+
+def check_firmware(layout, uefi, image=ANY):
     """Findings about ESP and firmware."""
     found = [place for place, part in enumerate(layout.partitions) if part["filesystem"] == "esp"]
     if not uefi:
-        return [
-            "partitions[%d].filesystem \"esp\": the rescue was booted in legacy mode, and installimage makes the boot "
-            "loader for that mode; leave the ESP out, or switch the firmware (and its network boot) to UEFI" % found[0]
-        ] if found else []  # fmt: skip
-    if distro in RHEL_FAMILY and 800 <= version < 900:
-        return ["image: installimage does not install version 8 of %s under UEFI; use version 9" % distro]
+        return []
+    if image.distro in RHEL_FAMILY and release(image, (80, 90), (810, 900)):
+        return ["image: installimage does not install version 8 of %s under UEFI; use version 9" % image.distro]
     if len(found) == 1:
         return []
     what = "there is no ESP" if not found else "there are %d ESPs" % len(found)
@@ -115,7 +156,8 @@ def check_firmware(layout, uefi, distro="debian", version=0):
 
 def check_capacity(layout, disk_bytes):
     """Findings about sizes, when those of the disks are known (in bytes)."""
-    least = min(disk_bytes) // (1024 * 1024) - RESERVE
+    whole = min(disk_bytes) // (1024 * 1024)
+    least = whole - RESERVE
     fixed = [_on_each_disk(layout, part, len(disk_bytes)) for part in layout.partitions]
     findings = []
     if sum(fixed) > least:
@@ -124,7 +166,7 @@ def check_capacity(layout, disk_bytes):
             % (sum(fixed), least)
         )
         return findings
-    rest = least - sum(fixed)
+    rest = whole - sum(fixed)
     for place, part in enumerate(layout.partitions):
         wanted = LEAST_ROOT if part["mount"] == "/" else LEAST_ALL
         if part["size"] == ALL and rest < wanted:
@@ -141,41 +183,39 @@ def _spread(layout, count):
 
 
 def _on_each_disk(layout, part, count):
-    """MiB that a partition takes of each disk: a striped array is spread over all of them, but for /boot and ESP."""
+    """MiB that a partition takes of each disk: an array is spread over all of them, but /boot and ESP are mirrored.
+
+    So is swap, unless the array is a striped one.
+    """
     size = mebibytes(part["size"]) or 0
-    return size if part["mount"] in ("/boot", "/boot/efi") else -(-size // _spread(layout, count))
+    mirrored = part["mount"] in ("/boot", "/boot/efi") or (part["mount"] == "swap" and layout.raid != 0)
+    return size if mirrored else -(-size // _spread(layout, count))
 
 
 def _check_groups(layout, rest):
     findings = []
-    for part in layout.partitions:
-        if part["mount"] != "lvm":
-            continue
+    for group in dict.fromkeys(part["filesystem"] for part in layout.partitions if part["mount"] == "lvm"):
+        parts = [one for one in layout.partitions if one["mount"] == "lvm" and one["filesystem"] == group]
         # installimage wants to keep a gigabyte of what it calls the rest.
-        room = mebibytes(part["size"]) or rest - LEAST_ALL
-        wanted = sum(mebibytes(one["size"]) or 0 for one in layout.logical_volumes if one["vg"] == part["filesystem"])
+        room = sum(mebibytes(part["size"]) or rest - LEAST_ALL for part in parts)
+        wanted = sum(mebibytes(one["size"]) or 0 for one in layout.logical_volumes if one["vg"] == group)
         if wanted > room:
             findings.append(
                 "logical_volumes: those of volume group %s add up to %d MiB, but only %d MiB may be given away; make "
-                "them smaller, and give one of them all of the rest" % (part["filesystem"], wanted, room)
+                "them smaller, and give one of them all of the rest" % (group, wanted, room)
             )
     return findings
 
 
 def _check_partitions(layout):
     findings = []
-    groups = set()
     for place, part in enumerate(layout.partitions):
         field = "partitions[%d]" % place
         mount, filesystem, size = part["mount"], part["filesystem"], part["size"]
         findings += check_size(field + ".size", size)
         if mount == "lvm":
             findings += _check_lvm_name(field + ".filesystem", filesystem, "the name of the volume group")
-            if filesystem in groups:
-                findings.append(
-                    "%s.filesystem %s: the volume group is named twice; name each one once" % (field, shown(filesystem))
-                )
-            groups.add(filesystem)
+            # Named again, it grows.
             continue
         if filesystem not in FILESYSTEMS:
             findings.append(
@@ -247,7 +287,7 @@ def _check_lvm(layout):
             )
         elif volume["size"] == ALL:
             full[volume["vg"]] = place
-    for group in groups:
+    for group in dict.fromkeys(groups):
         if not any(volume["vg"] == group for volume in layout.logical_volumes):
             findings.append(
                 "partitions: nothing is in the volume group %s; add entries to logical_volumes" % shown(group)
@@ -294,15 +334,19 @@ def _check_all(layout):
 def _check_mounts(layout):
     findings = []
     seen: dict[str, str] = {}
-    for mount, field, size, own in layout.mounts():
+    for mount, field, size in layout.mounts():
         if mount in seen:
             findings.append("%s.mount %s: %s mounts it already; mount it once" % (field, shown(mount), seen[mount]))
         seen.setdefault(mount, field)
         least = {"/": LEAST_ROOT, "/boot": LEAST_BOOT}.get(mount)
         if least and (mebibytes(size) or least) < least:
             findings.append("%s.size %s: %s needs at least %dM" % (field, shown(size), mount, least))
-        if mount == "/boot" and not own:
-            findings.append('%s.mount "/boot": the boot loader needs it on a partition of its own' % field)
+    swaps = [place for place, volume in enumerate(layout.logical_volumes) if volume["mount"] == "swap"]
+    if len(swaps) > 1:
+        findings.append(
+            'logical_volumes[%d].mount "swap": installimage takes one logical volume of swap, and logical_volumes[%d] '
+            "is it; leave this one out, or make it a partition" % (swaps[1], swaps[0])
+        )
     if "/" not in seen:
         findings.append("partitions: nothing is mounted on /; add {mount: /, filesystem: ext4, size: all}")
     return findings
@@ -310,12 +354,23 @@ def _check_mounts(layout):
 
 def _check_boot(layout):
     findings = []
-    roots = [part for part in layout.partitions[:3] if part["mount"] in ("/", "/boot")]
-    volumes = {one["volume"] for one in layout.subvolumes if one["mount"] == "/"}
-    if not roots and not any(part["mount"] in volumes for part in layout.partitions[:3]):
+    mounts = [part["mount"] for part in layout.partitions]
+    if layout.logical_volumes and "/boot" not in mounts and "/" not in mounts:
         findings.append(
-            "partitions: / or /boot must be one of the first three partitions, not in LVM, for the boot loader; "
-            "add {mount: /boot, filesystem: ext4, size: 1G} at the top"
+            "partitions: / or /boot must be a partition, not in LVM, for the boot loader; add "
+            "{mount: /boot, filesystem: ext4, size: 1G} at the top"
+        )
+    first = "/boot" if "/boot" in mounts else "/"
+    if first in mounts[3:]:
+        findings.append(
+            'partitions[%d].mount "%s": %s must be one of the first three partitions, for the boot loader; put it at '
+            "the top%s"
+            % (
+                mounts.index(first),
+                first,
+                first,
+                "" if first == "/boot" else ", or add {mount: /boot, filesystem: ext4, size: 1G} there",
+            )
         )
     own = any(part["mount"] == "/boot" for part in layout.partitions)
     if layout.raid not in (None, 1) and not own:

@@ -23,6 +23,7 @@ from typing import Any
 from ..disks.gather import GatherError
 from ..disks.tools import Tools
 from . import autosetup, fetch, install, post_install, rescue, verdict
+from . import layout as layouts
 from . import spec as specs
 from .tools import Refused, run
 
@@ -97,6 +98,7 @@ class Program:
         rescue.check_disks(self._disks, self._tools, targets)
         sizes = [disk["size"] for disk in self._disks]
         layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
+        result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
         image = self._image()
         nonce = uuid.uuid4().hex
         config = self._prepare(layout, image, nonce)

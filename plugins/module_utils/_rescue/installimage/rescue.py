@@ -98,7 +98,7 @@ def check_spec(spec, uefi, sizes, machine=""):
         )
     image = parse_image_name(name)
     layout = specs.layout_of(spec, uefi)
-    findings = layouts.check_firmware(layout, uefi, image.distro, image.version)
+    findings = layouts.check_firmware(layout, uefi, image)
     findings += layouts.check_capacity(layout, sizes)
     if findings:
         raise Refused("; ".join(findings), permanent=True)

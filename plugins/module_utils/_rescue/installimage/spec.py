@@ -76,16 +76,15 @@ def layout_of(spec, uefi):
 def findings(spec, with_disks=True):
     """Everything that is wrong with a specification, as far as it shows without the machine."""
     found = check_hostname(spec["hostname"]) + check_image(spec["image"])
-    name = _image_name(spec["image"].get("file_name", ""))
-    distro, version = (name.distro, name.version) if name else ("debian", 0)
+    image = _image_name(spec["image"].get("file_name", "")) or layouts.ANY
     layout = layout_of(spec, spec["uefi"] == YES)
     if not spec["partitions"] and (spec["logical_volumes"] or spec["subvolumes"]):
         found.append("partitions: it is empty although volumes are named; name the partitions that hold them")
     if with_disks:
         found += layouts.check_disks(len(spec["devices"]), layout)
-    found += layouts.check_layout(layout, distro, version)
+    found += layouts.check_layout(layout, image)
     if spec["uefi"] != AUTO:
-        found += layouts.check_firmware(layout, spec["uefi"] == YES, distro, version)
+        found += layouts.check_firmware(layout, spec["uefi"] == YES, image)
     found += check_extra(spec["autosetup"])
     if layout.encrypted and not spec["crypt_password"]:
         found.append("crypt_password: it is missing although a partition is to be encrypted; set it")

@@ -14,7 +14,8 @@ _PASSPHRASE = re.compile(r"[A-Za-z0-9!#$%&()*+,./:;<=>?@^_{|}~\[\]-]+\Z")
 #: installimage asks at the terminal when its configuration holds this, and nobody is there to answer.
 PROMPT = "PASSWD"
 
-_SIZE = re.compile(r"(0|[1-9][0-9]{0,11})([MGT])\Z")
+#: The units are installimage's, in its case of letters. It takes a bare number for MiB, which few who write 40 mean.
+_SIZE = re.compile(r"(0|[1-9][0-9]{0,11})([MGT])(?:iB)?\Z")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 ALL = "all"
 
@@ -54,7 +55,7 @@ def check_passphrase(field, value):
 
 
 def mebibytes(size):
-    """``512M``, ``40G`` or ``2T`` in MiB; None when it is none of them (also for ``all``)."""
+    """``512M``, ``512MiB``, ``40G`` or ``2T`` in MiB; None when it is none of them (also for ``all``)."""
     match = _SIZE.match(size)
     return int(match.group(1)) * _MIB[match.group(2)] if match else None
 
