@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,12 +119,12 @@ class Storage:
         teardown.remove_volume_groups(self.config.preserve_groups)
         groups = [part.filesystem for part in self.config.parts if part.mount == "lvm"]
         devices = [volume.device for volume in self.volumes if "LVM" in volume.comment]
-        made: set[str] = set()
         for group, device in zip(groups, devices, strict=True):
             host.run("wipefs", "--all", "--force", device)
             host.run("pvcreate", "--force", "--force", "--yes", device)
-            host.run("vgextend" if group in made else "vgcreate", group, device)
-            made.add(group)
+            # The real one looks for the name in the whole list: in longer names and other columns, too.
+            there = re.search(group, host.run("vgs", "--noheadings", check=False))
+            host.run("vgextend" if there else "vgcreate", group, device)
         last = {volume.group: volume.name for volume in self.config.logical_volumes}
         for volume in self.config.logical_volumes:
             size = ["--extents", "100%FREE"] if volume.size == ALL else ["--size", f"{volume.size}M"]

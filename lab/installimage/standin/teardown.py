@@ -98,7 +98,7 @@ def remove_volume_groups(preserve: str) -> None:
         host.run("vgremove", "--force", group, check=False)
     for line in host.run("pvs", "--noheadings", "--options", "pv_name,vg_name", check=False).splitlines():
         volume, *group_name = line.split()
-        if not (preserve and group_name and re.search(preserve, group_name[0])):
+        if not (preserve and re.search(preserve, group_name[0] if group_name else "")):
             host.run("pvremove", "--force", "--force", "--yes", volume, check=False)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.standin import config, layout, options, storage
+from lab.installimage.standin import config, layout, options, storage, teardown
 from lab.installimage.standin.layout import MIB
 
 _GIB = 1 << 30
@@ -136,3 +136,24 @@ def test_what_is_encrypted_is_opened_and_named_in_crypttab(monkeypatch: pytest.M
     assert [volume.device for volume in made.volumes] == ["/dev/sda1", "/dev/mapper/luks-1-2-3"]
     assert [text for command, text in done if command[0] == "cryptsetup"] == ["not in argv\n"] * 2
     assert not any("not in argv" in word for command, _text in done for word in command)
+
+
+@pytest.mark.parametrize(
+    ("preserve", "removed", "erased"),
+    [("", ["a", "data1"], ["/dev/sda", "/dev/sdb", "/dev/sdc"]), ("^(data1)$", ["a"], ["/dev/sda", "/dev/sdc"]),
+     ("data", ["a"], ["/dev/sda", "/dev/sdc"]), ("x*", [], [])],
+)  # fmt: skip
+def test_groups_are_kept_by_an_expression_found_anywhere(
+    monkeypatch: pytest.MonkeyPatch, preserve: str, removed: list[str], erased: list[str]
+) -> None:
+    """A physical volume of no group has an empty name, which few expressions are found in."""
+    done: list[tuple[str, ...]] = []
+
+    def run(*command: str, check: bool = True) -> str:
+        done.append(command)
+        return {"vgs": "  a\n  data1\n", "pvs": "  /dev/sda a\n  /dev/sdb data1\n  /dev/sdc\n"}.get(command[0], "")
+
+    monkeypatch.setattr(teardown.host, "run", run)
+    teardown.remove_volume_groups(preserve)
+    assert [command[-1] for command in done if command[0] == "vgremove"] == removed
+    assert [command[-1] for command in done if command[0] == "pvremove"] == erased

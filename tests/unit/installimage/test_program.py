@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
+    autosetup,
     install,
     program,
     rescue,
@@ -23,6 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _robot_installimage as action
+from tests.unit.disks import recorded
 from tests.waiting import until
 
 NAME = "Debian-1200-bookworm-amd64-base.tar.zst"
@@ -151,6 +154,85 @@ def test_the_rescue_decides_about_the_esp():
 def test_what_does_not_fit_the_machine(fields, uefi, size, machine, reason):
     with pytest.raises(Refused, match=reason):
         rescue.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
+
+
+# --- disks that are not installed on
+
+
+LVM = {
+    "partitions": [{"mount": "/boot", "filesystem": "ext4", "size": "1G"},
+                   {"mount": "lvm", "filesystem": "vg0", "size": "all"}],
+    "logical_volumes": [{"vg": "vg0", "name": "root", "mount": "/", "filesystem": "ext4", "size": "all"}],
+}  # fmt: skip
+
+
+def kept(monkeypatch, pvs: dict, chosen=("sda",), targets=(), lvm2=True, **fields) -> list:
+    """What check_disks says of blank disks and others with physical volumes: device → name of its group."""
+    content = recorded.content("LVM2_member", "raid", "x")
+    disks = {letter: recorded.sata(letter) for letter in "abcd"}
+    known = {"pvs": recorded.report("pv", *[{"pv_name": f"/dev/{one}", "vg_name": vg} for one, vg in pvs.items()])}
+    blkid = {f"sd{letter}": content if f"sd{letter}" in pvs else recorded.FREE for letter in disks}
+    raw = facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges={}, **(known if lvm2 else {}))
+    monkeypatch.setattr(rescue.gather, "read", lambda tools, health: raw)
+    layout = specs.layout_of(spec_for(**fields), False)
+    found = {disk["name"]: disk for disk in facts.facts(raw)}
+    return rescue.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
+
+
+def test_a_layout_without_lvm_leaves_all_groups_alone(monkeypatch):
+    assert kept(monkeypatch, {"sdb": "topolvm", "sdc": ""}) == []
+    assert kept(monkeypatch, {"sdb": "topolvm"}, lvm2=False) == []
+
+
+def test_a_layout_with_lvm_keeps_the_groups_of_other_disks(monkeypatch):
+    assert kept(monkeypatch, {}, **LVM) == []
+    assert kept(monkeypatch, {"sdb": "topo.lvm", "sdc": "a+b", "sdd": "a+b"}, **LVM) == ["a+b", "topo.lvm"]
+    # what goes is not kept
+    assert kept(monkeypatch, {"sda": "old", "sdb": "topolvm"}, targets=["sda"], **LVM) == ["topolvm"]
+    assert kept(monkeypatch, {"sda": "", "sdb": ""}, targets=["sda", "sdb"], **LVM) == []
+
+
+@pytest.mark.parametrize(
+    ("pvs", "targets", "lvm2", "reason"),
+    [
+        ({"sdb": ""}, (), True, "/dev/sdb is a physical volume of no volume group, and would be erased"),
+        ({"sda": "data", "sdb": "data"}, ["sda"], True, "volume group data lies on sda, sdb, and not all of them"),
+        ({"sdb": "vg0"}, (), True, "the new volume group vg0 is called like vg0"),
+        ({"sdb": "myvg01"}, (), True, "the new volume group vg0 is called like myvg01"),
+        ({"sdb": "a|b"}, (), True, "could not be told"),
+        ({"sdb": "data"}, (), False, "lvm2 is not in this rescue"),
+    ],
+)
+def test_groups_that_a_layout_with_lvm_cannot_keep_are_refused(monkeypatch, pvs, targets, lvm2, reason):
+    with pytest.raises(Refused, match=re.escape(reason)) as caught:
+        kept(monkeypatch, pvs, targets=targets, lvm2=lvm2, **LVM)
+    assert caught.value.permanent
+    assert "Nothing was written" in str(caught.value)
+
+
+def test_a_chosen_disk_that_holds_something_is_refused_whatever_the_layout(monkeypatch):
+    for fields in ({}, LVM):
+        with pytest.raises(Refused, match=r"root_devices: sda .* is not empty"):
+            kept(monkeypatch, {"sda": "old"}, **fields)
+
+
+def test_the_kept_groups_are_bound_by_name_in_the_configuration():
+    spec = spec_for(**LVM)
+    layout = specs.layout_of(spec, False)
+    lines = autosetup.autosetup(spec, layout, ["/dev/sda"], "/x.tar", kept=["a+b", "topo.lvm"]).splitlines()
+    (line,) = [line for line in lines if line.startswith("PRESERVE_VG")]
+    pattern = line.split()[1]
+    for name, there in {
+        "a+b": True,
+        "topo.lvm": True,
+        "aab": False,
+        "topoxlvm": False,
+        "xa+b": False,
+        "": False,
+    }.items():
+        code = subprocess.run(["bash", "-c", '[[ "$1" =~ $2 ]]', "bash", name, pattern], check=False).returncode
+        assert (code == 0) == there, name
+    assert "PRESERVE_VG" not in autosetup.autosetup(spec, layout, ["/dev/sda"], "/x.tar")
 
 
 # --- the program

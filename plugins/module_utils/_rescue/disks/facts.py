@@ -104,6 +104,17 @@ def facts(raw, types=("disk",)):
     return found
 
 
+def volume_groups(raw, types=("disk",)):
+    """Every physical volume that LVM itself sees: ``(group or "", device, names of the disks below it)``."""
+    below = {disk.name: raw.below(disk) for disk in raw.disks(types)}
+    found = []
+    for row in raw.pvs:
+        path = row.get("pv_name", "")
+        disks = [name for name, nodes in below.items() if any(path in (one.path, "/dev/" + one.name) for one in nodes)]
+        found.append((row.get("vg_name") or "", parse.clean(path), disks))
+    return found
+
+
 def content_id(raw, disk):
     """A digest of what is on the disk and its partitions, in order to notice that it is not the same any more."""
     seen = []

@@ -65,7 +65,7 @@ EXTRA = {
 }  # fmt: skip
 #: Keys that would keep or wipe what the layout does not name, or hand a secret over in the open.
 REFUSED = {
-    "PRESERVE_VG": "what is on the disks is never kept; leave it out",
+    "PRESERVE_VG": "volume groups of disks that are not installed on are kept without it; leave it out",
     "PRESERVE_FS": "what is on the disks is never kept; leave it out",
     "REUSE_FSTAB": "what is on the disks is never kept; leave it out",
     "FORCE_PASSWORD": "it would put a password into a file; log in by SSH keys, or set a password by bootstrap data",
@@ -130,8 +130,8 @@ def written(key, value):
     return EXTRA[key].words.get(text.lower(), text) if key in EXTRA else text
 
 
-def autosetup(spec, layout, drives, image, mask=False):
-    """The configuration as text; ``drives``: device paths, ``image``: path of the image file.
+def autosetup(spec, layout, drives, image, mask=False, kept=()):
+    """The configuration as text; ``drives``: device paths, ``image``: path of the image file, ``kept``: volume groups.
 
     Everything in it has been checked word by word before, see :func:`installimage.spec.findings`.
     """
@@ -146,6 +146,10 @@ def autosetup(spec, layout, drives, image, mask=False):
         lines.append("CRYPTPASSWORD %s" % (MASK if mask else spec["crypt_password"]))
     words = [(key, written(key, extra[key])) for key in sorted(extra)]
     lines += ["%s %s" % pair for pair in words if pair[1] is not None]
+    if kept:
+        # A regular expression, found anywhere in a name unless it is bound.
+        names = "|".join(re.sub(r"[.+]", r"\\\g<0>", name) for name in kept)
+        lines.append("PRESERVE_VG ^(%s)$" % names)
     for part in layout.partitions:
         words = ["PART", part["mount"], part["filesystem"], part["size"]]
         lines.append(" ".join(words + (["crypt"] if part.get("crypt") else [])))

@@ -47,6 +47,10 @@ class Layout:
         """Whether any partition is to be encrypted."""
         return any(part.get("crypt") for part in self.partitions)
 
+    def groups(self):
+        """The names of the volume groups."""
+        return list(dict.fromkeys(part["filesystem"] for part in self.partitions if part["mount"] == "lvm"))
+
     def mounts(self):
         """Every mount point with the field that sets it, and its size."""
         for place, part in enumerate(self.partitions):
@@ -194,7 +198,7 @@ def _on_each_disk(layout, part, count):
 
 def _check_groups(layout, rest):
     findings = []
-    for group in dict.fromkeys(part["filesystem"] for part in layout.partitions if part["mount"] == "lvm"):
+    for group in layout.groups():
         parts = [one for one in layout.partitions if one["mount"] == "lvm" and one["filesystem"] == group]
         # installimage wants to keep a gigabyte of what it calls the rest.
         room = sum(mebibytes(part["size"]) or rest - LEAST_ALL for part in parts)

@@ -79,6 +79,7 @@ class Program:
         self._tools = Tools(run)
         self._disks, self._drives, self._installer, self._root = [], [], None, ""
         self._ticked, self._prepared = 0.0, False
+        self._kept: list[str] = []
         self.result: dict[str, Any] = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
             "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "warnings": [],
@@ -95,7 +96,7 @@ class Program:
         result["uefi"] = rescue.is_uefi()
         self._resolve()
         targets = self._targets()
-        rescue.check_disks(self._disks, self._tools, targets)
+        self._check_disks(targets)
         sizes = [disk["size"] for disk in self._disks]
         layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
         result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
@@ -157,7 +158,16 @@ class Program:
         self.result["began"] = True
         for line in rescue.empty(targets, self._tools):
             say("emptying: " + line)
-        rescue.check_disks(self._disks, self._tools)
+        kept = self._kept
+        self._check_disks()
+        if self._kept != kept:
+            raise Refused("the volume groups of the other disks have changed: %s, before %s" % (self._kept, kept))
+
+    def _check_disks(self, targets=()):
+        layout = specs.layout_of(self._spec, self.result["uefi"])
+        self._kept = rescue.check_disks(self._disks, self._tools, layout, targets)
+        if self._kept:
+            say("volume groups of other disks, which are kept: %s" % ", ".join(self._kept))
 
     def _image(self):
         image = self._spec["image"]
@@ -202,8 +212,9 @@ class Program:
         )
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
-        write(config, autosetup.autosetup(spec, layout, self._drives, image), 0o600)
-        for line in autosetup.autosetup(spec, layout, self._drives, image, mask=True).splitlines():
+        write(config, autosetup.autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
+        shown = autosetup.autosetup(spec, layout, self._drives, image, mask=True, kept=self._kept)
+        for line in shown.splitlines():
             say("autosetup: " + line)
         return config
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 
 from ..disks import facts, gather, names, table, wiping
 from . import layout as layouts
@@ -30,31 +31,68 @@ def find(names_given, tools):
         raise Refused("root_devices: %s" % error, permanent=True) from None
 
 
-def check_disks(chosen, tools, targets=()):
-    """Refuse disks that hold anything, and other disks with LVM, as installimage removes every volume group.
+def check_disks(chosen, tools, layout, targets=()):
+    """Refuse disks that hold anything; returns the names of the volume groups of other disks, which are to be kept.
 
     ``targets``: disks that will be emptied before; they must hold what was found when that was allowed.
     """
     wanted = {disk["name"] for disk in chosen}
-    found = facts.facts(gather.read(tools, health=False))
+    raw = gather.read(tools, health=False)
+    found = facts.facts(raw)
     to_empty = _names(targets, found)
-    for disk in [disk for disk in found if disk["name"] not in to_empty]:
-        if disk["name"] in wanted:
-            if disk["holds"]:
-                raise Refused(
-                    "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
-                    "empties disks that its option wipe names (kubenode_wipe)"
-                    % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
-                    permanent=True,
-                )
-            continue
-        if any(entry["kind"] == "lvm" for entry in disk["holds"]):
+    for disk in [disk for disk in found if disk["name"] in wanted and disk["name"] not in to_empty]:
+        if disk["holds"]:
             raise Refused(
-                "the disk %s (%s) is not among root_devices, but holds LVM (%s), and installimage removes every volume "
-                "group of the machine. Nothing was written; empty that disk too (kubenode_wipe names it), or "
-                "disconnect it" % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
+                "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
+                "empties disks that its option wipe names (kubenode_wipe)"
+                % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
                 permanent=True,
             )
+    return _groups_to_keep(raw, wanted | set(to_empty), layout) if layout.groups() else []
+
+
+#: What a name of a volume group may be, and what stands in the other columns of vgs.
+_GROUP, _COLUMN = re.compile(r"[A-Za-z0-9+_.-]+\Z"), re.compile(r"[0-9.]+[a-z]?\Z|[wzn-]{1,6}\Z")
+
+
+def _groups_to_keep(raw, gone, layout):
+    """The volume groups of disks that are not installed on: a layout with LVM removes every group that is not kept."""
+    if not raw.has_lvm and any(
+        one["type"] == "LVM2_member" for node in raw.nodes.values() for one in facts.contents(raw, node)
+    ):
+        raise _of_lvm("lvm2 is not in this rescue, so nothing can be said of the physical volumes there are")
+    groups: dict[str, set[str]] = {}
+    for group, device, disks in facts.volume_groups(raw):
+        if not group and not (disks and gone.issuperset(disks)):
+            raise _of_lvm("%s is a physical volume of no volume group, and would be erased" % device)
+        groups.setdefault(group, set()).update(disks)
+    kept = sorted(group for group, disks in groups.items() if group and not (disks and gone.issuperset(disks)))
+    for group in kept:
+        if gone.intersection(groups[group]):
+            raise _of_lvm("volume group %s lies on %s, and not all of them are installed on or emptied" % (
+                group, ", ".join(sorted(groups[group]))))  # fmt: skip
+        if not _GROUP.match(group):
+            raise _of_lvm("volume group %r has a name that installimage could not be told" % group)
+    for new in layout.groups():
+        # vgs prints a line a group, in which installimage looks for the new name.
+        like = [one for one in kept if re.search(re.escape(new).replace("\\.", "."), one)]
+        if like or (kept and _COLUMN.match(new)):
+            raise Refused(
+                "partitions: the new volume group %s is called like %s, which is on other disks and is kept, and "
+                "installimage would mix them up. Nothing was written; choose another name"
+                % (new, like[0] if like else "a column of vgs"),
+                permanent=True,
+            )
+    return kept
+
+
+def _of_lvm(why):
+    return Refused(
+        "%s. A layout with LVM lets installimage remove every volume group and physical volume that cannot be kept by "
+        "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use a layout "
+        "without LVM" % why,
+        permanent=True,
+    )
 
 
 def _names(targets, disks):
