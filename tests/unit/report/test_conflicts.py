@@ -21,8 +21,8 @@ _RESETS = """kubenode_clear_quarantine kubenode_give_back_after kubenode_host_ke
     kubenode_disk_health"""
 _OF_CLOUD = """kubenode_enable_ipv4 kubenode_enable_ipv6 kubenode_firewalls kubenode_image_newest kubenode_labels
     kubenode_networks kubenode_placeholder_image kubenode_placement_group kubenode_ssh_keys kubenode_image_name"""
-_OF_WRITING = """kubenode_command_dir kubenode_command_names kubenode_command_timeout kubenode_registry_token
-    kubenode_rescue_timeout kubenode_success kubenode_root_devices kubenode_root_device_hints"""
+_OF_WRITING = """kubenode_check_image kubenode_command_dir kubenode_command_names kubenode_command_timeout
+    kubenode_registry_token kubenode_rescue_timeout kubenode_success kubenode_root_devices kubenode_root_device_hints"""
 _OF_INSTALLIMAGE = """kubenode_autosetup kubenode_crypt_password kubenode_image kubenode_logical_volumes
     kubenode_partitions kubenode_post_install_script kubenode_subvolumes kubenode_swraid kubenode_swraid_level"""
 SILENT = {
