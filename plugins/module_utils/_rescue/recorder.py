@@ -216,10 +216,14 @@ def _at_events(stream: Stream, data: bytes | None, events: list[int]) -> list[tu
     return [(event, stream, part) for event, part in zip(events or [stream.last], parts)]
 
 
+def _end(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
 def record(folder: str, cap: str, kept: str, began: str) -> int:
     """Until both pipes are closed, or TERM comes: a process that outlives its command may hold them for ever."""
     recorder = Recorder(folder, int(cap), int(kept), int(began))
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     try:
         recorder.run()
     finally:
@@ -244,4 +248,4 @@ def launch(ctype: str, *words: str) -> NoReturn:
 if __name__ == "__main__":
     if sys.argv[1] == "launch":
         launch(*sys.argv[2:])
-    sys.exit(record(*sys.argv[2:]))
+    raise SystemExit(record(*sys.argv[2:]))
