@@ -84,6 +84,7 @@ class Boot:
     kind: str
     disk: str = ""
     by: str = ""  # who had armed the rescue
+    named: bool = False  # a run whose words name the machine met this rescue
     intent: str = ""
     job: str = ""  # of the command that ended, or was killed, in this rescue
     done: bool = False  # it ended well
@@ -144,6 +145,9 @@ class World:
         self.last_rescue_key = ""
         self.words = Words()
         self.last: Content | None = None  # what was written last
+        #: Controllers whose run was killed before it reached the rescue that it had armed: for an hour, nothing tells
+        #: that rescue of a dedicated server from a person's.
+        self.unreached = set[Path]()
         self.wrong: list[str] = []
         self.told: list[str] = []
 
@@ -220,8 +224,7 @@ class World:
 
     def empties(self, disk: str) -> None:
         """A run of ours erases a disk."""
-        if not self.may_go(disk):
-            self.wrong.append(f"{disk} was emptied, nobody had named {self.disks[disk]}")
+        self._change(disk, "emptied")
         self.disks[disk] = None
 
     def reset_by_run(self) -> None:
@@ -242,9 +245,15 @@ class World:
 
     def write(self, disk: str, content: Content) -> None:
         """An image command of ours writes a disk."""
-        if not self.may_go(disk):
-            self.wrong.append(f"{disk} was written over, nobody had named {self.disks[disk]}")
+        self._change(disk, "written over")
         self.disks[disk] = self.last = content
+
+    def _change(self, disk: str, how: str) -> None:
+        self.boot.named = self.boot.named or NAME in self.words.reinstall
+        if not self.may_go(disk):
+            self.wrong.append(f"{disk} was {how}, nobody had named {self.disks[disk]}")
+        if self.boot.by == "person" and not self.boot.named:
+            self.wrong.append(f"{disk} was {how} in a person's rescue")
 
     def judge_drift(self, result: Mapping[str, Any], plan: Plan) -> None:
         """A system that is left alone and was made of another image than the one that is asked for."""
@@ -429,12 +438,15 @@ def _sleep(deadline: Deadline, seconds: float, reason: str) -> None:
 def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook from a controller's folder; returns whether it called the system verified."""
     world.words, world.armed_by_this_run, world.hiccup = words, False, plan.hiccup
-    verified = False
+    verified, seen = False, world.system is not None and world.hears() == ssh.SYSTEM
+    world.boot.named = world.boot.named or folder in world.unreached
     try:
         verified = _run(world, folder, words, plan)
     except Cut:
-        pass
+        world.unreached.add(folder)
     else:
+        if seen:
+            world.unreached.discard(folder)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the run ended and left a rescue armed")
     world.hiccup = False
@@ -445,6 +457,7 @@ def inspect(world: World, folder: Path, words: Words, cut: str) -> None:
     """One run of robot_inspect, which only looks at the machine."""
     world.words, world.armed_by_this_run = words, False
     before = dict(world.disks)
+    world.unreached.update({folder} if cut else ())
     with contextlib.suppress(Cut):
         _into_rescue(world, folder, words, Plan(cut), look_only=True)
         if world.armed == "run" and world.armed_by_this_run:

@@ -287,7 +287,7 @@ class _Run:
     def _by_person(self, act: Callable[[], None]) -> None:
         self._world.by_run = False
         act()
-        self._world.by_run = True
+        self._world.by_run = self._world.boot.named = True  # nothing tells the person's rescue from that of this run
 
     def _left_alone(self, result: dict[str, Any]) -> bool:
         if result["proven"]:
@@ -346,15 +346,18 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook; returns whether it called the system verified."""
     world.words, world.plan, world.armed_by_this_run = words, plan, False
     world.in_run, world.by_run, world.hiccup = True, True, plan.hiccup
-    system, verified = world.disks["sda"], False
+    system, last, verified = world.disks["sda"], world.last, False
     granted = system is not None and world.may_go("sda")
+    seen = world.system is not None and world.hears() == ssh.SYSTEM
     try:
         verified = _Run(world, folder, words, plan).verifies()
     except Cut:
         if granted and system is not None:
             world.granted[folder] = system
     else:
-        world.granted.pop(folder, None)
+        # A run that meets no system, since it is off or silent, goes on with nothing and ends nothing.
+        if seen or verified or world.last is not last:
+            world.granted.pop(folder, None)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the run ended and left a rescue armed")
     world.in_run = world.by_run = world.hiccup = False

@@ -333,13 +333,15 @@ class RobotRescueFleet:
 
     def _attach(self, journey, run):
         journey.attach()
-        if not (journey.sight.intended or journey.sight.rearm) and not self._check:
+        # A look begins no installation, also when a word names the machine.
+        begins = not self._check and not self._look_only
+        if begins and not (journey.sight.intended or journey.sight.rearm):
             # By the word of the user; what lies on its disks will say whether the word still covers it.
             run.result["installation"] = installed.new_installation()
             self._intents.open(
                 run, self._words.variable, server=run.result["server_number"], attached=run.result["boot_id"]
             )
-        elif not self._check and not self._look_only:
+        elif begins:
             self._reached(run)
         run.timeline.found(_states.BOOTING_TO_RESCUE)
         run.result["msg"] = "is in the rescue"
