@@ -224,6 +224,22 @@ def test_a_second_run_makes_no_success_of_a_failure(misses, plan, reason, tmp_pa
     assert (world.wrong, world.armed) == ([], "")
 
 
+def test_what_a_killed_run_had_armed_ends_when_a_system_is_seen(tmp_path, monkeypatch):
+    """The rescue that it left boots later: its word was for the run before a system was seen."""
+    world, mine = walk_cloud.World(tmp_path), tmp_path / "mine"
+    walk_cloud.play(world, monkeypatch)
+    assert walk_cloud.run(world, mine, Words(), Plan())
+    disk = world.disks["sda"]
+    assert not walk_cloud.run(world, mine, Words(reinstall=(NAME,)), Plan(cut="armed"))
+    assert not walk_cloud.run(world, mine, Words(), Plan())
+    assert "another system answers" in world.told[-1]
+    world.act("reset_server")
+    assert (world.boot.kind, world.boot.by) == ("rescue", "run")
+    assert not walk_cloud.run(world, mine, Words(), Plan())
+    assert "not started for an open installation of ours" in world.told[-1]
+    assert (world.wrong, world.disks["sda"]) == ([], disk)
+
+
 def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_path, monkeypatch):
     """P1, where cloud-init failed; nobody resets what runs, also when it is silent for a moment (C3)."""
     world = World()

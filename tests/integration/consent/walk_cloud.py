@@ -30,7 +30,8 @@ from tests.integration.consent import walk
 from tests.integration.consent.walk import NAME, Content, Cut, Plan, Remote, Shell, Words
 
 ID = 1
-STAGES = ("created", *walk.STAGES)
+#: "asked": the rescue is enabled, and the run does not know it; "armed": it does, and has started nothing.
+STAGES = ("created", "asked", *walk.STAGES, "armed")
 
 
 class _Left(Exception):
@@ -106,6 +107,8 @@ class World(walk.World):
 
     def act(self, command: str) -> dict[str, Any]:
         """A button of the server, pressed by a run or by a person."""
+        if command == "start_server":
+            self.cut_at("armed")
         by_run, action = self.by_run, self.note(command)
         if command == "enable_rescue":
             self.armed = "run" if by_run else "person"
@@ -116,7 +119,7 @@ class World(walk.World):
             self.reset_by_run()
         else:
             self.start()
-        self.cut_at({"enable_rescue": "armed", "reset_server": "reset", "start_server": "reset"}.get(command))
+        self.cut_at({"enable_rescue": "asked", "reset_server": "reset", "start_server": "reset"}.get(command))
         return action
 
     def cut_at(self, stage: str | None) -> None:
@@ -139,6 +142,7 @@ class World(walk.World):
 
     def reset_by_run(self) -> None:
         """A run of ours presses the button, or reboots by SSH."""
+        self.cut_at("armed")
         system, named = self.system, NAME in self.words.reinstall
         if self.boot.kind == "rescue" and self.boot.by == "person":
             self.wrong.append("a person's rescue was reset")
