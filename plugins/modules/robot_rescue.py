@@ -59,8 +59,8 @@ options:
       - C(server_number) or C(server_ip) says which server it is. Without both, it is the server whose name in Robot is
         C(name).
       - C(first_contact=reset) permits the reset of a machine although nobody can tell what it runs.
-        C(first_contact=once) does so until a run has ended for the machine, as its intent in O(intents_dir) says, for a
-        word that may be left over.
+        C(first_contact=once) does so until a run has ended for the machine, as its intent in O(intents_dir) says;
+        this is for a word that may be left over.
       - Results of earlier steps are accepted. A machine that already C(failed) is handed on as it is.
     type: list
     elements: dict
@@ -398,9 +398,6 @@ machines:
           sample: image_url
         runs:
           description: What the machine was made of.
-          type: str
-        since:
-          description: When it was installed, as its record says.
           type: str
         wanted:
           description: What is asked for.
