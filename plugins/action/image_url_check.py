@@ -26,11 +26,13 @@ class ActionModule(ActionBase):
         """Run the task for all machines."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.image_url_check_spec())[1]
-        read_file = _inputs.file_reader(self)
 
-        def examine(machine: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        def examine(
+            machine: Mapping[str, Any], variables: Mapping[str, Any] | None
+        ) -> tuple[dict[str, Any], list[str]]:
+            find_file, read_file = _inputs.file_finder(self, variables), _inputs.file_reader(self, variables)
             inputs, findings = _inputs.examine(machine, given["command_dir"], read_file)
-            hook, more = _inputs.examine_pre_provision(machine, given["command_dir"], _inputs.file_finder(self))
+            hook, more = _inputs.examine_pre_provision(machine, given["command_dir"], find_file)
             findings = findings + _inputs.check_token(machine.get("oci_registry_auth_token")) + more
             if not inputs or findings:
                 return {}, findings
@@ -44,4 +46,4 @@ class ActionModule(ActionBase):
                 about["pre_provision_path"] = hook.path
             return about, findings
 
-        return fleet_check(self, given, examine)
+        return fleet_check(self, given, examine, task_vars)

@@ -28,14 +28,22 @@ class ActionModule(ActionBase):
         """Run the task for all machines."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(argument_spec=options.installimage_check_spec())[1]
-        return fleet_check(self, given, lambda machine: self._examine(machine, given["command_dir"]))
 
-    def _examine(self, machine: Mapping[str, Any], command_dir: str) -> tuple[dict[str, Any], list[str]]:
-        find_file = _inputs.file_finder(self)
+        def examine(
+            machine: Mapping[str, Any], variables: Mapping[str, Any] | None
+        ) -> tuple[dict[str, Any], list[str]]:
+            return self._examine(machine, given["command_dir"], variables)
+
+        return fleet_check(self, given, examine, task_vars)
+
+    def _examine(
+        self, machine: Mapping[str, Any], command_dir: str, variables: Mapping[str, Any] | None
+    ) -> tuple[dict[str, Any], list[str]]:
+        find_file = _inputs.file_finder(self, variables)
         inputs, findings = _installimage_inputs.examine(
             machine,
             machine["name"],
-            _inputs.file_reader(self),
+            _inputs.file_reader(self, variables),
             find_file,
             with_disks=False,
         )

@@ -37,7 +37,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"machines: {', '.join(twice)} stand there more than once; name each machine once")
         hostvars = (task_vars or {}).get("hostvars", {})
         work = [
-            (Host(machine["name"], self, self._way_to(machine, hostvars)), machine) for machine in given["machines"]
+            (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
+            for machine in given["machines"]
         ]
         found = _say.each(work, lambda one: _install.run(*one))
         results = [

@@ -63,6 +63,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 
 names = Late("module_utils._common.names")
+paths = Late("plugin_utils._paths")
 spelling = Late("plugin_utils._variables")
 options = Late("module_utils._rescue.options")
 
@@ -197,7 +198,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
             for variable in variables:
                 value = host.get(variable)
                 if value is not None:
-                    spec[key] = value
+                    spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
                     wrong = spelling.wrong_value(kinds[key], value) if key in kinds else ""
                     if wrong:
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")

@@ -44,12 +44,14 @@ _value:
 """
 
 import base64
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+paths = Late("plugin_utils._paths")
 PREFIX = "kubenode_image_"
 #: what every host of a run shares: options of the module
 COMMON = (
@@ -146,9 +148,8 @@ def _value(host: Mapping[str, Any], name: str, *, strict: bool = False) -> Any:
 
 
 def _place(host: Mapping[str, Any], path: str) -> str:
-    """A path as it is, or below the folder of the inventory."""
-    path = os.path.expanduser(path)
-    return path if os.path.isabs(path) else os.path.join(str(host.get("inventory_dir") or "."), path)
+    """Where a path leads to, by the rule for all of them."""
+    return str(paths.for_writing(path, paths.inventory_dir_of(host)))
 
 
 def _bytes(path: str) -> bytes | None:

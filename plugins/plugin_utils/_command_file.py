@@ -80,7 +80,9 @@ def find_pre_provision_command(given: str, directory: str, find_file: Callable[[
         try:
             path = Path(find_file(os.path.expanduser(given)))
         except AnsibleError as exc:
-            raise CommandNotUsable("there is no such file; put the program there") from exc
+            looked = str(exc).partition("looked at ")[2].splitlines()[:1]
+            where = f" (looked at {looked[0]})" if looked else ""
+            raise CommandNotUsable(f"there is no such file{where}; put the program there") from exc
     try:
         pre_provision.check_name(path.name)
     except names.InvalidName as exc:

@@ -18,11 +18,21 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Ho
 from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
-#: Takes a machine; returns what to tell of it, and everything that is wrong with it.
-Examine = Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
+#: Takes a machine, and the variables of its host when it is made of these; returns what to tell of it, and everything
+#: that is wrong with it.
+Examine = Callable[[Mapping[str, Any], Mapping[str, Any] | None], tuple[dict[str, Any], list[str]]]
 
 
-def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) -> dict[str, Any]:
+def variables_of(name: str, given: Mapping[str, Any], task_vars: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The variables of a machine's host, None for options that a user has written into a play."""
+    if not given["variables"]:
+        return None
+    return (task_vars or {}).get("hostvars", {}).get(name) or {}
+
+
+def fleet_check(
+    action: ActionBase, given: Mapping[str, Any], examine: Examine, task_vars: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """The task result for the fleet; ``given``: the options of the task."""
     machines, private_key = given["machines"], given["ssh_private_key"]
     names = [machine["name"] for machine in machines]
@@ -31,9 +41,10 @@ def fleet_check(action: ActionBase, given: Mapping[str, Any], examine: Examine) 
     variables = _install_plan.variables()
     results, everything = [], [] if names else ["machines is empty; name at least one"]
     for machine in machines:
-        about, findings = examine(machine)
+        own = variables_of(machine["name"], given, task_vars)
+        about, findings = examine(machine, own)
         findings = [*findings, *access.findings(machine)]
-        host = Host(machine["name"], action, None)
+        host = Host(machine["name"], action, None, own)
         if addresses[machine["address"]] > 1:
             findings.append(
                 f"address {one_line(machine['address'], 60)!r}: another machine has it, too; give each "

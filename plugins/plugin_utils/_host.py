@@ -18,12 +18,24 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import 
 class Host:
     """One machine, from its first step to its last: all steps share the connection."""
 
-    def __init__(self, name: str, action: ActionBase, connect: Callable[[], Any] | None) -> None:
-        """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only."""
+    def __init__(
+        self,
+        name: str,
+        action: ActionBase,
+        connect: Callable[[], Any] | None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only.
+
+        ``variables``: of the host, when the options come from them.
+        """
         self.name, self.only_checks = name, connect is None
         self.check_mode = self.only_checks or bool(action._task.check_mode)
         self.diff = bool(action._task.diff)
-        self.find_file, self.read_file = _inputs.file_finder(action), _inputs.file_reader(action)
+        self.find_file, self.read_file = (
+            _inputs.file_finder(action, variables),
+            _inputs.file_reader(action, variables),
+        )
         self._connect = connect
         self._remote: Remote | None = None
 

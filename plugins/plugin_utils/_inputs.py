@@ -17,6 +17,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     Command,
     CommandNotUsable,
@@ -125,15 +126,21 @@ def check_addresses(given: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def file_finder(action: Any) -> Callable[[str], str]:
-    """Finds files of the controller as Ansible does: relative to role or playbook."""
-    return lambda path: action._find_needle("files", path)
+def file_finder(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], str]:
+    """Finds files of the controller as Ansible does: relative to role or playbook.
+
+    ``variables``: of the host whose variable holds the path, when it comes from a variable of a playbook of ours.
+    """
+    if variables is None:
+        return lambda path: action._find_needle("files", path)
+    folder, search = _paths.inventory_dir_of(variables), action._task.get_search_path()
+    return lambda path: _paths.find(path, folder, search)
 
 
-def file_reader(action: Any) -> Callable[[str], bytes]:
-    """Reads files of the controller as Ansible finds them: relative to role or playbook, vault decrypted."""
+def file_reader(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], bytes]:
+    """Reads files of the controller as `file_finder` finds them, vault decrypted."""
 
-    find = file_finder(action)
+    find = file_finder(action, variables)
 
     def read(path: str) -> bytes:
         found = find(path)
@@ -157,7 +164,7 @@ def read_bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], f
         try:
             content = read_file(path)
         except (AnsibleError, OSError) as exc:
-            findings.append(f"bootstrap_data_file {_shown(path)}: it cannot be read ({one_line(str(exc), 200)})")
+            findings.append(f"bootstrap_data_file {_shown(path)}: it cannot be read ({one_line(str(exc), 1000)})")
             return None
         if not content.strip():
             findings.append(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
 
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
@@ -232,7 +233,8 @@ class _Planned:
         }
 
     def _get(self, variable: str) -> Any:
-        return self._host.get(variable)
+        value = self._host.get(variable)
+        return _paths.as_found(value, self._host) if variable in _paths.PATHS else value
 
     def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
         found = {option: self._get(variable) for option, variable in variables.items()}

@@ -127,7 +127,7 @@ def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], fi
         path = Path(find_file(value))
         found = fetch.digest_of(str(path))
     except (AnsibleError, OSError) as exc:
-        findings.append(f"image.file {shown(value)}: it cannot be read ({one_line(str(exc), 200)})")
+        findings.append(f"image.file {shown(value)}: it cannot be read ({one_line(str(exc), 1000)})")
         return None
     if made["digest"] and made["digest"] != found:
         findings.append(f"image.file {shown(value)}: its digest is {found}, image.digest says {made['digest']}")

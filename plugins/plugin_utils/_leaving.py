@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -87,7 +88,9 @@ def _of_host(host: Mapping[str, Any]) -> list[str]:
     if refused:
         errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
     config = host.get("kubenode_kubeconfig")
-    if config and not os.access(os.path.expanduser(str(config)), os.R_OK):
+    if config and not any(
+        os.access(place, os.R_OK) for place in _paths.places(str(config), _paths.inventory_dir_of(host))
+    ):
         errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
     for variable in _LIMITS:
         limit = host.get(variable)

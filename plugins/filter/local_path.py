@@ -1,0 +1,76 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: local_path
+short_description: Where a path of the controller leads to
+version_added: 0.1.0
+positional: inventory_dir, search
+description:
+  - The rule of this collection for every variable that holds a path of the controller. An absolute path, or one from
+    C(~), is taken as it is. Another one is looked for beside the inventory, then in the working directory, then where
+    Ansible searches. What is in none of these places is an error that names them.
+options:
+  _input:
+    description:
+      - The path. An empty one stays empty.
+    type: string
+    required: true
+  inventory_dir:
+    description:
+      - The folder of the inventory.
+    type: string
+  search:
+    description:
+      - Further folders, usually C(ansible_search_path).
+    type: list
+    elements: string
+    default: []
+  new:
+    description:
+      - Whether it may be made. Then one that is nowhere is beside the inventory.
+    type: boolean
+    default: false
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: Show a certificate that lies beside the inventory
+  ansible.builtin.debug:
+    msg: "{{ lookup('ansible.builtin.file', 'ca.crt' | kubenode.provision.local_path(inventory_dir)) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: An absolute path.
+  type: string
+"""
+
+from collections.abc import Iterable
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+
+_paths = Late("plugin_utils._paths")
+
+
+def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:
+    """See DOCUMENTATION."""
+    if not path:
+        return ""
+    try:
+        return _paths.for_writing(path, inventory_dir) if new else _paths.find(path, inventory_dir, search)
+    except _paths.NotThere as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self):
+        return {"local_path": local_path}
