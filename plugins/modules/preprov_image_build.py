@@ -394,7 +394,7 @@ hosts:
           description: Size of the image in bytes.
           type: int
         etag:
-          description: Digest of its content over its base; the entity tag of the image server.
+          description: Digest of its content; the entity tag that every image server with such a base gives it.
           type: str
         own_bytes:
           description: Bytes that it does not share with its base.

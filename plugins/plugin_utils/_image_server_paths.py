@@ -25,8 +25,9 @@ BASES = DATA + "/bases"
 NMSTATE = DATA + "/nmstate"
 OVERLAYS = DATA + "/overlays"
 
-RUNTIME = "kubenode-image-server"  # below /run
+RUNTIME = "kubenode-image-server"  # below /run and /var/cache
 URLS = f"/run/{RUNTIME}/urls.json"
+DIGESTS = f"/var/cache/{RUNTIME}/base-digests.json"  # the service writes it
 #: What earlier runs of the role wrote, so that only that is ever removed.
 RECORD = "/etc/kubenode/image-server.json"
 ARTIFACTS = "/etc/kubenode/artifacts"

@@ -242,6 +242,7 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
         "tls_certificate": paths.TLS_CERTIFICATE,
         "registries_conf": paths.REGISTRIES,
         "ca_bundle": paths.CA_BUNDLE,
+        "digests": paths.DIGESTS,
     }
     if record["program"]:
         files["program"] = record["program"]

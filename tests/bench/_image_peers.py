@@ -86,7 +86,7 @@ def ours(hosts: Path, base: Path, log: Path) -> Server:
     command = [sys.executable, "-m", "_liveimage.service.main"]
     command += ["--nmstate-dir", str(hosts), "--images-bind-addr", address]
     command += ["--images-publish-addr", f"http://{address}", "--metrics-addr", "0"]
-    command += ["--max-connections-per-address", "1024"]
+    command += ["--max-connections-per-address", "1024", "--cache-dir", str(hosts.parent / "cache")]
     environment = {
         "DEPLOY_ISO": str(base), "IRONIC_BASE_URL": "https://10.0.0.1:6385", "IRONIC_AGENT_IMAGE": "quay.io/ipa",
         "PYTHONPATH": str(PACKAGES),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from . import initramfs, iso
+from .base import DIGESTS, identify
 from .errors import ImageError
 from .overlay import Overlay
 
@@ -43,8 +45,13 @@ class Signature(NamedTuple):
 class Bases:
     """The bases of a server; may be asked from any thread."""
 
-    def __init__(self, iso_path: str, initramfs_path: str, shared_dir: str = "", own_arch: str = "") -> None:
-        """Paths as in DEPLOY_ISO, DEPLOY_INITRD and IMAGE_SHARED_DIR; an empty one: there is none of that kind."""
+    def __init__(
+        self, iso_path: str, initramfs_path: str, shared_dir: str = "", own_arch: str = "", *, later: bool = False
+    ) -> None:
+        """Paths as in DEPLOY_ISO, DEPLOY_INITRD and IMAGE_SHARED_DIR; an empty one: there is none of that kind.
+
+        ``later``: nobody who asks for a base waits until its digest is computed; `settle` does that.
+        """
         self._paths = {ISO: iso_path, INITRAMFS: initramfs_path}
         self._shared_dir = shared_dir
         self.own_arch = known_arch(own_arch or platform.machine())
@@ -54,6 +61,8 @@ class Bases:
         self._isos: dict[str, tuple[Signature, iso.Iso]] = {}
         self._initramfs: dict[str, tuple[Signature, Overlay]] = {}
         self._begun = time.time()
+        self._later = later
+        self._waiting: set[str] = set()  # bases that were asked for and whose digests are not known
 
     def find(self, arch: str, kind: str) -> str | None:
         """The path of a base; an empty architecture is that of the files that are configured."""
@@ -84,6 +93,17 @@ class Bases:
         """Another one as soon as what is made of these bases has to be made again: identities, or what is wrong."""
         return tuple(self._state(arch, kind) for kind in KINDS)
 
+    def settle(self, *archs: str) -> None:
+        """Compute what others wait for, and would for these architectures; for a thread that may take long."""
+        with self._lock:
+            found = [self.find(arch, kind) for arch in archs for kind in KINDS]
+            waiting = {*self._waiting, *(path for path in found if path is not None)}
+            self._waiting.clear()
+        for path in sorted(waiting):
+            if not DIGESTS.known(path):
+                with contextlib.suppress(ImageError):  # whoever asks for it is told why
+                    identify(path)
+
     def iso(self, path: str) -> iso.Iso:
         """A base ISO, read again only when the file is another one."""
         with self._lock:
@@ -91,7 +111,7 @@ class Bases:
             known = self._isos.get(path)
             if known is None or known[0] != signature:
                 self._isos.pop(path, None)
-                known = self._isos[path] = (signature, _read(iso.inspect, path))
+                known = self._isos[path] = (signature, self._read(iso.inspect, path))
             return known[1]
 
     def initramfs(self, path: str) -> Overlay:
@@ -101,8 +121,18 @@ class Bases:
             known = self._initramfs.get(path)
             if known is None or known[0] != signature:
                 self._initramfs.pop(path, None)
-                known = self._initramfs[path] = (signature, _read(initramfs.inspect, path))
+                known = self._initramfs[path] = (signature, self._read(initramfs.inspect, path))
             return known[1]
+
+    def _read(self, inspect: Callable[[str], _Image], path: str) -> _Image:
+        """A base that cannot be read is nobody's wrong wish: it is waited for until a good one takes its place."""
+        if self._later and not DIGESTS.known(path):
+            self._waiting.add(path)
+            raise NotReady("base %s is being read for the first time" % path)
+        try:
+            return inspect(path)
+        except ImageError as error:
+            raise NotReady(str(error)) from error
 
     def _state(self, arch: str, kind: str) -> str:
         try:
@@ -162,14 +192,6 @@ def known_arch(arch: str) -> str:
     """The architecture as the kernel calls it."""
     lower = arch.strip().lower()
     return _ALIASES.get(lower, lower)
-
-
-def _read(inspect: Callable[[str], _Image], path: str) -> _Image:
-    """A base that cannot be read is nobody's wrong wish: it is waited for until a good one takes its place."""
-    try:
-        return inspect(path)
-    except ImageError as error:
-        raise NotReady(str(error)) from error
 
 
 def _names(folder: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import cpio, iso, kargs, miniso
-from ..base import identify
+from ..base import glance, identify
 from ..errors import ImageError
 from ..isofs import SYSTEM_AREA
 from ..overlay import Bytes, Overlay, whole
@@ -45,8 +45,8 @@ class Look:
         return None if self.iso is None else self.iso.kernel_arguments
 
 
-def at(path: str) -> Look:
-    """The image in a file, or the one a descriptor describes."""
+def at(path: str, *, digest: bool = True) -> Look:
+    """The image in a file, or the one a descriptor describes; ``digest``: its tag is asked for, too."""
     if path.endswith(descriptors.SUFFIX):
         data = descriptors.read(path)
         if data is None:
@@ -57,16 +57,17 @@ def at(path: str) -> Look:
         return of(overlay)
     if not os.path.lexists(path):
         raise ImageError("image %s is not there" % path)
-    return of(whole(identify(path)))
+    return of(whole(identify(path) if digest else glance(path)))
 
 
 def of(overlay: Overlay) -> Look:
     """The image an overlay describes."""
+    tag = overlay.etag() if overlay.base.identity else ""
     if read(overlay, SYSTEM_AREA, 6) == b"\x01CD001":
         found = iso.of(overlay)
-        return Look("iso", overlay.size, overlay.etag(), found.embedded, found)
+        return Look("iso", overlay.size, tag, found.embedded, found)
     members = behind(overlay)
-    return Look("initramfs" if members else "other", overlay.size, overlay.etag(), members)
+    return Look("initramfs" if members else "other", overlay.size, tag, members)
 
 
 def behind(overlay: Overlay) -> Mapping[str, bytes]:

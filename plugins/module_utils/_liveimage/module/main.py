@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import grp
 import json
+import os
 import pwd
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base import DIGESTS
 from ..errors import ImageError
 from . import inspection, request
 from .files import Owned
@@ -20,6 +22,7 @@ from .work import RESET, SHOW, Build, failures
 def run(module: Any) -> None:
     """The module's work; ends it."""
     module.no_log_values.update(secret_texts(module.params))
+    DIGESTS.keep(os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kubenode.provision"))
     try:
         if module.params["mode"] in (SHOW, RESET):
             _inspect(module)

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from ..base import identify
+from ..base import glance
 from ..errors import ImageError
 from ..overlay import Overlay, whole
 from . import descriptors, files
@@ -94,7 +94,7 @@ class Files(Store):
 
     def before(self, name: str) -> Overlay | None:
         """The file."""
-        return whole(identify(self.path(name))) if os.path.isfile(self.path(name)) else None
+        return whole(glance(self.path(name))) if os.path.isfile(self.path(name)) else None
 
     def is_of(self, name: str, host: str) -> bool:
         """By its record."""

@@ -209,7 +209,8 @@ def _texts(kind: str, overlay: Overlay) -> dict[str, str]:
     if kind == "ipxe":
         return {"": read(overlay, 0, _SCRIPT).decode("utf-8", "replace")}
     if kind in ("kernel", "rootfs"):
-        return {"": "%s of %d bytes, %s\n" % (kind, overlay.size, overlay.etag())}
+        digest = overlay.etag() if overlay.base.identity else "others"
+        return {"": "%s of %d bytes, %s\n" % (kind, overlay.size, digest)}
     return look.texts(look.of(overlay))
 
 

@@ -38,6 +38,7 @@ class Settings:
     tls_key: str
     limits: Limits
     urls_file: str
+    cache_dir: str
     log_level: str
     iso: str
     initramfs: str
@@ -86,6 +87,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         tls_key=given.tls_key,
         limits=Limits(given.max_connections, given.max_connections_per_address),
         urls_file=given.urls_file,
+        cache_dir=given.cache_dir,
         log_level=given.log_level,
         iso=iso,
         initramfs=initramfs,
@@ -145,5 +147,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     number("max-connections", "N", "connections at once (1024)", Limits().connections)
     number("max-connections-per-address", "N", "connections of one address at once (64)", Limits().per_address)
     flag("urls-file", "FILE", "where to write the table of URLs, 0600, as JSON")
+    flag("cache-dir", "DIR", "where to keep the digests of bases for the next start (systemd's CACHE_DIRECTORY)",
+         environ.get("CACHE_DIRECTORY", "").partition(":")[0])  # fmt: skip
     parser.add_argument("--log-level", "-log-level", choices=LEVELS, default="info", help="what is logged (info)")
     return parser

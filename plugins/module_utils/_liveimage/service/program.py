@@ -16,6 +16,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from ..base import DIGESTS
 from ..bases import Bases
 from ..errors import ImageError
 from ..server.listener import Listener
@@ -59,6 +60,8 @@ class Program:
         self._table = table.Table(settings.urls_file) if settings.urls_file else None
         self._named = Urls(settings.publish, self._secret, settings.signed)
         hidden = self._secret if settings.unguessable else None
+        if settings.cache_dir:
+            DIGESTS.keep(settings.cache_dir)
         if settings.nmstate_dir or not settings.static:
             self._begin_hosts(hidden)
         if settings.overlays_dir:
@@ -137,7 +140,7 @@ class Program:
     def _begin_hosts(self, hidden: bytes | None) -> None:
         settings = self._settings
         inputs = Inputs(self._environ, self._problems, settings.pull_secret_file)
-        bases = Bases(settings.iso, settings.initramfs, settings.shared_dir)
+        bases = Bases(settings.iso, settings.initramfs, settings.shared_dir, later=settings.static)
         if settings.static:
             self._publisher = Publisher(
                 self._registry, bases, inputs, self._secret, settings.publish, settings.signed,

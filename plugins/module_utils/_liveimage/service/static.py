@@ -70,6 +70,7 @@ class Static:
 
     def look(self) -> None:
         """Make what changed, take away what is gone."""
+        self._bases.settle(*(("",) if self._first else ()))
         try:
             changed, files = self._find() if not self._first else ([], {})
         except OSError as error:
