@@ -87,7 +87,7 @@ _RANGES = {
     "download_timeout": (1, 86400),
     "signed_urls": (0, 366 * 86400),
     "max_connections": (1, 100_000),
-    "max_connections_per_address": (1, 100_000),
+    "max_connections_per_address": (0, 100_000),
 }
 #: What the service does not see of the machine, and where its own bases are.
 _UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{paths.BASES}/")

@@ -201,6 +201,18 @@ def test_http_1_0(server, content):
     assert kept.count(b"Connection: keep-alive") == kept.count(b"HTTP/1.") == 2
 
 
+def test_the_limit_of_an_address_can_be_switched_off(registry):
+    with Served(registry, limits=Limits(connections=3, per_address=0)) as served:
+        head = b"HEAD /host.iso HTTP/1.1\r\nHost: x\r\n\r\n"
+        clients = [socket.create_connection(("127.0.0.1", served.port), 180) for _n in range(3)]
+        for client in clients:
+            client.sendall(head)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert raw(served, head, half_close=True).startswith(b"HTTP/1.1 503")  # the limit of all
+        for client in clients:
+            client.close()
+
+
 def test_too_many_connections_are_turned_away(registry):
     with Served(registry, limits=Limits(connections=10, per_address=3)) as served:
         first = [socket.create_connection(("127.0.0.1", served.port), 180) for _n in range(3)]

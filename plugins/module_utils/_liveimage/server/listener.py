@@ -26,7 +26,7 @@ _SWEEP = 1.0  # seconds between looks for connections that do not move
 
 @dataclass(frozen=True)
 class Limits:
-    """How many connections at once, in all and from one address."""
+    """How many connections at once, in all and from one address (0: as many as in all)."""
 
     connections: int = 1024
     per_address: int = 64
@@ -130,7 +130,8 @@ class Listener:
 
     def _take(self, client: socket.socket, address: str) -> None:
         full = len(self._connections) >= self._limits.connections
-        if full or self._by_address[address] >= self._limits.per_address:
+        most = self._limits.per_address or self._limits.connections
+        if full or self._by_address[address] >= most:
             self._metrics.connections_refused += 1
             answer = self._answers.refusal(503, "too many connections", b"Retry-After: 5\r\n", close=True)
             client.setblocking(False)

@@ -57,9 +57,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         raise ImageError("tls-cert and tls-key belong together; give both or neither")
     if not 0 <= given.signed_urls <= _LONGEST_SIGNED:
         raise ImageError("signed-urls %d is not within 0 to %d seconds" % (given.signed_urls, _LONGEST_SIGNED))
-    for name in ("max_connections", "max_connections_per_address"):
-        if not 1 <= getattr(given, name) <= 1_000_000:
-            raise ImageError("%s %d is not within 1 to 1000000" % (name.replace("_", "-"), getattr(given, name)))
+    for name, least in (("max_connections", 1), ("max_connections_per_address", 0)):
+        if not least <= getattr(given, name) <= 1_000_000:
+            told = name.replace("_", "-"), getattr(given, name), least
+            raise ImageError("%s %d is not within %d to 1000000" % told)
     static = given.nmstate_dir or given.overlays_dir
     if given.nmstate_dir and given.overlays_dir and _same(given.nmstate_dir, given.overlays_dir):
         raise ImageError("overlays-dir %s is nmstate-dir, too; give another folder" % given.overlays_dir)
@@ -145,7 +146,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("tls-cert", "FILE", "certificate chain in PEM; read again when it changes")
     flag("tls-key", "FILE", "its private key")
     number("max-connections", "N", "connections at once (1024)", Limits().connections)
-    number("max-connections-per-address", "N", "connections of one address at once (64)", Limits().per_address)
+    number("max-connections-per-address", "N", "connections of one address at once (64; 0: no limit)",
+           Limits().per_address)  # fmt: skip
     flag("urls-file", "FILE", "where to write the table of URLs, 0600, as JSON")
     flag("cache-dir", "DIR", "where to keep the digests of bases for the next start (systemd's CACHE_DIRECTORY)",
          environ.get("CACHE_DIRECTORY", "").partition(":")[0])  # fmt: skip

@@ -53,3 +53,8 @@ def test_the_pod_is_confined():
         "capabilities": {"drop": ["ALL"]},
     }
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
+
+
+def test_the_server_sees_the_addresses_that_it_limits():
+    service = yaml.safe_load((MANIFESTS / "base" / "service.yaml").read_text())["spec"]
+    assert (service["type"], service["externalTrafficPolicy"]) == ("LoadBalancer", "Local")
