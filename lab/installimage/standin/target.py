@@ -131,10 +131,15 @@ class Target:
             self.write("/etc/resolv.conf", _text(Path("/etc/resolv.conf")))
 
     def new_host_keys(self) -> None:
-        """SSH host keys of its own."""
-        for key in self.file("/etc/ssh").glob("ssh_host_*"):
-            key.unlink()
-        self.run("ssh-keygen", "-A")
+        """New SSH host keys of those types that the image has keys of, and of no other."""
+        for kind in ("dsa", "rsa", "ecdsa", "ed25519"):
+            key = f"/etc/ssh/ssh_host_{kind}_key"
+            if not self.file(key).is_file():
+                debug(f"skipping {kind} key gen")
+                continue
+            for old in self.file("/etc/ssh").glob(f"ssh_host_{kind}_*"):
+                old.unlink()
+            self.run("ssh-keygen", "-q", "-t", kind, "-f", key, "-N", "")
 
     def set_mdadm(self) -> None:
         """Let the new system find its arrays."""

@@ -282,6 +282,40 @@ def test_the_script_is_valid_shell_without_secrets(fields):
     assert not re.search(r"@[A-Z]+@", script)
 
 
+def test_host_keys_that_the_image_lacks_are_made_before_they_are_told():
+    script = scripted()
+    assert (
+        script.index("ssh-keygen -A") < script.index("no host keys, and none can be made") < script.index("host-key $(")
+    )
+    assert "ssh-keygen" not in scripted(bootstrap_data="#cloud-config\nssh_keys:\n  rsa_private: x\n")
+
+
+@pytest.mark.parametrize(
+    ("programs", "said"),
+    [
+        ({"ssh-keygen": 'echo "ssh-ed25519 AAAA new" >"$KEYS/ssh_host_ed25519_key.pub"', "sshd": ":"}, "made"),
+        ({"ssh-keygen": "exit 1", "sshd": ":"}, "failed 0 the new system has an SSH server and no host keys"),
+        ({"sshd": ":"}, "failed 0 the new system has an SSH server and no host keys"),
+        ({}, ""),
+    ],
+)
+def test_a_system_with_an_ssh_server_gets_keys_or_the_installation_fails(tmp_path, programs, said):
+    """The part of the script alone, with a folder of its own in the place of /etc/ssh."""
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    part = post_install._KEYS.replace("/etc/ssh", str(tmp_path)).replace("/usr/sbin/sshd", str(tmp_path / "none"))
+    script = (
+        'fail() { echo "failed $*"; exit 1; }\n' + part + f"\n[ ! -e {tmp_path}/ssh_host_ed25519_key.pub ] || echo made"
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], env={"PATH": str(tmp_path), "KEYS": str(tmp_path)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith(said)
+    assert bool(done.stdout) == bool(said)
+
+
 def test_seed_record_and_settings():
     script = scripted(bootstrap_data="#cloud-config\n@NONCE@ END\nü\n", post_install_script="echo @TAG@\nEND\n")
     assert embedded(script, f"{post_install.SEED}/user-data") == "#cloud-config\n@NONCE@ END\nü\n"

@@ -39,7 +39,7 @@ fi
 put 644 /etc/kubenode/installed.json <<'END'
 @RECORD@
 END
-@SCRUB@for key in /etc/ssh/ssh_host_*_key.pub; do
+@SCRUB@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
     [ ! -r "$key" ] || say "host-key $(head -n 1 "$key")"
 done
 awk '$2 == "/" { print $1, $3, $4 }' /proc/mounts 2>/dev/null | tail -n 1 | while read -r root; do
@@ -70,6 +70,16 @@ put 600 @DIR@/user-data <<'END'
 END
 """
 
+#: installimage makes keys only of those types that the image has, and an image for many machines has none. What sshd
+#: is to show is made now, so that the first contact is proven.
+_KEYS = r"""command -v ssh-keygen >/dev/null 2>&1 && ssh-keygen -A >/dev/null 2>&1
+if command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ]; then
+    set -- /etc/ssh/ssh_host_*_key.pub
+    [ -s "$1" ] ||
+        fail "0 the new system has an SSH server and no host keys, and none can be made; install ssh-keygen in it"
+fi
+"""
+
 #: In case installimage has written it already; otherwise it is done when installimage has ended.
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
@@ -84,6 +94,8 @@ def script(spec, nonce, instance, record):
         "CONFIG": _encode(cloud_config(data is not None)),
         "RECORD": _encode(json.dumps(record, indent=2, sort_keys=True) + "\n"),
         "SCRUB": _SCRUB if spec["crypt_password"] else "",
+        # Not in place of keys that the bootstrap data brings.
+        "KEYS": "" if own_host_keys(data) else _KEYS,
         "TAG": TAG,
         "NONCE": nonce,
     }
