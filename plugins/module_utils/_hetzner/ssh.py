@@ -163,6 +163,14 @@ def _host_keys(given):
     }
 
 
+#: The types of host keys, each with the algorithms that ask for it.
+_KEY_KINDS = (
+    ("ssh-ed25519",),
+    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
+)
+
+
 class Ssh:
     """Runs the OpenSSH client for one user, port and key, with host keys in files of our own."""
 
@@ -201,14 +209,14 @@ class Ssh:
         except OSError:
             return False
 
-    def argv(self, address, known_hosts, command, alias=None, login=True, system=None):
+    def argv(self, address, known_hosts, command, alias=None, login=True, system=None, options=()):
         """The command line; neither a shell of ours nor an option of ssh can come from a machine's data.
 
         With ``alias``, only keys that ``known_hosts`` has under that name are spoken to. Without ``login``, the
         connection ends after the host has shown its key. ``system``: another user, port and key than a rescue's.
         """
         user, port, key = system or (None, None, None)
-        options = [] if login else ["PreferredAuthentications=none"]
+        options = list(options) + ([] if login else ["PreferredAuthentications=none"])
         options += ["HostKeyAlias=%s" % alias] if alias else []
         options += [
             "BatchMode=yes",
@@ -262,18 +270,24 @@ class Ssh:
         if not self._extra_args:
             return scan(address, self._port, self._connect_timeout)
         # Jump hosts and the like are in the arguments, and ssh-keyscan takes none of them.
-        known_hosts = self.pin_file(name, "probe")
+        shown = self._shown_key(name, address)
+        for kinds in _KEY_KINDS if shown else ():
+            if not any(key.split()[0] in kinds for key in shown):
+                shown += self._shown_key(name, address, "HostKeyAlgorithms=%s" % ",".join(kinds))
+        return shown
+
+    def _shown_key(self, name, address, *options):
+        """The one host key that a connection shows."""
+        known_hosts = self.pin_file(name, "shown")
         _remove(known_hosts)
-        self._run(self.argv(address, known_hosts, "true", login=False))
-        return self.keys_of_last_probe(name)
+        self._run(self.argv(address, known_hosts, "true", login=False, options=options))
+        shown = _keys_in(known_hosts)
+        _remove(known_hosts)
+        return shown
 
     def keys_of_last_probe(self, name):
         """The host keys that the system showed which was asked last."""
-        try:
-            with open(self.pin_file(name, "probe"), encoding="utf-8", errors="replace") as file:
-                return key_lines(file.read(LONGEST_OUTPUT))
-        except FileNotFoundError:
-            return []
+        return _keys_in(self.pin_file(name, "probe"))
 
     def shows_another_key(self, name):
         """Whether the system that was asked last showed none of the host keys that its machine's system has."""
@@ -336,6 +350,14 @@ def key_blob(key):
         return None
     name = words[0].encode("ascii")
     return blob if blob[: 4 + len(name)] == len(name).to_bytes(4, "big") + name else None
+
+
+def _keys_in(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return key_lines(file.read(LONGEST_OUTPUT))
+    except FileNotFoundError:
+        return []
 
 
 def _answer(returncode, output, errors):

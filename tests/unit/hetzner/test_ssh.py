@@ -116,3 +116,36 @@ def test_directory_of_the_pins_is_private(tmp_path):
     assert (tmp_path / "pins").stat().st_mode & 0o777 == 0o700
     with pytest.raises(FleetError, match="known_hosts_dir"):
         make_ssh(params, directory + '"')
+
+
+def test_behind_a_jump_host_each_type_of_host_key_is_asked_for(tmp_path, monkeypatch):
+    """ssh-keyscan knows no jump hosts, and a connection shows one key: that of the first algorithm that both know."""
+    blobs = {}
+    for kind in ("ssh-ed25519", "ssh-rsa"):
+        blobs[kind] = base64.b64encode(len(kind).to_bytes(4, "big") + kind.encode() + b"key").decode()
+    fake = tmp_path / "bin/ssh"
+    fake.parent.mkdir()
+    fake.write_text(f"""#!/bin/sh
+for word; do
+    case $word in
+        UserKnownHostsFile=*) file=${{word#*=}}; file=${{file#?}}; file=${{file%?}} ;;
+        HostKeyAlgorithms=*) algorithms=${{word#*=}} ;;
+    esac
+done
+echo "$algorithms" >>{tmp_path}/asked
+case $algorithms in
+    ""|*ed25519*) echo "host ssh-ed25519 {blobs["ssh-ed25519"]}" >"$file" ;;
+    *rsa*) echo "host ssh-rsa {blobs["ssh-rsa"]}" >"$file" ;;
+esac
+exit 255
+""")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+    shell = Ssh(str(tmp_path), extra_args=["-J", "jump"])
+    (tmp_path / "n1.probe").write_text("what an earlier look showed\n")
+    assert shell.host_keys("n1", "192.0.2.1") == [f"{kind} {blobs[kind]}" for kind in ("ssh-ed25519", "ssh-rsa")]
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521", "rsa-sha2-512,rsa-sha2-256,ssh-rsa",
+    ]  # fmt: skip
+    assert (tmp_path / "n1.probe").read_text() == "what an earlier look showed\n"
+    assert not (tmp_path / "n1.shown").exists()

@@ -41,7 +41,7 @@ class Machine:
 
     def __init__(self, strict=True):
         self.shown, self.answer, self.told, self.active = [], NOBODY_THERE, [], True
-        self.logins, self.pinned, self.asked = [], None, 0
+        self.logins, self.pinned, self.asked, self.negotiated = [], None, 0, None
         self.now = 0.0
         self.arrival = Arrival(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
 
@@ -50,7 +50,7 @@ class Machine:
         return self.shown
 
     def keys_of_last_probe(self, _name):
-        return self.shown
+        return self.shown if self.negotiated is None else [self.negotiated]
 
     def probe(self, _name, _address):
         self.logins.append("anybody")
@@ -112,6 +112,61 @@ def test_a_system_that_is_going_down_may_show_a_key_that_nobody_knew():
     machine.booted(NEW_KEY, RESCUE, [NEW_KEY])
     assert machine.see_for(12) == ARRIVED
     assert not machine.arrival.undecided
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_system_is_known_by_its_keys_of_all_types_from_the_first_look_on(left):
+    """A connection shows one type; in its last seconds, the system may show any other one alone."""
+    machine = Machine()
+    machine.shown, machine.negotiated, machine.answer = [OLD_KEY, key(b"rsa"), key(b"ecdsa")], OLD_KEY, OLD_SYSTEM
+    machine.arrival.look()
+    machine.told, machine.active = [NEW_KEY], False
+    machine.shown = [machine.shown[left]]
+    machine.negotiated = None
+    assert machine.see() == SAME_BOOT
+    machine.answer = NOBODY_THERE
+    assert machine.see_for(60) == NOBODY
+    assert machine.asked == 0
+
+
+def test_a_mismatch_counts_only_when_the_same_keys_are_shown_again():
+    machine = Machine()
+    machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
+    assert machine.see_for(12) == NOBODY
+    machine.shown = [key(b"another")]
+    assert machine.see_for(18) == NOBODY
+    with pytest.raises(Permanent):
+        machine.see_for(20)
+
+
+def test_keys_that_change_all_the_time_do_not_hold_a_run_for_ever():
+    machine = Machine()
+    machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
+
+    def show_others():
+        for number in range(60):
+            machine.shown = [key(b"%d" % number)]
+            machine.see()
+
+    with pytest.raises(Permanent):
+        show_others()
+    assert machine.now <= 80
+    assert machine.logins == []
+
+
+def test_the_old_system_between_two_mismatches_ends_the_first_one():
+    machine = Machine()
+    machine.shown, machine.answer = [OLD_KEY], OLD_SYSTEM
+    machine.arrival.look()
+    machine.booted(FALSE_KEY, OLD_SYSTEM, [NEW_KEY])
+    assert machine.see() == NOBODY
+    machine.shown = [OLD_KEY]
+    assert machine.see_for(30) == SAME_BOOT
+    assert not machine.arrival.undecided
+    machine.shown = [FALSE_KEY]
+    assert machine.see_for(18) == NOBODY
+    with pytest.raises(Permanent):
+        machine.see_for(20)
 
 
 def test_the_system_seen_before_is_recognised_by_its_key_without_a_request():

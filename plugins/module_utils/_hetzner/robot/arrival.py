@@ -16,8 +16,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
 LOOK_EVERY = 2.0
 ASK_EVERY = 10.0
 TELLING_TAKES = 60.0
-#: Seconds for which somebody must show false keys: a system that is going down may yet answer, with a key of another
-#: type than the one it showed when it was asked.
+#: Seconds for which the same false keys must be shown, by scans of their own, as a system that is going down may yet
+#: answer; keys that change all the time are false after as many seconds as Robot may take to tell.
 FALSE_TAKES = 20.0
 #: Seconds for which a rescue whose host key is proven may refuse our key.
 DENIAL_TAKES = 30.0
@@ -36,8 +36,12 @@ class Arrival:
         self._address = address
         self._strict = strict
         self._clock = clock
-        #: Host keys of systems that are not the rescue.
-        self._others = set()
+        #: Host keys of systems that are not the rescue, and those of them that were scanned with all their types.
+        self._others: set[str] = set()
+        self._scanned: set[str] = set()
+        #: The keys that were taken for false ones first.
+        self._false: set[str] = set()
+        self._same_since = 0.0
         self._asked_at: float | None = None
         self._silent_since: float | None = None
         self._denied_since: float | None = None
@@ -54,7 +58,8 @@ class Arrival:
 
     def anew(self):
         """The machine was reset: what was found out about its rescue counts no more."""
-        self._asked_at = self._silent_since = self._denied_since = self._false_since = None
+        self._asked_at = self._silent_since = self._denied_since = None
+        self._not_false()
         self.answer, self.proven = None, []
 
     def look(self):
@@ -62,8 +67,19 @@ class Arrival:
         self.answer = self._shell.probe(self._name, self._address)
         self.words = self.answer.describe()
         if self.answer.kind != ssh.SILENT and not self.answer.in_rescue:
-            self._others.update(self._shell.keys_of_last_probe(self._name))
+            self._know(self._shell.keys_of_last_probe(self._name))
         return self.answer
+
+    def _not_false(self):
+        self._false_since, self._false = None, set()
+
+    def _know(self, shown):
+        """Remember another system, by its keys of all types: in its last seconds it may show any of them alone."""
+        self._others.update(shown)
+        if self._strict and not self._scanned.issuperset(shown):
+            scanned = self._shell.host_keys(self._name, self._address)
+            self._others.update(scanned)
+            self._scanned.update(scanned)
 
     def wait_for_proof(self, known, deadline):
         """Prove the host keys of a rescue that answered already; raises Permanent or MachineError.
@@ -92,11 +108,14 @@ class Arrival:
             return self._judge(self.look(), previous_boot_id)
         shown = self._shell.host_keys(self._name, self._address)
         if not shown:
-            self.words, self._silent_since, self._false_since = "SSH does not answer", None, None
+            self.words, self._silent_since = "SSH does not answer", None
+            self._not_false()
             return NOBODY
         if self._others.intersection(shown):
             answer = self.look()
             if not answer.in_rescue:
+                # The old system, still or again; whoever showed false keys is not known to be there any more.
+                self._not_false()
                 return self._judge(answer, previous_boot_id)
             # It says so itself, which proves nothing; only Robot's word does.
             self._others.difference_update(shown)
@@ -134,7 +153,8 @@ class Arrival:
         told = host_keys.told_by(last)
         self.proven = host_keys.proven(shown, told)
         if self.proven:
-            self._silent_since = self._false_since = None
+            self._silent_since = None
+            self._not_false()
             self._shell.pin_keys(self._name, self.proven)
             return True
         if last.get("active") is True:
@@ -145,8 +165,11 @@ class Arrival:
             return False
         if told:
             self.words = "the host keys that answer are none of those Robot tells for this rescue"
-            self._false_since = now if self._false_since is None else self._false_since
-            if now - self._false_since < FALSE_TAKES:
+            if self._false_since is None:
+                self._false_since = now
+            if not self._false.intersection(shown):
+                self._false, self._same_since = set(shown), now
+            if now - self._same_since < FALSE_TAKES and now - self._false_since < TELLING_TAKES:
                 return False
             raise Permanent(
                 "the host keys that answer at %s are none of those Robot tells for this rescue, so nothing was "
