@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 
 READER = Path(__file__).parent / "read_keyfiles.py"
 DOCUMENTS = sorted((Path(__file__).parents[2] / "unit/liveimage/nmstate/documents").glob("*.yaml"))
+NEWER = {"bond-port.prio"}  # keys that the library of Debian 12, 1.42, does not know yet; the oldest that does: 1.44
 PROFILE = "[connection]\nid=a\nuuid=a6e4a6a4-3c5c-5d2c-9c54-4a4b7e1f4c11\ntype=802-3-ethernet\n"
 
 
@@ -40,7 +41,9 @@ def answers():
 
 def test_every_keyfile_of_every_document_is_accepted(answers):
     assert len(answers) > 30
-    complaints = {name: one for name, one in answers.items() if "error" in one or one["warnings"] or one["unknown"]}
+    complaints = {
+        name: one for name, one in answers.items() if "error" in one or one["warnings"] or set(one["unknown"]) - NEWER
+    }
     assert complaints == {}
 
 

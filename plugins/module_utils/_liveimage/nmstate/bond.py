@@ -107,15 +107,18 @@ def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | No
 
 
 def _port_settings(fields: Fields, found: Interface) -> None:
-    """Priorities and queues have no place in a keyfile that all versions of NetworkManager read."""
+    """Priorities and queues; versions of NetworkManager without them read a port where none of both is set."""
     for one in fields.mappings("ports-config"):
         name = one.needed("name")
-        if found.ports is None or all(port.name != name for port in found.ports):
+        ports = [port for port in found.ports or [] if port.name == name]
+        if not ports:
             raise one.wrong("name", "is no port of this bond")
-        for key, most in (("priority", 2**31 - 1), ("queue-id", 65535)):
-            if one.number(key, -(2**31) if key == "priority" else 0, most):
-                raise one.wrong(key, "is not supported; set it in the installed system")
+        priority, queue = one.number("priority", -(2**31), 2**31 - 1), one.number("queue-id", 0, 65535)
         one.done()
+        if priority:
+            ports[0].settings["prio"] = str(priority)
+        if queue or (priority and queue is not None):
+            ports[0].settings["queue-id"] = str(queue)
 
 
 def _options(fields: Fields, mode: str) -> dict[str, str]:
@@ -125,7 +128,10 @@ def _options(fields: Fields, mode: str) -> dict[str, str]:
         found[key] = None if number is None else str(number)
     for key in _FLAGS:
         found[key] = _switch(fields, key)
-    found["balance-slb"] = _switch(fields, "balance-slb")
+    keys = [key for key in ("balance_slb", "balance-slb") if fields.raw(key) is not None]
+    if len(keys) == 2:
+        raise ImageError("%s and %s are the same; give one" % (fields.at(keys[0]), fields.at(keys[1])))
+    found["balance-slb"] = _switch(fields, keys[0]) if keys else None
     unset = fields.raw("ad_actor_system") == _NO_MAC
     found["ad_actor_system"] = None if unset else mac_of(fields, "ad_actor_system")
     found["arp_ip_target"] = _targets(fields)
@@ -174,4 +180,5 @@ def _check(fields: Fields, given: dict[str, str], mode: str) -> None:
     if "num_grat_arp" in given and given.get("num_unsol_na", given["num_grat_arp"]) != given["num_grat_arp"]:
         raise fields.wrong("num_unsol_na", "and num_grat_arp are one setting; give them the same value")
     if "balance-slb" in on and (mode != "balance-xor" or given.get("xmit_hash_policy") != "vlan+srcmac"):
-        raise fields.wrong("balance-slb", "needs mode balance-xor and xmit_hash_policy vlan+srcmac")
+        key = "balance_slb" if fields.raw("balance_slb") is not None else "balance-slb"
+        raise fields.wrong(key, "needs mode balance-xor and xmit_hash_policy vlan+srcmac")

@@ -13,7 +13,7 @@ from .dns import dns
 from .fields import Fields
 from .interface import interface
 from .keyfile import render
-from .model import Interface
+from .model import ABSENT, DOWN, UP, Interface
 from .routes import routes, rules
 from .topology import connect, connection, ordered
 
@@ -50,8 +50,7 @@ def convert(document: Mapping[str, Any]) -> Profiles:
     sections = {key: fields.mapping(key) for key in ("hostname", "routes", "route-rules", "dns-resolver")}
     found, gone = _interfaces(fields.mappings("interfaces"))
     fields.done()
-    warnings = _hostname(sections["hostname"])
-    connect(found, gone)
+    warnings = [*_hostname(sections["hostname"]), *connect(found, gone)]
     in_order = ordered(found)
     for key, place in (("routes", routes), ("route-rules", rules), ("dns-resolver", dns)):
         section = sections[key]
@@ -61,20 +60,17 @@ def convert(document: Mapping[str, Any]) -> Profiles:
 
 
 def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
+    """Those that get a profile, and the names of those that are to go."""
     if len(entries) > _MOST_INTERFACES:
         raise ImageError("interfaces has %d entries, %d is the most" % (len(entries), _MOST_INTERFACES))
-    found: dict[str, Interface] = {}
-    gone: set[str] = set()
+    every: dict[str, Interface] = {}
     for entry in entries:
         one = interface(entry)
-        name = entry.needed("name") if one is None else one.name
-        if name in found or name in gone:
-            raise ImageError("%s.name: %s is given twice" % (entry.path, name))
-        if one is None:
-            gone.add(name)
-        else:
-            found[name] = one
-    return found, gone
+        if one.name in every:
+            raise ImageError("%s.name: %s is given twice" % (entry.path, one.name))
+        every[one.name] = one
+    found = {name: one for name, one in every.items() if one.state in (UP, DOWN)}
+    return found, {name for name, one in every.items() if one.state == ABSENT}
 
 
 def _hostname(fields: Fields | None) -> list[str]:

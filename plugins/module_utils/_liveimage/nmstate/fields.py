@@ -16,6 +16,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST = 1024  # characters of one text
 _DIGITS = re.compile(r"[+-]?[0-9]{1,20}\Z")
+_HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]{1,16}\Z")
 
 
 class Fields:
@@ -98,12 +99,14 @@ class Fields:
         raise self.wrong(key, "is neither true nor false")
 
     def number(self, key: str, low: int, high: int) -> int | None:
-        """A whole number within limits, both included."""
+        """A whole number within limits, both included; also as text, and with 0x in front."""
         value = self.raw(key)
         if value is None:
             return None
         if isinstance(value, str) and _DIGITS.match(value):
             value = int(value)
+        elif isinstance(value, str) and _HEXADECIMAL.match(value):
+            value = int(value, 16)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(key, "is no whole number")
         if not low <= value <= high:

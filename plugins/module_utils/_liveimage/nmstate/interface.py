@@ -10,7 +10,7 @@ from .bridge import bridge
 from .fields import Fields
 from .ip import stack
 from .keyfile import flag
-from .model import NAMES, UP, Interface
+from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface
 from .values import interface_name, mac_of, profile_name
 
 _OWN_SECTION = {"bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth"}
@@ -33,14 +33,15 @@ _REFUSED = {
 _MAY_FAIL = {"any": (True, True), "ipv4": (False, True), "ipv6": (True, False), "ipv4+ipv6": (False, False)}
 
 
-def interface(fields: Fields) -> Interface | None:
-    """An interface, None when the document does not want a profile for it; all of it is checked in any case."""
+def interface(fields: Fields) -> Interface:
+    """An interface by its entry; of one that is to go or to be left alone, only what all kinds share is checked."""
     name = interface_name(fields.needed("name"), fields.at("name"))
+    state = fields.choice("state", (UP, DOWN, ABSENT, IGNORE)) or UP
+    if state in (ABSENT, IGNORE) and fields.text("type") in (*_REASONS, *_OTHERS, "unknown"):
+        return Interface(name, fields.text("type") or "", fields.path, name, state)
     kind = _kind(fields)
     profile = profile_name(fields.text("profile-name") or name, fields.at("profile-name"))
-    found = Interface(name, kind, fields.path, profile)
-    state = fields.choice("state", ("up", "down", "absent", "ignore")) or UP
-    found.state = state
+    found = Interface(name, kind, fields.path, profile, state)
     identifier = fields.choice("identifier", ("name", "mac-address", "pci-address")) or "name"
     if identifier == "pci-address":
         raise fields.wrong("identifier", "is not supported; identify the interface by name or by MAC address")
@@ -62,7 +63,7 @@ def interface(fields: Fields) -> Interface | None:
     fields.done()
     if found.mtu is not None and found.v6.enabled and found.mtu < 1280:
         raise fields.wrong("mtu", "is less than 1280, which IPv6 needs")
-    return None if state in ("absent", "ignore") else found
+    return found
 
 
 def _kind(fields: Fields) -> str:
@@ -138,7 +139,7 @@ def _specific(fields: Fields, found: Interface) -> None:
     section = fields.mapping(key) if key else None
     if key and section is None and found.kind == "linux-bridge":
         section = Fields({}, fields.at(key))
-    if key and section is None and found.state not in ("absent", "ignore"):
+    if key and section is None and found.state not in (ABSENT, IGNORE):
         raise ImageError("%s is missing; type %s needs it" % (fields.at(key), found.kind))
     if section is None:
         return

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from ..errors import ImageError
 
 _SECTIONS = (
-    "connection", "bond", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "dummy", "user",
+    "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ovs-bridge", "ovs-port",
+    "ovs-interface", "ovs-patch", "ovs-dpdk", "ethernet", "vlan", "vxlan", "sriov", "macvlan", "vrf", "veth", "dummy",
+    "user", "802-1x", "ethtool", "infiniband", "ovs-external-ids", "ovs-other-config",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .values import Address
 
-UP, DOWN = "up", "down"
+UP, DOWN, ABSENT, IGNORE = "up", "down", "absent", "ignore"
 NAMES = {  # NMState's name of a kind → NetworkManager's
     "ethernet": "802-3-ethernet",
     "bond": "bond",

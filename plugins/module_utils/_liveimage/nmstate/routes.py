@@ -12,6 +12,10 @@ from .values import Network, host_address, interface_name, network
 MAIN = 254
 _FIRST_PRIORITY = 30000  # of rules that were given none, as nmstatectl counts
 _KINDS = ("blackhole", "prohibit", "unreachable")
+_ROUTE = ("destination", "next-hop-interface", "next-hop-address", "metric", "table-id", "weight", "cwnd", "source",
+          "route-type", "vrf-name")  # fmt: skip
+_RULE = ("ip-from", "ip-to", "family", "priority", "route-table", "fwmark", "fwmask", "iif", "action",
+         "suppress-prefix-length")  # fmt: skip
 
 
 def routes(fields: Fields, found: dict[str, Interface]) -> None:
@@ -19,12 +23,12 @@ def routes(fields: Fields, found: dict[str, Interface]) -> None:
     fields.ignore("running")
     seen: set[tuple[str, ...]] = set()
     for one in fields.mappings("config"):
-        _route(one, found, seen)
+        if _present(one, _ROUTE):
+            _route(one, found, seen)
     fields.done()
 
 
 def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...]]) -> None:
-    _present(fields)
     target = network(fields.needed("destination"), fields.at("destination"))
     version = target.version
     owner = _owner(fields, found, version)
@@ -61,9 +65,13 @@ def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...
     stack.tables.add(table)
 
 
-def _present(fields: Fields) -> None:
-    if (fields.choice("state", ("present", "absent", "ignore")) or "present") != "present":
-        raise fields.wrong("state", "is not supported: a live image begins without routes and rules; leave them out")
+def _present(fields: Fields, keys: tuple[str, ...]) -> bool:
+    """Whether it is to be there; a live image begins without routes and rules, so what is to go is not there."""
+    if (fields.choice("state", ("present", "absent", "ignore")) or "present") == "present":
+        return True
+    fields.ignore(*keys)
+    fields.done()
+    return False
 
 
 def _owner(fields: Fields, found: dict[str, Interface], version: int) -> Interface:
@@ -78,7 +86,7 @@ def _owner(fields: Fields, found: dict[str, Interface], version: int) -> Interfa
 
 def rules(fields: Fields, found: dict[str, Interface]) -> None:
     """The section ``route-rules``."""
-    entries = fields.mappings("config")
+    entries = [one for one in fields.mappings("config") if _present(one, _RULE)]
     fields.done()
     taken = {one.number("priority", -1, 2**32 - 1) for one in entries}
     following = _FIRST_PRIORITY
@@ -93,7 +101,6 @@ def rules(fields: Fields, found: dict[str, Interface]) -> None:
 
 
 def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
-    _present(fields)
     source, target = _side(fields, "ip-from"), _side(fields, "ip-to")
     version = _version(fields, source, target)
     table = fields.number("route-table", 0, 2**32 - 1) or MAIN

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""How interfaces hang together: ports and their controllers, bases, peers; conflicts are refused, gaps filled."""
+"""How interfaces hang together: ports and their controllers, bases, peers; conflicts are refused."""
 
 from __future__ import annotations
 
@@ -13,14 +13,27 @@ from .values import interface_name
 _CONTROLLERS = ("bond", "linux-bridge")
 
 
-def connect(found: dict[str, Interface], gone: set[str]) -> None:
-    """Give every interface its controller, base and peer; ``gone``: interfaces that get no profile."""
+def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
+    """Give every interface its controller, base and peer; ``gone``: those that are to go. What the user should know.
+
+    What the document does not describe gets no profile: it is left to whatever else the live system knows of it.
+    """
+    warnings: list[str] = []
+    claimed: dict[str, str] = {}  # ports that are not described, and their controllers
     unlisted = {one.name for one in found.values() if one.kind in _CONTROLLERS and one.ports is None}
     for one in found.values():
         _join(found, unlisted, one)
     for one in list(found.values()):
         for port in one.ports or []:
-            _attach(found, gone, one, port)
+            if port.name in found or port.name in gone:
+                _attach(found, gone, one, port)
+            else:
+                if claimed.setdefault(port.name, one.name) != one.name:
+                    raise ImageError("%s: %s is already a port of %s" % (port.path, port.name, claimed[port.name]))
+                warnings.append(
+                    "%s: %s is not described in the document, so it gets no profile and does not become a port of %s"
+                    % (port.path, port.name, one.name)
+                )
         if one.base is not None:
             _put_on(found, gone, one)
         if one.peer is not None:
@@ -29,6 +42,7 @@ def connect(found: dict[str, Interface], gone: set[str]) -> None:
             _check_primary(found, one)
     _check_addresses(found)
     _check_macs(found)
+    return warnings
 
 
 def ordered(found: dict[str, Interface]) -> list[Interface]:
@@ -38,7 +52,8 @@ def ordered(found: dict[str, Interface]) -> list[Interface]:
     def add(one: Interface) -> None:
         if one.name not in done:
             for name in filter(None, (one.controller, one.base)):
-                add(found[name])
+                if name in found:
+                    add(found[name])
             done[one.name] = one
 
     _check_circles(found)
@@ -53,7 +68,7 @@ def _check_circles(found: dict[str, Interface]) -> None:
     under_way: list[str] = []
 
     def visit(name: str) -> None:
-        if name in settled:
+        if name in settled or name not in found:
             return
         if name in under_way:
             circle = " → ".join([*under_way[under_way.index(name) :], name])
@@ -85,8 +100,8 @@ def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> No
 
 def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, port: Port) -> None:
     if port.name in gone:
-        raise ImageError("%s: %s is a port here and absent or ignored elsewhere" % (port.path, port.name))
-    one = found.get(port.name) or _made(found, port.name, port.path)
+        raise ImageError("%s: %s is a port here and absent elsewhere" % (port.path, port.name))
+    one = found[port.name]
     if one is controller or one.kind == "linux-bridge" or (one.kind == "bond" and controller.kind == "bond"):
         raise ImageError("%s: %s (%s) cannot be a port of a %s" % (port.path, one.name, one.kind, controller.kind))
     if one.controller is not None:
@@ -103,49 +118,45 @@ def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, 
     connection["slave-type"] = NAMES[controller.kind]
     if controller.kind == "linux-bridge":
         one.section("bridge-port").update(port.settings)
+    elif port.settings:
+        one.section("bond-port").update(port.settings)
 
 
 def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
     name = one.base or ""
     path = one.path + ".vlan.base-iface"
     if name in gone:
-        raise ImageError("%s: %s is absent or ignored" % (path, name))
-    base = found.get(name) or _made(found, name, path)
+        raise ImageError("%s: %s is absent" % (path, name))
+    base = found.get(name)
     for other in found.values():
         if other is not one and other.base == name and other.vlan == one.vlan:
             raise ImageError("%s: VLAN %d of %s is %s already" % (one.path, one.vlan[1], name, other.name))
-    if one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
+    if base is not None and one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
         raise ImageError("%s.mtu: %d is more than the %d of %s" % (one.path, one.mtu, base.mtu, name))
     # a profile that goes by MAC address has no interface name that could be told beforehand
-    one.section("vlan")["parent"] = base.uuid if base.by_mac else name
+    one.section("vlan")["parent"] = base.uuid if base is not None and base.by_mac else name
 
 
 def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
     name = one.peer or ""
     if name in gone:
-        raise ImageError("%s.veth.peer: %s is absent or ignored" % (one.path, name))
+        raise ImageError("%s.veth.peer: %s is absent" % (one.path, name))
     other = found.get(name)
-    if other is None:
-        other = _made(found, name, one.path + ".veth.peer", "veth")
+    if other is None:  # the one profile that is made for what is not described: without it there would be no pair
+        other = Interface(name, "veth", one.path + ".veth.peer", name, UP, v4=stack(None, 4), v6=stack(None, 6))
         other.peer = one.name
         other.settings["veth"] = {"peer": one.name}
+        found[name] = other
     if other.kind != "veth" or other.peer != one.name:
         raise ImageError("%s.veth.peer: %s is not the other end" % (one.path, name))
-
-
-def _made(found: dict[str, Interface], name: str, path: str, kind: str = "ethernet") -> Interface:
-    """An interface that others need and the document does not describe."""
-    one = Interface(name, kind, path, name, UP, v4=stack(None, 4), v6=stack(None, 6))
-    found[name] = one
-    return one
 
 
 def _check_primary(found: dict[str, Interface], one: Interface) -> None:
     path = one.path + ".link-aggregation.options.primary"
     port = found.get(one.primary or "")
-    if port is None or all(other.name != port.name for other in one.ports or []):
+    if all(other.name != one.primary for other in one.ports or []):
         raise ImageError("%s: %s is no port of this bond" % (path, one.primary))
-    if port.by_mac:
+    if port is not None and port.by_mac:
         raise ImageError("%s: %s goes by its MAC address, its name is not known to the kernel" % (path, one.primary))
 
 

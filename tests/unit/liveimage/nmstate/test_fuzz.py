@@ -18,7 +18,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.keyfile import render
 
 DOCUMENTS = [parse(one.read_text()) for one in sorted((Path(__file__).parent / "documents").glob("*.yaml"))]
-SECTIONS = {"connection", "bond", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "user"}
+SECTIONS = {
+    "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "user",
+}  # fmt: skip
 TEXTS = st.one_of(
     st.text(max_size=30),
     st.sampled_from(

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 
 HERE = Path(__file__).parent
 DOCUMENTS = sorted((HERE / "documents").glob("*.yaml"))
+LEFT_ALONE = ("eth1", "eth2")  # bases that are no part of their document
 HEADER = "# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
 
 
@@ -60,8 +61,18 @@ def test_controllers_come_before_ports_and_bases_before_vlans(document):
         master = profile.get("connection", "master", fallback=None)
         parent = profile.get("vlan", "parent", fallback=None)
         for needed in filter(None, (master, parent)):
-            assert needed in seen
+            assert needed in seen or needed in LEFT_ALONE
         seen.update((profile.get("connection", "interface-name", fallback=""), profile["connection"]["uuid"]))
+
+
+def test_a_port_that_is_not_described_is_a_warning():
+    bond = {"name": "b", "type": "bond", "link-aggregation": {"mode": 1, "port": ["e0", "e1", "e2"]}}
+    others = [{"name": "e0"}, {"name": "e1", "state": "ignore"}]
+    result = nmstate.convert({"interfaces": [bond, *others]})
+    assert list(result.files) == ["b.nmconnection", "e0.nmconnection"]
+    assert [one.split(" is not described")[0] for one in result.warnings] == [
+        "interfaces[0].link-aggregation.port[1]: e1", "interfaces[0].link-aggregation.port[2]: e2"
+    ]  # fmt: skip
 
 
 def test_the_name_of_a_host_is_only_a_warning():

@@ -128,7 +128,10 @@ CASES = {
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}}, {name: a, %s}]" % STATIC:
         "interfaces[1].ipv4 is enabled, yet a is a port of b",
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}}, {name: a, state: absent}]":
-        "a is a port here and absent or ignored elsewhere",
+        "a is a port here and absent elsewhere",
+    "interfaces: [{name: v, type: vlan, vlan: {base-iface: a, id: 2}}, {name: a, state: absent}]": "a is absent",
+    bond("balance_slb: true"): "options.balance_slb: true needs mode balance-xor",
+    bond("balance_slb: true, balance-slb: true"): "options.balance-slb are the same",
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a], ports: [a]}}]": "are the same; give one",
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [v]}},"
     " {name: v, type: vlan, vlan: {base-iface: b, id: 2}}]": "stands on itself",
@@ -162,7 +165,7 @@ CASES = {
     route("destination: 0.0.0.0/0, next-hop-interface: eth9"): "eth9 is no interface of this document that is up",
     route("destination: 0.0.0.0/0, next-hop-interface: down0"): "down0 is no interface of this document that is up",
     route("destination: '::/0', next-hop-interface: eth0"): "next-hop-interface: eth0 has no IPv6",
-    route("destination: 0.0.0.0/0, next-hop-interface: eth0, state: absent"): "routes.config[0].state: absent is not",
+    route("destination: 0.0.0.0/0, next-hop-iface: eth0, state: absent"): "next-hop-iface: unknown key; did you mean",
     route("destination: 0.0.0.0/0, next-hop-interface: eth0, next-hop-address: '2001:db8::1'"): "is no IPv4 address",
     route("destination: 0.0.0.0/33, next-hop-interface: eth0"): "has no prefix length of 0 to 32",
     route("destination: 0.0.0.0/255.0.0.0, next-hop-interface: eth0"): "has no prefix length of 0 to 32",
@@ -173,7 +176,9 @@ CASES = {
     rule("ip-from: 192.0.2.0/24, ip-to: '2001:db8::/32'"): "route-rules.config[0]: IPv4 and IPv6 in one rule",
     rule("ip-from: 192.0.2.0/24, family: ipv6"): "IPv4 and IPv6 in one rule",
     rule("ip-from: '2001:db8::/32'"): "no interface that is up has IPv6",
-    rule("state: absent"): "route-rules.config[0].state: absent is not supported",
+    rule("state: absent, table: 5"): "route-rules.config[0].table: unknown key; did you mean route-table?",
+    rule("fwmark: 0x30z"): "route-rules.config[0].fwmark: 0x30z is no whole number",
+    rule("fwmark: 0x1ffffffff"): "route-rules.config[0].fwmark: 0x1ffffffff is not within",
     rule("fwmask: 1"): "route-rules.config[0].fwmark is missing",
     # name servers
     dns("server: [localhost]"): "dns-resolver.config.server[0]: localhost is no IP address",
