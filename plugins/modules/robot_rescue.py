@@ -150,6 +150,8 @@ options:
         before a rescue is armed, and tells later runs what they have to finish.
       - With it, a rescue that was not started for an open intent is refused, since a person may be at work there;
         O(reinstall) permits it. Without it, nothing is remembered, and any rescue will do.
+      - A file C(.robot-resets-…) beside them keeps when resets were sent to the account in the last hour, and what the
+        webservice said of its limit, for the arithmetic of the next run.
     type: path
   look_only:
     description:

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
     RESET,
     WINDOW,
     Limits,
+    ResetLog,
     ResetPlan,
     route_of,
 )
@@ -130,3 +131,89 @@ def test_the_arithmetic_is_told():
         "within about 1 h"
     )
     assert ResetPlan(3, 0, 0).message.endswith("0 can be sent now, and the other 3 never, with max_resets 0")
+
+
+# --- the hour of other runs
+
+
+class Wall:
+    """What time.time says."""
+
+    now = 1_800_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def log_of(folder, wall, account="#ws+a@https://x"):
+    return ResetLog(str(folder), account, wall)
+
+
+def limits_with(log, resets=50):
+    found = Limits(lambda: 1000.0, resets=resets)
+    found.keep(log)
+    return found
+
+
+def test_the_resets_of_earlier_runs_count_for_an_hour(tmp_path):
+    wall = Wall()
+    first = limits_with(log_of(tmp_path, wall))
+    for _number in range(40):
+        first.leaves(RESET)
+    first.leaves("POST /wol/{server}")
+    wall.now += 600
+    assert limits_with(log_of(tmp_path, wall)).left(RESET) == 10
+    assert limits_with(log_of(tmp_path, wall, "#ws+b@https://x")).left(RESET) == 50, "another account"
+    wall.now += 3001
+    assert limits_with(log_of(tmp_path, wall)).left(RESET) == 50
+    assert not [path for path in tmp_path.iterdir() if path.stat().st_mode & 0o077]
+
+
+def test_a_refusal_tells_the_next_run_that_the_hour_is_used_up_by_whomever(tmp_path):
+    wall = Wall()
+    first = limits_with(log_of(tmp_path, wall))
+    first.leaves(RESET)
+    first.refused(RESET, 3600.0, 20)
+    assert first.hourly(RESET) == 20
+    wall.now += 1
+    second = limits_with(log_of(tmp_path, wall), resets=20)
+    assert second.left(RESET) == 0
+    assert "0 can be sent now" in ResetPlan(3, second.left(RESET), second.hourly(RESET)).message
+    wall.now += 1800
+    assert limits_with(log_of(tmp_path, wall), resets=20).left(RESET) == 10
+    wall.now += 1800
+    assert limits_with(log_of(tmp_path, wall), resets=20).left(RESET) == 20
+
+
+def test_the_limit_is_the_api_s_own_but_never_more_than_the_user_s():
+    limits = Limits(lambda: 0.0, resets=30)
+    limits.refused(RESET, 3600.0, 50)
+    assert limits.hourly(RESET) == 30
+    limits.refused(RESET, 3600.0, 5)
+    assert limits.hourly(RESET) == 5
+    limits.refused("GET /server", 3600.0, 300)
+    assert limits.hourly("GET /server") == 300
+    limits.refused("GET /server", 3600.0)
+    assert limits.hourly("GET /server") == 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "null", "[1]", '{"sent": 1, "refused": 2}', '{"sent": ["x", true, 1e999, -1], "refused": [1, 0, 1]}',
+     '{"sent": [], "refused": [1, 1e308, 1]}', '{"sent": [null], "refused": ["a", "b", "c"]}', "[" * 100000],
+)  # fmt: skip
+def test_a_file_that_is_none_counts_nothing_and_is_written_again(tmp_path, text):
+    wall = Wall()
+    log = log_of(tmp_path, wall)
+    path = tmp_path / log._path.rpartition("/")[2]
+    path.write_text(text)
+    assert log.ages() == []
+    log.sent()
+    assert log.ages() == [0.0]
+
+
+def test_a_folder_that_is_not_there_or_not_ours_stops_nobody(tmp_path):
+    log = log_of(tmp_path / "none", Wall())
+    log.sent()
+    log.refused(50, 3600.0)
+    assert log.ages() == []

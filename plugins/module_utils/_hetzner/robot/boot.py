@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
-    FleetError,
     MachineError,
     NoAnswer,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import ladder
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import is_limit
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import is_limit, items, part
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import Permanent
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import RESET
 
@@ -19,6 +20,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
 ARMING_TRIES = 3
 _ACTIVATION_FAILED = frozenset(["BOOT_ACTIVATION_FAILED", "BOOT_DEACTIVATION_FAILED"])
 _NOT_OFFERED = frozenset(["BOOT_NOT_AVAILABLE", "NOT_FOUND"])
+
+_KIND = re.compile(r"[a-z]{1,20}\Z")
 
 SENT, UNSURE, NOT_OFFERED, FAILED = "sent", "unsure", "not offered", "failed"
 
@@ -53,9 +56,12 @@ class Boot:
 
     def disarm(self, deadline):
         """Take back whatever is armed for the next boot; returns the kinds that were."""
-        kinds = self._get("/boot/%d", deadline).get("boot")
+        kinds = self._need(self._get("/boot/%d", deadline), "boot")
+        # They become a part of a path.
         active = [
-            kind for kind, value in (kinds or {}).items() if isinstance(value, dict) and value.get("active") is True
+            kind
+            for kind, value in kinds.items()
+            if _KIND.match(kind) and isinstance(value, dict) and value.get("active") is True
         ]
         for kind in active:
             self.disarm_kind(kind, deadline)
@@ -67,15 +73,13 @@ class Boot:
 
         def look():
             configuration = self._api.read(path, deadline, machine=self._machine)
-            return None if configuration.get(kind, {}).get("active") else configuration
+            return None if self._need(configuration, kind).get("active") else configuration
 
         self._api.change("DELETE", path, deadline, look, machine=self._machine)
 
     def rescue(self, deadline, last=False):
         """The rescue configuration, or the last activation with the fingerprints of the rescue's host keys."""
-        answer = self._get("/boot/%d/rescue/last" if last else "/boot/%d/rescue", deadline).get("rescue")
-        if not isinstance(answer, dict):
-            raise MachineError("Robot's answer about the rescue of server %d is not what it should be" % self._number)
+        answer = self._need(self._get("/boot/%d/rescue/last" if last else "/boot/%d/rescue", deadline), "rescue")
         # Nobody needs it: the rescue is opened by a key.
         answer.pop("password", None)
         return answer
@@ -83,16 +87,16 @@ class Boot:
     def power_status(self, deadline):
         """What Robot says of the power: shut off, running, not supported, …; None when it says nothing."""
         try:
-            status = self._get("/reset/%d", deadline).get("reset", {}).get("operating_status")
+            return _status(self._get("/reset/%d", deadline))
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return status if isinstance(status, str) else None
 
     def can_be_woken(self, deadline):
         """Whether Robot offers Wake on LAN for the server."""
-        return bool(self._get("/server/%d", deadline).get("server", {}).get("wol"))
+        server = part(self._get("/server/%d", deadline), "server")
+        return server is not None and server.get("wol") is True
 
     def reset(self, way, deadline, keep_armed):
         """Reset by one way, once. Returns (SENT, UNSURE, NOT_OFFERED or FAILED; power status or None).
@@ -118,8 +122,7 @@ class Boot:
                     continue
                 return _judge(error), None
             else:
-                status = body.get("reset", {}).get("operating_status") if isinstance(body, dict) else None
-                return SENT, status
+                return SENT, _status(body)
 
     def reserve(self, deadline):
         """Wait until a reset may be sent; its turn is kept."""
@@ -128,8 +131,10 @@ class Boot:
     def _post_rescue(self, fingerprints, deadline):
         def look():
             present = self.rescue(deadline)
-            keys = [entry.get("key", {}).get("fingerprint") for entry in present.get("authorized_key") or []]
-            return {} if present.get("active") is True and sorted(keys) == sorted(fingerprints) else None
+            keys = [(part(entry, "key") or {}).get("fingerprint") for entry in items(present.get("authorized_key"))]
+            known = sorted(key for key in keys if isinstance(key, str))
+            same = len(known) == len(keys) and known == sorted(fingerprints)
+            return {} if present.get("active") is True and same else None
 
         data = {"os": "linux", "authorized_key[]": list(fingerprints)}
         self._api.change("POST", "/boot/%d/rescue" % self._number, deadline, look, machine=self._machine, data=data)
@@ -137,8 +142,22 @@ class Boot:
     def _get(self, path, deadline):
         body = self._api.read(path % self._number, deadline, machine=self._machine)
         if not isinstance(body, dict):
-            raise FleetError("Robot's answer to GET %s is not what it should be; check the endpoint" % path)
+            raise MachineError("Robot's answer to GET %s is not what it should be; check the endpoint" % path)
         return body
+
+    def _need(self, body, key):
+        found = part(body, key)
+        if found is None:
+            raise MachineError(
+                "Robot's answer about the %s of server %d is not what it should be" % (key, self._number)
+            )
+        return found
+
+
+def _status(body):
+    """What an answer says of the power; None when it says nothing."""
+    status = (part(body, "reset") or {}).get("operating_status")
+    return status if isinstance(status, str) else None
 
 
 def _judge(error):

@@ -81,6 +81,7 @@ class Robot:
                 self._raise_if_stopped()
                 self.calls += 1
                 self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+                self.limits.leaves(route)
             response = session.request(
                 method,
                 self._endpoint + path,
@@ -203,10 +204,21 @@ class Robot:
             raise fatal
         with self._lock:
             if is_limit(error):
-                self.limits.refused(route, _interval_of(body))
+                self.limits.refused(route, _interval_of(body), _most_of(body))
             else:
                 self.limits.taken(route)
         raise error
+
+
+def part(body, key):
+    """The dictionary that an answer has under a key; None when it has none there, whatever it is."""
+    found = body.get(key) if isinstance(body, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def items(value):
+    """A list of an answer; empty when it is none."""
+    return value if isinstance(value, list) else []
 
 
 def is_limit(error):
@@ -222,9 +234,17 @@ def error_of(status, reason, body):
     except (KeyError, TypeError):
         return ApiError(status, "http_%d" % status, reason or "no reason given")
     fields = [
-        {"name": str(name), "messages": [kind]} for kind in ("missing", "invalid") for name in _names(error.get(kind))
+        {"name": str(name), "messages": [kind]} for kind in ("missing", "invalid") for name in items(error.get(kind))
     ]
     return ApiError(status, code, message, {"fields": fields})
+
+
+def _most_of(body):
+    """How many requests a window takes, as a 403 tells; None when it does not."""
+    error = part(body, "error") or {}
+    # The documented name, and the one that was seen.
+    found = [error.get(name) for name in ("max_request", "max_requests")]
+    return next((most for most in found if isinstance(most, int) and not isinstance(most, bool) and most > 0), None)
 
 
 def _interval_of(body):
@@ -235,10 +255,6 @@ def _interval_of(body):
         return WINDOW
     whole = isinstance(interval, int) and not isinstance(interval, bool)
     return float(interval) if whole and 1 <= interval <= _LONGEST_WINDOW else WINDOW
-
-
-def _names(value):
-    return value if isinstance(value, list) else []
 
 
 def _json_of(response):

@@ -17,7 +17,7 @@ REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
 def read_servers(api, deadline):
     """All servers of the account, for one request."""
     servers = api.read_list("/server", "server", deadline)
-    return [server for server in servers if isinstance(server.get("server_number"), int)]
+    return [server for server in servers if number_of(server) == server.get("server_number") is not None]
 
 
 def input_findings(machines):
@@ -85,15 +85,20 @@ def find(machine, servers):
 def facts(server):
     """What every result says of a server."""
     ipv4, ipv6 = server.get("server_ip"), server.get("server_ipv6_net")
+    address = rescue_address(ipv6)
     return {
         "server_number": server.get("server_number"),
-        "server_name": server.get("server_name"),
+        "server_name": _text(server.get("server_name")),
         # Programs are called with it.
         "ipv4": ipv4 if _is_address(ipv4) else None,
-        "ipv6": "%s/64" % ipv6 if ipv6 else None,
-        "ipv6_address": rescue_address(ipv6),
-        "product": server.get("product"),
+        "ipv6": "%s/64" % ipv6 if address else None,
+        "ipv6_address": address,
+        "product": _text(server.get("product")),
     }
+
+
+def _text(value):
+    return value if isinstance(value, str) else None
 
 
 def rescue_address(network):

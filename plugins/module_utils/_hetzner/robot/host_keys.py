@@ -21,10 +21,11 @@ def fingerprint(key):
 def told_by(rescue):
     """The fingerprints in an answer of ``…/rescue/last``; an empty list when it tells none."""
     told = []
-    for entry in rescue.get("host_key") or []:
+    entries = rescue.get("host_key")
+    for entry in entries if isinstance(entries, list) else []:
         key = entry.get("key") if isinstance(entry, dict) else None
         text = key.get("fingerprint") if isinstance(key, dict) else None
-        if isinstance(text, str) and text:
+        if isinstance(text, str) and text and text.isascii():
             told.append((text[len(_PREFIX) :] if text.startswith(_PREFIX) else text).rstrip("="))
     return told
 

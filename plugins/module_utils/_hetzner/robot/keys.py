@@ -41,7 +41,10 @@ def is_registered(public_key, registered):
     """Whether this key, by its material, is among the keys Robot lists."""
     return any(
         item.get("fingerprint") == fingerprint(public_key)
-        and (item.get("data") is None or material(item["data"]) == material(public_key))
+        and (
+            item.get("data") is None
+            or (isinstance(item["data"], str) and material(item["data"]) == material(public_key))
+        )
         for item in registered
     )
 

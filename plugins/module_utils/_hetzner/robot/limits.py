@@ -1,10 +1,17 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many requests Robot still takes: hourly limits per route, counted by this run, corrected by 403s (pure)."""
+"""How many requests Robot still takes: hourly limits per route, as this run and earlier ones and 403s count them."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import json
+import math
+import os
 import random
+import time
 from collections import deque
 
 WINDOW = 3600.0
@@ -20,6 +27,8 @@ HOURLY = {
     "POST /key": 200,
 }
 OTHERWISE = 500
+#: Characters that are read of a file with resets.
+MOST_KEPT = 1 << 20
 
 #: Seconds to hold a route after a 403. The answer tells the length of the window, not when it ends.
 HOLD = (30.0, 60.0)
@@ -37,12 +46,29 @@ class Limits:
     """The windows of all routes. ``resets``: how many resets within an hour this run may count on."""
 
     def __init__(self, clock, resets=HOURLY[RESET], rng=None):
+        self._log = None
         self._clock = clock
         self._hourly = dict(HOURLY, **{RESET: resets})
         # Spreads requests in time; nothing about it is a secret.
         self._rng = rng or random.Random()
         self._sent = {}
         self._held_until = {}
+
+    def keep(self, log):
+        """Count the resets of earlier runs, too, and let later ones count those of this run."""
+        self._log = log
+        for age in log.ages():
+            self.sent(RESET, age)
+
+    @property
+    def kept(self):
+        """Whether the resets of earlier steps and runs are counted already."""
+        return self._log is not None
+
+    def leaves(self, route):
+        """A request goes out now."""
+        if route == RESET and self._log:
+            self._log.sent()
 
     def hourly(self, route):
         """Requests of this route within an hour."""
@@ -62,11 +88,16 @@ class Limits:
         """A request was answered by anything but the limit."""
         self._held_until.pop(route, None)
 
-    def refused(self, route, interval=WINDOW):
+    def refused(self, route, interval=WINDOW, most=None):
         """The answer was 403 RATE_LIMIT_EXCEEDED: somebody used up what our own count says is left.
 
-        ``interval``: the length of the window, as the answer tells it.
+        ``interval``: the length of the window, as the answer tells it; ``most``: how many requests it takes.
         """
+        if most:
+            # The user's own limit of resets may be lower.
+            self._hourly[route] = min(most, self._hourly[route]) if route == RESET else most
+        if route == RESET and self._log:
+            self._log.refused(self.hourly(route), interval)
         self._held_until[route] = self._clock() + min(self._rng.uniform(*HOLD), interval)
 
     def held(self, route):
@@ -88,6 +119,72 @@ class Limits:
         while times and times[0] <= self._clock() - WINDOW:
             times.popleft()
         return times
+
+
+class ResetLog:
+    """The resets that runs of one controller sent to an account, and the last time it was refused one, in a file.
+
+    Nothing depends on it but how many resets a run counts on: what cannot be read or written is left out.
+    """
+
+    def __init__(self, folder, account, now=time.time):
+        digest = hashlib.sha256(account.encode("utf-8", "surrogateescape")).hexdigest()
+        self._path = os.path.join(folder, ".robot-resets-%s" % digest[:16])
+        self._now = now
+
+    def ages(self):
+        """Seconds since each reset that may still count. After a refusal, as many count as the API said.
+
+        When they were sent it does not say: they are taken to lie evenly in the window before.
+        """
+        kept, now = self._read(), self._now()
+        ages = [now - at for at in kept["sent"]]
+        at, most, interval = kept["refused"] or (0, 0, 0)
+        if 0 <= now - at < interval:
+            ages = [age for age in ages if age < now - at]
+            ages += [now - at + interval * number / most for number in range(most)]
+        return sorted(age for age in ages if 0 <= age < WINDOW)
+
+    def sent(self):
+        """A reset is sent now."""
+        self._change(lambda kept: kept["sent"].append(self._now()))
+
+    def refused(self, most, interval):
+        """It was refused: the window holds ``most`` resets of whomever."""
+        self._change(lambda kept: kept.update(refused=[self._now(), most, interval]))
+
+    def _read(self):
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                return self._parse(json.loads(file.read(MOST_KEPT)))
+        except (OSError, ValueError, RecursionError):
+            return {"sent": [], "refused": None}
+
+    def _parse(self, found):
+        kept = found if isinstance(found, dict) else {}
+        sent, refused = kept.get("sent"), kept.get("refused")
+        whole = isinstance(refused, list) and len(refused) == 3 and all(map(_is_number, refused))
+        recent = (
+            [at for at in sent if _is_number(at) and 0 <= self._now() - at < WINDOW] if isinstance(sent, list) else []
+        )
+        good = whole and isinstance(refused[1], int) and 0 < refused[1] <= 10000 and 0 < refused[2] <= 24 * WINDOW
+        return {"sent": recent, "refused": refused if good else None}
+
+    def _change(self, change):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._path + ".lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                kept = self._read()
+                change(kept)
+                new = os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(new, "w", encoding="utf-8") as file:
+                    json.dump(kept, file)
+                os.replace(self._path + ".new", self._path)
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class ResetPlan:

@@ -15,7 +15,12 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import is_endpoint
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import client, ladder
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import HOURLY, RESET, Limits
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.limits import (
+    HOURLY,
+    RESET,
+    Limits,
+    ResetLog,
+)
 
 _WORD = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
 
@@ -82,7 +87,10 @@ def open_robot(resets=HOURLY[RESET], pace=False):
         user, password, endpoint = access(module.params)
         # Ansible masks the values of options; this one may come from the environment.
         module.no_log_values.add(password)
-        return client.Robot(user, password, endpoint, limits=Limits(time.monotonic, resets=resets), patient=pace)
+        limits = Limits(time.monotonic, resets=resets)
+        if module.params.get("intents_dir"):
+            limits.keep(ResetLog(module.params["intents_dir"], "%s@%s" % (user, endpoint)))
+        return client.Robot(user, password, endpoint, limits=limits, patient=pace)
 
     return open_api
 

@@ -18,6 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import part
 
 _NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?\Z")
 
@@ -99,7 +100,7 @@ class RobotServerFleet:
 
         def look():
             answer = self._api.read(path, deadline, machine=run.name)
-            return answer if answer.get("server", {}).get("server_name") == wanted else None
+            return answer if (part(answer, "server") or {}).get("server_name") == wanted else None
 
         try:
             self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})

@@ -24,6 +24,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import compare
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import directory, keys, ladder, table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.client import items
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.errors import (
     HandedBack,
     LeftAlone,
@@ -154,7 +155,7 @@ class RobotRescueFleet:
         if any(reset["way"] not in self._tools.limits for reset in resets):
             raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
         for reset, age in zip(resets, ages):
-            if reset["way"] not in (ladder.SSH, ladder.WOL) and 0 <= age < WINDOW:
+            if reset["way"] not in (ladder.SSH, ladder.WOL) and 0 <= age < WINDOW and not self._api.limits.kept:
                 self._api.limits.sent(RESET, age)
         if self._again(machine):
             run.result["resets"] = resets
@@ -269,8 +270,9 @@ class RobotRescueFleet:
             return
         deadline = Deadline(self._tools.timeout, "the lists of resets and keys")
         types = {
-            item.get("server_number"): [kind for kind in item.get("type") or [] if isinstance(kind, str)]
+            item["server_number"]: [kind for kind in items(item.get("type")) if isinstance(kind, str)]
             for item in self._api.read_list("/reset", "reset", deadline)
+            if isinstance(item.get("server_number"), int)
         }
         for run in runs:
             run.journey.types = types.get(run.result["server_number"], [])
