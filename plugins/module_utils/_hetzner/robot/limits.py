@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections import deque
+from typing import Any
 
 WINDOW = 3600.0
 RESET = "POST /reset/{server}"
@@ -162,13 +163,19 @@ class ResetLog:
 
     def _parse(self, found):
         kept = found if isinstance(found, dict) else {}
-        sent, refused = kept.get("sent"), kept.get("refused")
-        whole = isinstance(refused, list) and len(refused) == 3 and all(map(_is_number, refused))
+        sent = kept.get("sent")
+        refused: Any = kept.get("refused")
         recent = (
             [at for at in sent if _is_number(at) and 0 <= self._now() - at < WINDOW] if isinstance(sent, list) else []
         )
-        good = whole and isinstance(refused[1], int) and 0 < refused[1] <= 10000 and 0 < refused[2] <= 24 * WINDOW
-        return {"sent": recent, "refused": refused if good else None}
+        good = isinstance(refused, list) and len(refused) == 3 and all(map(_is_number, refused))
+        if (
+            not good
+            or not isinstance(refused[1], int)
+            or not (0 < refused[1] <= 10000 and 0 < refused[2] <= 24 * WINDOW)
+        ):
+            refused = None
+        return {"sent": recent, "refused": refused}
 
     def _change(self, change):
         with contextlib.suppress(OSError):
