@@ -10,26 +10,26 @@ SECONDS ?= 600
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what demo and tests need
+setup: ## install what demo and tests need; 1 min, once
 	@dev/setup --debian base,lab main
 
-demo: ## one machine from nothing to a verified new system, on the lab
+demo: ## one machine from nothing to a verified new system, on the lab; 1 min, 2 more with empty caches
 	@dev/setup --debian base,lab main
 	@dev/demo
 
-demo-robot: ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM
+demo-robot: ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM; 16 min without KVM
 	@dev/setup --debian base,lab main
 	@dev/demo-robot
 
-demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod
+demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod; 8 min without KVM
 	@dev/setup --debian base,lab,go,cluster main
 	@dev/demo-node
 
-demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read
+demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read; 1 min
 	@dev/setup --debian base,lab main
 	@dev/demo-images
 
-demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server
+demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server; 3 min
 	@dev/setup --debian base,lab,go,cluster main
 	@dev/demo-image
 
@@ -43,7 +43,7 @@ test-unit: ## the unit tests alone: no root, no lab; 2 min
 test-long: ## everything else, in parts that passed on this tree are not run again: dev/test --list; 135 min
 	@dev/test long
 
-test-long-%: ## one part of it: units-2.18, units-2.21, machines, fleet, node, qemu, random
+test-long-%: ## one part of it: units-2.18, units-2.21, machines, fleet, node, qemu, random; 1 to 40 min, dev/test --list says which
 	@dev/test $* --pytest="$(PYTEST_ARGS)"
 
 fuzz: ## property tests with random data for SECONDS (600); a finding becomes an @example in its test
