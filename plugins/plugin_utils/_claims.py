@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Claims: which disks of a machine a run has begun to write, so that a later run may begin anew without asking again.
 
-A claim is made when the guards have passed, and released when the new system has proven itself. It counts for a day:
-whoever comes later may have put something of worth on the disks by other means.
+A claim is made when the guards have passed, and released when the new system has proven itself. It counts from the
+moment when a disk may have been changed, and for a day: before and after, the disks may hold something of worth that
+this run has not seen.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 #: Seconds.
 LASTS = 24 * 3600.0
 _MOST_BYTES = 1 << 20
+
+#: A program was started that may have changed a disk since; it will say so when it ends.
+MAYBE = "maybe"
 
 #: Serial and WWN, as the machine's kernel tells them.
 Identity = tuple[str, str]
@@ -51,11 +55,11 @@ def claim(
     machine: str,
     disks: Iterable[Mapping[str, Any]],
     now: Callable[[], float] = time.time,
-    begun: bool = True,
+    begun: bool | str = True,
 ) -> bool:
     """Write down that this run may write these disks of the machine. Returns whether they can be claimed at all.
 
-    ``begun``: whether a disk may have been changed already; a claim that is not begun ends when the run is refused.
+    ``begun``: whether a disk may have been changed already; a claim that is not begun allows no later run anything.
     """
     found = identities(disks)
     if not found:
@@ -66,9 +70,8 @@ def claim(
         "machine": machine,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
         "at": _states.to_rfc3339(now()),
+        "begun": begun,
     }
-    if not begun:
-        content["begun"] = False
     file = Path(path)
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -118,7 +121,7 @@ def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> fr
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()
-        if content["machine"] != machine or not -60 <= age <= LASTS:
+        if content["machine"] != machine or not -60 <= age <= LASTS or content.get("begun") not in (True, MAYBE):
             return frozenset()
         return identities(content["disks"])
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -148,21 +151,41 @@ def release(path: str) -> bool:
     return True
 
 
-def is_begun(path: str) -> bool:
-    """Whether a run with this claim may have changed a disk already."""
-    return _content(path).get("begun") is not False
+def begun(path: str) -> Any:
+    """Whether a disk was changed by a run with this claim: True, False or MAYBE."""
+    return _content(path).get("begun", False)
 
 
-def begin(path: str) -> None:
-    """The run with this claim has changed a disk: from now on, a refusal does not end it."""
-    content = _content(path)
-    if content.pop("begun", True) is False:
-        try:
-            intents.write(path, content)
-        except intents.IntentError as exc:
-            raise ClaimError(str(exc)) from exc
+def note_begun(path: str, surely: bool = True) -> Any:
+    """Write into an open intent that a disk is, or may be, changed from now on; returns what it said before."""
+    content, before = _others(path), begun(path)
+    if content and before is not True:
+        _note(path, content, True if surely else MAYBE)
+    return before
 
 
-def release_unbegun(path: str) -> bool:
-    """The run was refused before a disk was changed: forget what it claimed. A claim that is begun stays."""
-    return not is_begun(path) and release(path)
+def take_back(path: str, before: Any) -> None:
+    """No disk was changed since `note_begun`, which said ``before``."""
+    content = _others(path)
+    if content and begun(path) == MAYBE:
+        _note(path, content, before)
+
+
+def _note(path: str, content: dict[str, Any], begun: Any) -> None:
+    try:
+        intents.write(path, {**content, "begun": begun})
+    except intents.IntentError as exc:
+        raise ClaimError(str(exc)) from exc
+
+
+def is_of_intent(path: str) -> bool:
+    """Whether the file is an open intent, into which a start is written."""
+    return "installation" in _others(path)
+
+
+def release_unbegun(path: str, maybe: bool = False) -> bool:
+    """The run was refused before a disk was changed: forget what it claimed. A claim that is begun stays.
+
+    ``maybe``: the program that may have changed a disk has said that it did not.
+    """
+    return begun(path) in ((False, MAYBE) if maybe else (False,)) and release(path)

@@ -196,13 +196,19 @@ class _Disks:
         if self._check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
             return {"msg": msg, **about, **self._facts()}
+        # Whoever starts a program writes that into an open intent; without one, the claim is begun here.
+        noted = _claims.is_of_intent(self._claim)
         if not self._check_mode:
             # A run after an interruption finds neither what was there nor that it was allowed to go.
-            _claims.claim(self._claim, machine, chosen, begun=not later or (claimed and _claims.is_begun(self._claim)))
+            begun = _claims.begun(self._claim) if claimed else not (later or (noted and not todo))
+            _claims.claim(self._claim, machine, chosen, begun=begun)
         if later and todo:
             return {"msg": f"{emptied}: to be emptied when the installation begins", **about, **self._facts()}
         if todo:
             self._wipe(todo, claimed, about)
+            if noted:
+                # Nothing is lost when it ends here, and what comes to lie there is somebody's.
+                _claims.claim(self._claim, machine, chosen, begun=False)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
 

@@ -38,7 +38,10 @@ SHOWN = 5
 
 
 class StartFailed(Exception):
-    """The program could not be started; nothing was written to a disk by it. ``untouched``: nothing was emptied."""
+    """The program could not be started; nothing was written to a disk by it.
+
+    ``untouched``: the machine says that nothing was emptied for it, either.
+    """
 
     def __init__(self, message: str, untouched: bool = False) -> None:
         super().__init__(message)
@@ -53,6 +56,8 @@ class RescueRun:
     noun = "image command"
     #: How lines begin that are for us and not for people.
     quiet: tuple[str, ...] = ()
+    #: Whether it changes disks from its start on, and does not look at them first.
+    writes_at_once = True
 
     def __init__(
         self,
@@ -112,10 +117,6 @@ class RescueRun:
             )
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, _watch.WatchFailed) as exc:
-            if isinstance(exc, StartFailed) and exc.untouched and given["intent_file"]:
-                end_refused(flow.machine, given["intent_file"])
-            elif isinstance(exc, StartFailed):
-                self._begin_claim()
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
             flow.timeline.to(_states.PROVISIONING_FAILED)
             about.update(self._collect(best_effort=True))
@@ -138,6 +139,8 @@ class RescueRun:
             message=self._shown(status.message),
             **self._collect(),
         )
+        if self._touched():
+            self._note_changed()
         empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
         if status.succeeded(self._job.rule) and empty:
             flow.timeline.to(_states.PROVISIONING_FAILED)
@@ -164,23 +167,44 @@ class RescueRun:
             self._before_start(system)
         except Unreachable as exc:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
+        before = self._note_start()
         # What was emptied cannot be told from what was changed meanwhile: a lost answer is left to the next run.
         attempts = 1 if self._job.empty else 3
-        answer = start(self._remote, self.step, self._job, self._masker, attempts)
-        self._begin_claim()
+        try:
+            answer = start(self._remote, self.step, self._job, self._masker, attempts)
+        except StartFailed as exc:
+            if exc.untouched:
+                self._take_back(before)
+            raise
+        if self.writes_at_once:
+            self._note_changed()
         self._installation = str(answer.get("installation") or "")
         if not answer["attached"]:
             # What will be written makes keys of its own.
             self._flow.known_hosts("os").forget()
         return bool(answer["attached"]), bool(answer["finished"])
 
-    def _begin_claim(self) -> None:
-        """The disks may be empty now."""
-        if self._job.empty and self._given["intent_file"]:
-            try:
-                _claims.begin(self._given["intent_file"])
-            except _claims.ClaimError as exc:
-                _say.warning(f"{self._flow.machine}: {exc}")
+    def _note_start(self) -> Any:
+        """Write into the intent that a disk may be changed from now on; returns what it said before."""
+        path = self._given["intent_file"]
+        try:
+            return _claims.note_begun(path, surely=False) if path else None
+        except _claims.ClaimError as exc:
+            raise StartFailed(f"nothing was started: {exc}") from exc
+
+    def _note_changed(self) -> None:
+        """The same, now that it is known; without it, it stays a maybe."""
+        if self._given["intent_file"]:
+            with contextlib.suppress(_claims.ClaimError):
+                _claims.note_begun(self._given["intent_file"])
+
+    def _take_back(self, before: Any) -> None:
+        """No disk was changed: the words of this run end with it."""
+        path = self._given["intent_file"]
+        if path:
+            with contextlib.suppress(_claims.ClaimError):  # it comes again right now, and is shown
+                _claims.take_back(path, before)
+            end_refused(self._flow.machine, path)
 
     def _send(self, kind: _upload.Kind, source: Path, target: str, digest: str) -> None:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
@@ -292,9 +316,9 @@ def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "
     return logs
 
 
-def end_refused(machine: str, intent_file: str) -> None:
+def end_refused(machine: str, intent_file: str, maybe: bool = False) -> None:
     """A run was refused before it changed a disk: no later run may write what this one was allowed to."""
     try:
-        _claims.release_unbegun(intent_file)
+        _claims.release_unbegun(intent_file, maybe)
     except _claims.ClaimError as exc:
         _say.warning(f"{machine}: {exc}")

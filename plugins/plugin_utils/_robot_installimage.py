@@ -79,7 +79,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     run.image, run.local = spec["image"], inputs.local
     result = run.result(about)
     if result.get("failed") and run.refused and given["intent_file"]:
-        end_refused(flow.machine, given["intent_file"])
+        end_refused(flow.machine, given["intent_file"], maybe=True)
     return result
 
 
@@ -108,6 +108,7 @@ class _Run(RescueRun):
     step = steps.INSTALLIMAGE
     noun = "installation"
     quiet = (program.RESULT, program.MARKER)
+    writes_at_once = False
     image: dict[str, str]
     local: Path | None = None
     outcome: dict[str, Any] | None = None

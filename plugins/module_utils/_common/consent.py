@@ -53,12 +53,6 @@ class Words:
     def __iter__(self):
         return iter(self._ids)
 
-    def of(self, name):
-        """What was said of this name alone, as it may be given again; empty for nothing."""
-        if name not in self._ids:
-            return []
-        return {name: self._ids[name]} if self._ids[name] else [name]
-
     def names(self, name):
         """Whether the name stands there at all."""
         return name in self._ids

@@ -11,7 +11,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
     MachineError,
+    NoAnswer,
     Refused,
     TimeLimit,
 )
@@ -19,6 +21,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
+#: Seconds in which a rescue is disabled, however long a stuck action locks the server.
+DISARMING_TAKES = 60.0
 #: Seconds between two looks by SSH, and how long a system that was told to reboot may go on answering.
 LOOK_EVERY = 2.0
 REBOOT_GRACE = 60.0
@@ -41,6 +45,8 @@ class Journey:
         self.given = given
         self.answer: ssh.Answer | None = None
         self.destination = _states.BOOTING_TO_RESCUE
+        #: Whether this run may have left the rescue enabled.
+        self.armed = False
         self.deadline = Deadline(tools.timeout, "a server that can be armed")
 
     @property
@@ -116,6 +122,7 @@ class Journey:
         if disarm_first:
             # It is unknown for which keys it is armed, and for how long still.
             board.wait(servers.disable_rescue(self.server, self.deadline), self.deadline)
+        self.armed = True
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
             action = servers.enable_rescue(self.server, self.tools.key_ids, self.deadline)
             self.run.timeline.to(_states.ENABLING_RESCUE)
@@ -127,6 +134,16 @@ class Journey:
             except ActionFailed:
                 if not tries_left:
                     raise
+
+    def give_up(self):
+        """Take back what is armed, so that the next boot leads to the disk; returns what to tell."""
+        deadline = Deadline(min(self.tools.timeout, DISARMING_TAKES), "the disarmed rescue")
+        try:
+            self.tools.board.wait(self.tools.servers.disable_rescue(self.server, deadline), deadline)
+        except (MachineError, ApiError, NoAnswer) as error:
+            return ". The rescue may still be enabled for the next boot (%s): disable it in the console" % error
+        self.armed = False
+        return ". The rescue is disarmed: the next boot leads to the disk"
 
     def start(self):
         """Power on."""

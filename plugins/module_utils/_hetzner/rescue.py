@@ -15,8 +15,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, run_all
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
+    ApiError,
+    FleetError,
+    MachineError,
+    NoAnswer,
+    Refused,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import MachineRun, explain, run_all
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import name_findings, refuse_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import Book
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.journey import Journey, NotArrived
@@ -183,11 +189,22 @@ class RescueFleet:
         if kept and kept["installation"] == run.result["installation"]:
             run.result["used"] = self._words.used_by(run.name, kept)
         journey = Journey(self._tools, run, server, self._sight(server, given, run), given)
-        step = journey.decide(_TOWARDS[self._state])
         try:
-            self._carry_out(step, journey, run)
+            self._carry_out(journey.decide(_TOWARDS[self._state]), journey, run)
         except NotArrived as error:
-            run.fail(error, provisioning=False)
+            told = self._given_up(journey, run) if self._rearm else ""
+            run.fail("%s%s" % (error, told), provisioning=False)
+        except (MachineError, ApiError, NoAnswer) as error:
+            kind = Refused if isinstance(error, Refused) else MachineError
+            raise kind("%s%s" % (explain(error), self._given_up(journey, run))) from error
+
+    def _given_up(self, journey, run):
+        """Take back what is armed: the next boot of the machine is somebody else's. Returns what to tell."""
+        if self._check or not (journey.armed or (journey.sight.rearm and journey.sight.armed)):
+            return ""
+        told = journey.give_up()
+        self._intents.gave_up(run.name, for_good=False)
+        return told
 
     def _missing(self, run, given):
         if not (self._check and given.get("created")):
@@ -228,7 +245,9 @@ class RescueFleet:
         if journey.sight.rearm:
             return
         if journey.sight.intended:
-            run.result["consent"] = _to_look(journey.sight.intended)
+            # Of a word of the user nothing is left but what had begun, and of that the rescue itself tells.
+            fresh = consents.FRESH in journey.sight.intended.split("+")
+            run.result["consent"] = consents.FRESH if fresh else consents.EMPTY
         else:
             run.result["consent"] = NAMED
             if not self._check:
@@ -246,10 +265,10 @@ class RescueFleet:
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
         if journey.sight.armed and journey.sight.rearm and not self._check:
-            # By this run, for a system that missed it and stays now.
             self._tools.board.wait(
                 self._tools.servers.disable_rescue(journey.server, journey.deadline), journey.deadline
             )
+            run.result["msg"] += "; its rescue is disabled again"
         elif journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
@@ -280,8 +299,8 @@ class RescueFleet:
             result["consent"] = consents.joined(consents.FRESH, named)
             self._intents.open(run, result["consent"], server=journey.server["id"])
             return
-        # What was seen may run from another disk, or nothing was seen.
-        result["consent"] = _to_look(named)
+        # What was seen may run from another disk, or nothing was seen: the look at the disks decides.
+        result["consent"] = NAMED if named else ""
         self._begin(journey, run, named)
 
     def _begin(self, journey, run, consent):
@@ -289,8 +308,7 @@ class RescueFleet:
         run.result["installation"] = installed.new_installation()
         labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: run.result["installation"]})
         journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
-        named, goes = self._words.of(run.name), self._shown_by_nothing(run.name)
-        self._intents.open(run, consent, server=journey.server["id"], named=named, goes=goes)
+        self._intents.open(run, consent, server=journey.server["id"], goes=self._shown_by_nothing(run.name))
 
     def _shown_by_nothing(self, name):
         """UUIDs of a system without a record that the word names by the id of its installation."""
@@ -331,6 +349,8 @@ class RescueFleet:
         action = self._tools.servers.disable_rescue(journey.server, journey.deadline)
         self._tools.board.wait(action, journey.deadline)
         run.result["msg"] = "disarmed"
+        if self._state == "disarmed":
+            self._intents.gave_up(run.name, for_good=True)
         if journey.sight.answer in (sights.SILENT, sights.DENIED):
             raise Refused("disarmed, but which system runs is unknown: %s" % journey.answer.describe())
 
@@ -359,14 +379,6 @@ def compare(run, record, facts, wanted, fail, shell):
         result["msg"] += "; it %s" % words
         if fail:
             raise Refused("it %s, or leave kubenode_drift out" % words)
-
-
-def _to_look(consent):
-    """A consent for disks that may hold what the word of the user does not cover."""
-    kinds = consent.split("+") if consent else []
-    if consents.FRESH in kinds or consents.REINSTALL not in kinds:
-        return consent
-    return "+".join(NAMED if kind == consents.REINSTALL else kind for kind in kinds)
 
 
 def first_address(network):

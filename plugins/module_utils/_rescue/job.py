@@ -93,7 +93,8 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
     """Returns ``(status, attached)``; an image command never runs twice at the same time.
 
     ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
-    ``AnsibleModule.run_command`` does. ``prepare(run, job)`` is called right before a start, and may raise JobError.
+    ``AnsibleModule.run_command`` does. ``prepare(run, job)`` is called right before a start, may raise JobError, and
+    returns whether it changed disks.
     ``decide(status)`` takes the place of :func:`protocol.decide`, and may raise it, too.
     """
     with alone(base):
@@ -109,14 +110,12 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
                 % (status.job[:12], status.seconds, runner.path)
             )
         with _staged(job, base):
-            if prepare is not None:
-                prepare(run, job)
+            changed = prepare is not None and prepare(run, job)
             try:
                 _install(job, base)
                 return runner.start(job), False
-            except JobError as exc:
-                exc.begun = prepare is not None
-                raise
+            except (JobError, protocol.ProtocolError, OSError) as exc:
+                raise JobError(str(exc), bool(changed)) from exc
 
 
 def keep(base, name, text):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 
@@ -44,40 +46,80 @@ def decider(wanted, base=protocol.BASE):
 
 
 def prepare(run, wanted, base=protocol.BASE):
-    """Make the disks of a job ready for it, when it may write them; raises JobError."""
+    """Make the disks of a job ready for it, when it may write them; raises JobError. Returns whether any was changed.
+
+    Whatever may refuse comes first, then the note that it has begun, and only then the first change.
+    """
     kinds = kinds_of(wanted.consent)
-    if CHECKED not in kinds:
-        begun = _begun(wanted, base)
-        if consents.FRESH not in kinds and consents.REINSTALL not in kinds and not begun:
-            _guard(run, wanted, NAMED in kinds)
-    if CHECKED not in kinds or wanted.empty:
+    if NAMED in kinds:
+        kinds.append(consents.REINSTALL)
+    checked = CHECKED in kinds
+    empties = bool(wanted.empty) or not checked
+    if empties:
         _look_at_interpreter(job.head(wanted, base))
         _look_at_image(wanted)
-        _empty(run, wanted, CHECKED in kinds, base)
-    wanted.consent = consents.joined(*kinds + ([consents.REINSTALL] if NAMED in kinds else []))
+    begun = None if checked else _begun(wanted, base)
+    if begun:
+        # What had allowed it is used up by what it writes now.
+        earlier = [kind for kind in str(begun.get("consent") or "").split("+") if kind in consents.KINDS]
+        kinds = earlier + [kind for kind in kinds if kind != consents.EMPTY]
+    elif not checked and consents.FRESH not in kinds and (consents.REINSTALL not in kinds or NAMED in kinds):
+        _guard(run, wanted, NAMED in kinds)
+    wanted.consent = consents.joined(*kinds)
+    with _noted(wanted, begun, base):
+        if empties:
+            _empty(run, wanted, checked, base)
     code, out, dummy = run(["sh", "-c", LOOK, "sh"] + wanted.devices)
     if code == 0:
-        job.keep(base, protocol.BEFORE, out)
+        try:
+            job.keep(base, protocol.BEFORE, out)
+        except OSError as exc:
+            raise job.JobError("nothing was started: %s" % exc, begun=empties) from exc
+    return empties
 
 
 def _begun(wanted, base):
-    """Whether an earlier start in this rescue, for the same machine and installation, was allowed to write."""
+    """The intent of an earlier start in this rescue that was allowed to write for this installation; None for none."""
+    intent = intents.parse(_kept(base) or "")
+    known = intents.is_open(intent, wanted.machine, wanted.installation) and intent.get("begun") is True
+    return intent if known else None
+
+
+def _kept(base):
+    """The intent that an earlier start put into this rescue, as text; None for none."""
     try:
         with open(os.path.join(base, protocol.INTENT), encoding="utf-8") as file:
-            intent = intents.parse(file.read(65536))
+            return file.read(65536)
     except (OSError, UnicodeDecodeError):
-        return False
-    return intents.is_open(intent, wanted.machine, wanted.installation) and os.path.exists(
-        os.path.join(base, protocol.BEFORE)
-    )
+        return None
+
+
+@contextlib.contextmanager
+def _noted(wanted, begun, base):
+    """The intent is in the rescue before a disk is changed, so that who comes after a cut goes on.
+
+    Where nothing was changed after all, it goes again.
+    """
+    intent, before = intents.parse(wanted.intent), _kept(base)
+    if intent is not None:
+        more = {"armed_at": begun["armed_at"]} if begun else {}
+        wanted.intent = json.dumps(dict(intent, begun=True, consent=wanted.consent, **more), sort_keys=True)
+        job.keep(base, protocol.INTENT, wanted.intent)
+    try:
+        yield
+    except job.JobError as exc:
+        if intent is not None and not exc.begun:
+            if before is None:
+                os.unlink(os.path.join(base, protocol.INTENT))
+            else:
+                job.keep(base, protocol.INTENT, before)
+        raise
 
 
 def _guard(run, wanted, named):
     """Raises unless the disks hold nothing, or what the user's word covers."""
-    intent = _intent(wanted)
-    words = [consents.Words("reinstall", given) for given in (wanted.reinstall, intent.get("named")) if named]
-    said = next((one for one in words if one.names(wanted.machine)), None)
-    goes = {str(uuid).lower() for uuid in intent.get("goes") or []}
+    words = consents.Words("reinstall", wanted.reinstall if named else ())
+    goes = {str(uuid).lower() for uuid in _intent(wanted).get("goes") or []}
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
@@ -87,10 +129,11 @@ def _guard(run, wanted, named):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
         if not records and not any(str(entry.get("uuid")).lower() in goes for entry in disk["holds"]):
             records = [None]
-        left = [one for one in records if not any(word.covers(wanted.machine, one) for word in words)]
-        if named and not left:
+        left = [one for one in records if not words.covers(wanted.machine, one)]
+        said = words.names(wanted.machine)
+        if said and not left:
             continue
-        why = said.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
+        why = words.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
             % (disk["name"], "\n  ".join(table.held(disk)), why)
@@ -98,7 +141,7 @@ def _guard(run, wanted, named):
 
 
 def _intent(wanted):
-    """That of this job, which says by which word an earlier run, which did not come to write, had begun it."""
+    """That of this job, which says which systems without a record the word means."""
     intent = intents.parse(wanted.intent)
     return intent if intents.is_open(intent, wanted.machine, wanted.installation) else {}
 

@@ -9,6 +9,8 @@ import json
 
 import pytest
 
+from tests.integration.accounts import disk_marks
+
 pytestmark = pytest.mark.nspawn
 
 #: of nobody
@@ -61,7 +63,7 @@ def test_a_word_counts_once(cloud):
     keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
     cloud.act("once-1", "enable_rescue", {"type": "linux64", "ssh_keys": keys})
     assert cloud.run() == 0, cloud.output
-    assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split())
+    assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split()), cloud.output
     assert cloud.server("once-1")["rescue_enabled"], "a person enabled it"
     assert "kubenode_reinstall names once-1, but this was used at" in cloud.output
     assert cloud.record("once-1")["installation"] == first
@@ -78,8 +80,37 @@ def test_a_word_counts_once(cloud):
 
     # it is proven no more for who knows that its host key is another one
     assert cloud.run("-e", json.dumps({"kubenode_host_keys": [OTHER_KEY]})) != 0
-    assert "somebody answers with a host key that is not the pinned one" in " ".join(cloud.output.split())
+    assert "somebody answers with a host key that is not the pinned one" in " ".join(cloud.output.split()), cloud.output
     assert cloud.record("once-1") == second
+
+
+def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
+    """Its own pre-provision command stopped it: what `reinstall` allowed then is no word for a later run."""
+    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    ours = {"kubenode.provision/machine": "stopped-1"}
+    body = {"name": "stopped-1", "server_type": "cx23", "image": "debian-12", "ssh_keys": keys, "labels": ours}
+    cloud.api("POST", "/servers", body)
+    cloud.wait_for("stopped-1")
+    program = cloud.commands / "look-at-fans"
+    program.write_text("#!/bin/sh\n[ -e /root/mended ]\n")
+    program.chmod(0o755)
+    words = ["-e", '{"kubenode_reinstall": ["stopped-1"]}']
+    hook = {"kubenode_pre_provision_command": program.name, "kubenode_command_dir": str(cloud.commands)}
+
+    cloud.inventory({"stopped-1": hook})
+    assert cloud.run(*words) != 0, cloud.output
+    assert "the pre-provision command stopped this machine" in " ".join(cloud.output.split()), cloud.output
+    cloud.shell("stopped-1", "touch /root/mended")
+    before = disk_marks(cloud, "stopped-1")
+    for run in ("what was mended lets it go on", "and so it does without the command"):
+        assert cloud.run() != 0, run
+        assert "nothing was written, as disk sda is not empty" in " ".join(cloud.output.split()), cloud.output
+        cloud.inventory({"stopped-1": {}})
+    assert disk_marks(cloud, "stopped-1") == before
+
+    assert cloud.run(*words) == 0, cloud.output
+    assert cloud.record("stopped-1")["consent"] == "reinstall"
+    assert cloud.boots("stopped-1") == ["disk", "rescue", "disk"]
 
 
 @pytest.mark.long

@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 from tests.integration.consent import walk_cloud
-from tests.integration.consent.walk import NAME, SERIALS, STAGES, Content, Plan, Words, World, inspect, play, run
+from tests.integration.consent.walk import (
+    NAME,
+    SERIALS,
+    STAGES,
+    STOPPED,
+    Content,
+    Plan,
+    Words,
+    World,
+    inspect,
+    play,
+    run,
+)
 
 #: Of the walks, every other one is a cloud server's.
 WALKS, MORE, STEPS = 200, 4000, 25
@@ -24,6 +36,8 @@ class Walk:
 
     def __init__(self, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.chance, self.folder = random.Random(seed), folder
+        # what came later has draws of its own, so that the seeds that found something still do the same
+        self.more = random.Random(f"more {seed}")
         self.world = self._world(monkeypatch)
         self.controllers = [folder / "mine", folder / "colleague"]
         self.inventory = Words()  # what stands there and was never taken out
@@ -45,6 +59,8 @@ class Walk:
     def step(self) -> None:
         """One of the things that happen."""
         act = self.chance.choice([self.run] * 5 + self.acts())
+        if self.more.random() < 0.1:
+            self.by_hand()
         self.steps.append(act.__name__)
         act()
 
@@ -54,6 +70,9 @@ class Walk:
         if self.chance.random() < 0.5:
             words = self._words()
         controller, plan = self.chance.choice([*self.controllers[:1] * 3, *self.controllers]), self._plan()
+        empty = self.more.choice(["now", "later"])
+        cut = plan.cut or (STOPPED if self.more.random() < 0.1 else "")
+        plan = dataclasses.replace(plan, empty=empty, cut=cut)
         self.steps[-1] = f"run {words} {plan} {controller.name}"
         self.runs += 1
         self.verified += self._run(controller, words, plan)
@@ -101,6 +120,13 @@ class Walk:
         self.world.disks["sda"] = Content(False, None, lets_in=self.chance.random() < 0.5)
         self.world.armed = ""
         self.reset()
+
+    def by_hand(self) -> None:
+        """A person writes the first disk from the rescue that runs, whoever started it, unless our image is there."""
+        if self.world.boot.kind != "rescue" or self.world.boot.done:
+            return
+        self.steps.append("by_hand")
+        self.world.disks["sda"] = Content(False, None, over_begun=self.world.lies_over_begun())
 
     def second(self) -> None:
         """A person brings a second disk with an old system, perhaps one of ours of another machine or time."""

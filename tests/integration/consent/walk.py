@@ -32,6 +32,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _claims,
     _gate,
     _known_hosts,
     _machine_boot,
@@ -45,6 +46,8 @@ NAME, NUMBER = "n1", 1
 SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
 #: Where a run may be cut off, in this order.
 STAGES = ("armed", "reset", "rescue", "claimed", "half", "written", "rebooted")
+#: It fails there and ends: an upload was cut off, the rescue was lost, a program of the user said no.
+STOPPED = "stopped"
 _numbers = itertools.count(1)
 
 
@@ -73,6 +76,7 @@ class Content:
     whole: bool = True
     ran: bool = False
     placeholder: bool = False  # what a cloud server is made of
+    over_begun: bool = False  # put where a run of ours was writing
     installation: str = ""
     uuid: str = field(default_factory=lambda: f"uuid-{next(_numbers)}")
 
@@ -88,6 +92,7 @@ class Boot:
     intent: str = ""
     job: str = ""  # of the command that ended, or was killed, in this rescue
     done: bool = False  # it ended well
+    begun: bool = False  # a disk was emptied in it
     key: str = field(default_factory=public_key)
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -117,10 +122,11 @@ class Words:
 
 @dataclass(frozen=True)
 class Plan:
-    """What comes of a run: where it is killed (one of STAGES), what it installs, and how that comes up.
+    """What comes of a run: where it is killed (one of STAGES) or STOPPED, what it installs, and how that comes up.
 
     ``record``: whether the image command writes one; ``reboots``: it restarts the machine in its middle; ``hiccup``:
-    SSH is silent until the machine boots; ``between``: what a person does between its two phases.
+    SSH is silent until the machine boots; ``between``: what a person does between its two phases; ``empty``: when disks
+    of a dedicated server are emptied, as machine_disks takes it.
     """
 
     cut: str = ""
@@ -130,6 +136,7 @@ class Plan:
     reboots: bool = False
     hiccup: bool = False
     between: Any = None
+    empty: str = "now"
 
 
 class World:
@@ -215,15 +222,21 @@ class World:
     def may_go(self, disk: str) -> bool:
         """Whether the operator's words, or nothing being there, allow what a disk holds to go."""
         content = self.disks[disk]
-        if content is None or (content.ours and not content.ran):
+        if content is None or (content.ours and not content.ran) or content.over_begun:
             return True
         if self.words.cover("wipe", SERIALS[disk], content):
             return True
         ours = content.ours and (content.record or {}).get("machine") == NAME
         return ours and self.words.cover("reinstall", NAME, content)
 
+    def lies_over_begun(self) -> bool:
+        """Whether what a person puts on the first disk now lies where a run of ours had begun to write."""
+        there = self.disks["sda"]
+        return there is not None and (there.over_begun or (there.ours and not there.ran))
+
     def empties(self, disk: str) -> None:
         """A run of ours erases a disk."""
+        self.boot.begun = True
         self._change(disk, "emptied")
         self.disks[disk] = None
 
@@ -501,12 +514,14 @@ def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     }
     written, installation = None, result["installation"]
     if result["in_rescue"]:
-        disks = _disks(world, common, intent, words, result)
+        disks = _disks(world, common, intent, words, result, plan)
         world.told.append(disks["msg"])
         if disks["failed"]:
             return False
         if cut == "claimed":
             raise Cut
+        if cut == STOPPED:
+            return False
         installation = installation or installed.new_installation()
         written = _command(world, intent, installation, disks, plan)
     else:
@@ -538,9 +553,11 @@ def boot(
     return verified
 
 
-def _disks(world: World, common: dict[str, Any], intent: Path, words: Words, result: dict[str, Any]) -> dict[str, Any]:
+def _disks(
+    world: World, common: dict[str, Any], intent: Path, words: Words, result: dict[str, Any], plan: Plan
+) -> dict[str, Any]:
     given = {
-        **defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": "now",
+        **defaults(options.machine_disks_spec()), **common, "state": "ready", "wipe": words.wipe, "empty": plan.empty,
         "root_device_hints": hints.check({"serial": SERIALS["sda"]}), "reinstall": words.reinstall,
         "claim_file": str(intent), "host_keys": result["host_keys"], "previous_boot_id": result["previous_boot_id"],
     }  # fmt: skip
@@ -563,6 +580,9 @@ def _command(world: World, intent: Path, installation: str, disks: dict[str, Any
     world.boot.intent = json.dumps(kept or {})
     before = world.disks["sda"]
     if not disks["in_progress"]:
+        _claims.note_begun(str(intent))
+        for disk in disks["to_empty"]:
+            world.empties(disk["name"])
         world.write("sda", new_system(installation, disks["consent"], plan))
         if plan.cut == "half":
             raise Cut

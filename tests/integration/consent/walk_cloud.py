@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, intent_for
 from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun
 from tests.integration.consent import walk
@@ -50,8 +50,6 @@ class World(walk.World):
         self.misses = 0  # boots that will go to the disk although a rescue is armed
         self.in_run = self.by_run = False  # a run of ours goes on, and works the server
         self.plan = Plan()
-        #: Folder of a controller → the system that a run of it had been allowed to write, and did not get to.
-        self.granted: dict[Path, Content] = {}
 
     def create(self) -> None:
         """What hcloud_machine does in the first run."""
@@ -132,13 +130,15 @@ class World(walk.World):
     def may_go(self, disk: str) -> bool:
         """Whether the operator's words, or nothing being there, allow what a disk holds to go."""
         content = self.disks[disk]
-        if content is None or (not content.ran and (content.ours or content.placeholder)):
+        if content is None or (not content.ran and (content.ours or content.placeholder or content.over_begun)):
             return True
-        if disk != "sda":
-            return False
-        if any(content is one for one in self.granted.values()) and self.boot.by == "run":
-            return True
-        return self.words.cover("reinstall", NAME, content)
+        return disk == "sda" and self.words.cover("reinstall", NAME, content)
+
+    def lies_over_begun(self) -> bool:
+        """Whether what a person puts on the first disk now lies where a run of ours had begun to write, or may."""
+        there = self.disks["sda"]
+        fresh = there is not None and there.placeholder and not there.ran
+        return fresh or self.boot.begun or super().lies_over_begun()
 
     def reset_by_run(self) -> None:
         """A run of ours presses the button, or reboots by SSH."""
@@ -234,6 +234,7 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             world.empties(disk)
 
     walk.play(world, monkeypatch)
+    monkeypatch.setattr(targets.fetchable, "check", lambda _url, _token: None)
     monkeypatch.setattr(targets.serve, "look", lambda _run, health: {"disks": world.facts()})
     monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.facts, "identities", lambda _raw: world.facts())
@@ -315,6 +316,8 @@ class _Run:
         except _gate.GateClosed as exc:
             world.told.append(str(exc))
             return True, False
+        if self._plan.cut == walk.STOPPED:
+            return False, False
         given = {"intent_file": str(self._intent), "consent": result["consent"] or "empty"}
         installation = result["installation"] or installed.new_installation()
         job = jobs.Job(
@@ -322,8 +325,9 @@ class _Run:
             protocol.MARKER_AND_EXIT_CODE, "", installation, ["sda"], given["consent"], self._words.reinstall,
             intent_for(given, NAME, installation),
         )  # fmt: skip
+        _claims.note_begun(str(self._intent), surely=False)
         try:
-            jobs.start_or_attach(job, world.run, str(world.base), lambda run, one: self._prepare(run, one))
+            jobs.start_or_attach(job, world.run, str(world.base), self._prepare)
         except (jobs.JobError, _Left) as exc:
             world.told.append(str(exc) or "the machine rebooted while the image command ran")
             if isinstance(exc, _Left):
@@ -334,9 +338,10 @@ class _Run:
         walk.intents.note_written(str(self._intent), told)
         return False, self._boot(result, jobs.installation_in(str(world.base)), told, True)
 
-    def _prepare(self, run: Any, job: jobs.Job) -> None:
-        targets.prepare(run, job, str(self._world.base))
+    def _prepare(self, run: Any, job: jobs.Job) -> bool:
+        changed = targets.prepare(run, job, str(self._world.base))
         self._world.cut_at("claimed")
+        return changed
 
     def _boot(self, result: Mapping[str, Any], installation: str, written: Any, reboot: bool) -> bool:
         world = self._world
@@ -350,18 +355,12 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook; returns whether it called the system verified."""
     world.words, world.plan, world.armed_by_this_run = words, plan, False
     world.in_run, world.by_run, world.hiccup = True, True, plan.hiccup
-    system, last, verified = world.disks["sda"], world.last, False
-    granted = system is not None and world.may_go("sda")
-    seen = world.system is not None and world.hears() == ssh.SYSTEM
+    verified = False
     try:
         verified = _Run(world, folder, words, plan).verifies()
     except Cut:
-        if granted and system is not None:
-            world.granted[folder] = system
+        pass
     else:
-        # A run that meets no system, since it is off or silent, goes on with nothing and ends nothing.
-        if seen or verified or world.last is not last:
-            world.granted.pop(folder, None)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the run ended and left a rescue armed")
     world.in_run = world.by_run = world.hiccup = False

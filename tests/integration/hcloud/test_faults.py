@@ -55,6 +55,45 @@ def test_a_failed_arming_is_asked_for_again(project):
     assert project.commands("n1") == ["create_server", "enable_rescue", "enable_rescue", "start_server"]
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"point": "request", "method": "POST", "path": ".*/actions/poweron", "status": 422, "code": "unprocessable"},
+        {"point": "action", "command": "start_server", "effect": "stuck"},
+        {"point": "action", "command": "enable_rescue", "effect": "stuck"},
+        {"point": "action", "command": "enable_rescue", "code": "unknown_error", "times": 3},
+    ],
+)
+def test_a_run_that_gives_a_machine_up_disarms_it(project, fault):
+    """Whoever boots it next, from the console or by hand, gets what is on its disk."""
+    run = create(project, "n1", "n2")
+    project.fault(machine="n1", **fault)
+    armed = rescue(project, run, on_error="report", timeout=12)
+    assert armed.machines["n1"]["failed"], armed.output
+    assert "The rescue is disarmed" in armed.machines["n1"]["msg"]
+    servers = project.servers()
+    assert not servers["n1"]["rescue_enabled"]
+    assert (servers["n2"]["status"], armed.machines["n2"]["failed"]) == ("running", False)
+
+
+def test_a_second_try_that_fails_disarms(project):
+    run = rescue(project, create(project, "n1"))
+    project.fault(point="request", method="POST", path=".*/actions/reset", status=422, code="unprocessable", times=9)
+    limits = {"ssh_args": "-o ProxyCommand=false", "rescue_timeout": 3, "rearm": True}
+    again = rescue(project, run, on_error="report", **limits)
+    assert again.machines["n1"]["failed"], again.output
+    assert project.commands("n1")[-2:] == ["enable_rescue", "disable_rescue"]
+    assert not project.servers()["n1"]["rescue_enabled"]
+
+
+def test_a_rescue_that_cannot_be_disabled_is_told(project):
+    run = create(project, "n1")
+    for route in ("poweron", "disable_rescue"):
+        project.fault(point="request", method="POST", path=f".*/{route}", status=422, code="unprocessable", times=9)
+    armed = rescue(project, run, on_error="report", timeout=12)
+    assert "The rescue may still be enabled for the next boot" in armed.machines["n1"]["msg"]
+
+
 def test_a_failed_create_is_one_machines_failure(project):
     project.fault(point="action", machine="n2", command="create_server", code="placement_error", message="no room")
     run = create(project, "n1", "n2", "n3")

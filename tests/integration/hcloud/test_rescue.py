@@ -101,7 +101,7 @@ def test_a_silent_machine_is_refused_and_rearmed_only_after_it_was_armed(project
     before = project.commands("n1")
 
     again = project.run("hcloud_rescue", machines=armed.result["machines"], rearm=True, on_error="report", **limits)
-    assert project.commands("n1")[len(before) :] == ["enable_rescue", "reset_server"]
+    assert project.commands("n1")[len(before) :] == ["enable_rescue", "reset_server", "disable_rescue"]
     result = again.machines["n1"]
     assert (result["failed"], result["in_rescue"], result["boot_state"]) == (True, False, "BootingToRescue")
     assert "was not reached within 3 s" in result["msg"]

@@ -197,10 +197,9 @@ def test_the_clock_of_an_intent_is_the_controllers():
         ({"n1": OTHER[:8]}, {}, None, "but one without an id is there"),
         # the id that an unproven system without a record had
         ({"n1": OTHER[:8]}, {"goes": ["AB-CD"]}, None, ""),
-        # an earlier run, which was cut off, had been allowed
-        ([], {"named": {"n1": OTHER[:8]}}, BY_WORD, ""),
-        ([], {"named": {"n1": OTHER[:8]}, "state": "seen"}, BY_WORD, "To write it, name the machine"),
-        ([], {"named": ["n1"]}, BY_WORD, "was used at T"),
+        # what an earlier run was allowed, which was cut off before it began to write, ended with it
+        ([], {"consent": "reinstall"}, BY_WORD, "To write it, name the machine"),
+        ([], {"goes": ["AB-CD"]}, None, "To write it, name the machine"),
     ],
 )
 def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_path, word, more, record, why):
@@ -225,6 +224,8 @@ def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_
         word,
         json.dumps(now_open(**more)),
     )
+
+    (tmp_path / targets.protocol.INTENT).parent.mkdir()
 
     def prepare():
         targets.prepare(lambda *_given, **_more: (1, "", ""), job, str(tmp_path))

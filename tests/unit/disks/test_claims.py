@@ -72,7 +72,7 @@ def test_the_file_is_ours_alone_and_as_the_contract_says(path, tmp_path):
     assert stat.S_IMODE((tmp_path / "claims" / "node-1.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "claims").stat().st_mode) == 0o700
     content = json.loads((tmp_path / "claims" / "node-1.json").read_text())
-    assert sorted(content) == ["at", "disks", "machine"]
+    assert sorted(content) == ["at", "begun", "disks", "machine"]
     assert content["disks"] == [{"serial": "S1", "wwn": "eui.00a1"}, {"serial": "S2", "wwn": "eui.00a2"}]
     assert [entry.name for entry in (tmp_path / "claims").iterdir()] == ["node-1.json"]
 
@@ -111,6 +111,63 @@ def test_what_a_refused_run_claimed_is_forgotten_and_what_was_begun_is_kept(path
     _claims.claim(path, "node-1", DISKS, begun=begun)
     assert _claims.release_unbegun(path) is not begun
     assert _claims.covers(path, "node-1", DISKS) is begun
+
+
+def _intent(path, **more):
+    made = intents.make("node-1", installed.new_installation(), "wipe", **more)
+    intents.write(_folder_of(path), made)
+    return made
+
+
+def test_a_claim_counts_from_the_start_of_what_may_write(path):
+    _intent(path)
+    _claims.claim(path, "node-1", DISKS, begun=False)
+    assert not _claims.covers(path, "node-1", DISKS)
+    before = _claims.note_begun(path, surely=False)
+    assert _claims.covers(path, "node-1", DISKS), "it may be killed in the middle of it"
+    _claims.take_back(path, before)
+    assert not _claims.covers(path, "node-1", DISKS), "it said that it was not started"
+
+
+@pytest.mark.parametrize(("says_no", "kept"), [(True, False), (False, True)])
+def test_what_may_have_begun_ends_by_its_own_word_alone(path, says_no, kept):
+    _intent(path)
+    _claims.claim(path, "node-1", DISKS, begun=False)
+    _claims.note_begun(path, surely=False)
+    _claims.release_unbegun(path, maybe=says_no)
+    assert _claims.covers(path, "node-1", DISKS) is kept
+
+
+def test_what_has_begun_stays_so(path):
+    _intent(path)
+    _claims.claim(path, "node-1", DISKS, begun=False)
+    _claims.note_begun(path)
+    before = _claims.note_begun(path, surely=False)
+    _claims.take_back(path, before)
+    _claims.release_unbegun(path, maybe=True)
+    _claims.claim(path, "node-1", DISKS, begun=_claims.begun(path))
+    assert _claims.covers(path, "node-1", DISKS)
+    _claims.release(path)
+    assert not _claims.covers(path, "node-1", DISKS)
+    assert "begun" not in intents.read(path)
+
+
+def test_a_start_without_an_open_intent_is_not_noted(path):
+    assert _claims.note_begun(path) is False
+    _claims.take_back(path, False)
+    assert not Path(path).exists()
+    _claims.claim(path, "node-1", DISKS, begun=False)
+    _claims.note_begun(path)
+    assert not _claims.covers(path, "node-1", DISKS)
+    assert not _claims.is_of_intent(path)
+
+
+def test_a_claim_that_does_not_say_whether_it_has_begun_is_none(path):
+    _claims.claim(path, "node-1", DISKS)
+    content = json.loads(Path(path).read_text())
+    del content["begun"]
+    Path(path).write_text(json.dumps(content))
+    assert not _claims.covers(path, "node-1", DISKS)
 
 
 def test_an_open_intent_outlives_what_a_refused_run_claimed(path):

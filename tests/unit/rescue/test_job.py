@@ -170,6 +170,16 @@ def test_a_start_that_is_refused_leaves_no_copy_of_the_command(base):
     assert sorted(path.name for path in base.iterdir()) == [".kubenode"]
 
 
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_is_refused_after_the_disks_were_made_ready_says_whether_one_was_changed(base, changed):
+    """Also where the runner answers nonsense: what was emptied has begun, and what was not has not."""
+    broken = job()
+    broken.runner = "echo hello\n"
+    with pytest.raises(jobs.JobError) as error:
+        jobs.start_or_attach(broken, run, str(base), prepare=lambda *_given: changed)
+    assert error.value.begun is changed
+
+
 def test_a_link_in_the_way_is_not_followed(base):
     victim = base / "victim"
     victim.write_text("untouched")

@@ -1,0 +1,119 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What lets a command write in a rescue: a word that still covers the disks, or a start there that may have written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job, protocol, targets
+
+MACHINE, MINE, OTHER = "n1", "a" * 32, "b" * 32
+OLD = {"installation": OTHER, "consent": "reinstall", "installed_at": "T"}
+
+
+@pytest.fixture
+def rescue(tmp_path, monkeypatch):
+    """One disk with a system; what became of it is in the list."""
+    (tmp_path / protocol.STATE_DIR).mkdir(parents=True)
+    done = []
+    holds = [{"kind": "system", "disks": ["sda"], "system": "Debian", "installed": OLD}]
+    monkeypatch.setattr(targets.serve, "look", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
+    monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
+    monkeypatch.setattr(targets.facts, "identities", lambda _raw: [{"name": "sda"}])
+    monkeypatch.setattr(targets.table, "held", lambda _disk: ["a system"])
+
+    def wipe(_tools, _disks):
+        intent = json.loads((tmp_path / protocol.INTENT).read_text())
+        assert intent["begun"] is True, "who comes after a cut would not know"
+        done.append("emptied")
+
+    monkeypatch.setattr(targets.wiping, "wipe", wipe)
+
+    def prepare(consent, installation=MINE, **more):
+        intent = intents.make(MACHINE, installation, "reinstall")
+        wanted = job.Job(
+            b"",
+            b"",
+            ["url", MACHINE],
+            "",
+            60,
+            "",
+            "",
+            installation,
+            ["sda"],
+            consent,
+            intent=json.dumps(intent),
+            **more,
+        )
+        targets.prepare(lambda *_given, **_more: (0, "", ""), wanted, str(tmp_path))
+        return wanted.consent
+
+    prepare.done = done
+    prepare.base = tmp_path
+    return prepare
+
+
+def test_the_run_that_was_allowed_writes(rescue):
+    assert rescue("reinstall") == "reinstall"
+    assert rescue.done == ["emptied"]
+
+
+def test_a_later_run_needs_a_word(rescue):
+    with pytest.raises(job.JobError, match="nothing was written"):
+        rescue("empty")
+    assert rescue.done == []
+    assert not (rescue.base / protocol.INTENT).exists()
+
+
+def test_what_was_begun_in_this_rescue_goes_on_and_uses_up_the_word(rescue):
+    rescue("reinstall")
+    assert rescue("empty") == "reinstall"
+    assert rescue("empty") == "reinstall"
+    assert rescue.done == ["emptied"] * 3
+    with pytest.raises(job.JobError):
+        rescue("empty", installed.new_installation())
+
+
+@pytest.mark.parametrize("begun", [None, False, "maybe"])
+def test_an_intent_that_was_only_brought_there_is_no_consent(rescue, begun):
+    intent = dict(intents.make(MACHINE, MINE, "reinstall"), begun=begun)
+    (rescue.base / protocol.INTENT).write_text(json.dumps(intent))
+    with pytest.raises(job.JobError, match="nothing was written"):
+        rescue("empty")
+
+
+def test_a_word_that_was_used_up_by_what_lies_there_does_not_count(rescue):
+    with pytest.raises(job.JobError, match="this was used"):
+        rescue("named", reinstall=[MACHINE])
+    assert rescue("named", reinstall={MACHINE: OTHER[:8]}) == "reinstall"
+
+
+@pytest.mark.parametrize("earlier", [None, "{}"])
+def test_an_emptying_that_changed_nothing_has_not_begun(rescue, monkeypatch, earlier):
+    def refuse(_tools, _disks):
+        raise targets.wiping.WipeError("it is in use", False)
+
+    monkeypatch.setattr(targets.wiping, "wipe", refuse)
+    if earlier is not None:
+        (rescue.base / protocol.INTENT).write_text(earlier)
+    with pytest.raises(job.JobError, match="in use") as caught:
+        rescue("reinstall")
+    assert caught.value.begun is False
+    kept = rescue.base / protocol.INTENT
+    assert (kept.read_text() if kept.exists() else None) == earlier
+    with pytest.raises(job.JobError, match="nothing was written"):
+        rescue("empty")
+
+
+def test_an_image_that_cannot_be_had_is_no_beginning(rescue, monkeypatch):
+    def refuse(_url, _token):
+        raise targets.fetchable.NotFetchable("it cannot be fetched")
+
+    monkeypatch.setattr(targets.fetchable, "check", refuse)
+    with pytest.raises(job.JobError, match="No disk was touched"):
+        rescue("reinstall")
+    assert (rescue.done, (rescue.base / protocol.INTENT).exists()) == ([], False)
