@@ -169,6 +169,9 @@ node:
     uid:
       description: The user that this module ran as; V(0) is root.
       type: int
+    in_rescue:
+      description: Whether Hetzner's rescue system runs, and not an installed system.
+      type: bool
     network:
       description: RV(ignore:addresses) of all interfaces but the loopback, and for either family the
         RV(ignore:default) address, interface and gateway.

@@ -48,3 +48,13 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     cloud.run()
     assert cloud.wait_for("named-1") == boot, cloud.output
     assert cloud.shell("named-1", "cat /etc/precious") == "data"
+
+    # nor is it one for those who leave it or reboot it: what looks like a mark of the rescue lies on a disk
+    cloud.shell("named-1", "mkdir -p /root/.oldroot/nfs")
+    reboot = cloud.stage.playbook_command()
+    reboot[reboot.index(cloud.stage.playbook)] = "kubenode.provision.node_reboot"
+    assert cloud.begin([*reboot, "--check"], cwd=cloud.stage.folder).wait().rc == 0
+    cloud.into_rescue("named-1")
+    refused = cloud.begin(reboot, cwd=cloud.stage.folder).wait()
+    assert refused.rc != 0, refused.output
+    assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split())

@@ -21,6 +21,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
     place_of,
     same_disk,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 ROOTFS = "1 1 0:2 / / rw - rootfs rootfs rw,size=8g"
 HETZNER = (
@@ -136,3 +138,25 @@ def test_which_disk_it_is(one, other, same):
     assert same_disk(one, other) == same
     one, other = other, one
     assert same_disk(one, other) == same
+
+
+@pytest.mark.parametrize(
+    ("root", "marks", "uid", "expected"),
+    [
+        ("22 1 8:1 / / rw - ext4 /dev/sda1 rw", ["oldroot"], 0, False),
+        ("22 1 0:26 / / rw - tmpfs none rw", ["oldroot"], 0, True),
+        ("22 1 0:26 / / rw - tmpfs none rw", ["motd"], 0, True),
+        ("22 1 0:26 / / rw - tmpfs none rw", [], 0, False),
+        ("22 1 0:26 / / rw - tmpfs none rw", ["oldroot"], 1000, False),
+        ("", ["oldroot", "motd"], 0, False),
+    ],
+)
+def test_the_node_phase_has_the_same_rule(tmp_path, monkeypatch, root, marks, uid, expected):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "proc/self/mountinfo").write_text(f"{root}\n30 22 8:2 / /srv rw - ext4 /dev/sda2 rw\n")
+    if "oldroot" in marks:
+        (tmp_path / "root/.oldroot/nfs").mkdir(parents=True)
+    (tmp_path / "etc/motd").write_text("Hetzner Rescue System" if "motd" in marks else "Debian")
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert gather.in_rescue(Host(str(tmp_path))) is expected

@@ -11,6 +11,7 @@ import time
 from collections import namedtuple
 from typing import Any
 
+from ..._common import origin
 from ..._common.text import json_object
 from ..artifacts import record
 from ..machine import process
@@ -33,6 +34,17 @@ VERSIONLOCKS = (
 _VERSION_WORDS = {"kubectl": ["version", "--client"], "kubeadm": ["version", "-o", "short"], "etcdctl": ["version"]}
 _ROUTES = {"4": "1.0.0.0", "6": "2000::"}
 _LIMIT = 120
+
+
+def in_rescue(host):
+    """Whether the provider's rescue runs, by the one rule for that; a folder that looks like its mark is no rescue."""
+    lines = (host.text("/proc/self/mountinfo") or "").splitlines()
+    root = [line for line in lines if line.split(" ")[4:5] == ["/"]]
+    on_devices = [line for line in lines if " /dev/" in line.partition(" - ")[2]]
+    marks = ["oldroot"] if host.is_dir("/root/.oldroot/nfs") else []
+    marks += ["motd"] if "Hetzner Rescue System" in (host.text("/etc/motd") or "") else []
+    place = origin.place_of("\n".join(root), "\n".join(on_devices))
+    return origin.Origin(os.geteuid(), place, marks).is_rescue
 
 
 class Late(Exception):
@@ -73,6 +85,7 @@ def read(host, queries):
         "boot_id": (host.text("/proc/sys/kernel/random/boot_id") or "").strip(),
         "hostname": name.nodename,
         "uid": os.geteuid(),
+        "in_rescue": in_rescue(host),
         "network": {
             "addresses": parse.addresses(found.get("addresses")),
             "default": {family: parse.route(found.get("route" + family)) for family in _ROUTES},
