@@ -14,8 +14,9 @@ LONGEST_NAME = 63
 #: Bytes of user data the API takes.
 LONGEST_USER_DATA = 32 * 1024
 
-#: What says whether a server was made by us; a user's word about it would let us delete servers of others.
-OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted"])
+#: What says whether a server was made by us, and which installation it has; a user's word about it would let us delete
+#: servers of others, or take another system for the one that was installed.
+OWN_LABELS = frozenset(["kubenode.provision/machine", "kubenode.provision/adopted", "kubenode.provision/installation"])
 
 _LABEL_WORD = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_PREFIX = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
@@ -54,7 +55,8 @@ def label_findings(labels):
             findings.append("labels: the key %r has a prefix reserved by Hetzner; choose another" % key)
         elif key in OWN_LABELS:
             findings.append(
-                "labels: the key %r says who made a server, and is set by this module only; leave it out" % key
+                "labels: the key %r says who made a server and what for, and is set by this module only; leave it out"
+                % key
             )
         if not isinstance(value, str) or not is_label_value(value):
             findings.append(
