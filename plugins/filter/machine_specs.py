@@ -140,6 +140,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "command": ("kubenode_image_url_command",),
         "server_type": ("kubenode_server_type", "hcloud_server_type"),
         "location": ("kubenode_location", "hcloud_location"),
+        "proof": ("kubenode_proof",),
     },
     "robot_server": {**_ROBOT_SERVER, "rename": ("kubenode_server_name", "inventory_hostname")},
 }

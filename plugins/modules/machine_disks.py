@@ -132,7 +132,7 @@ options:
     description:
       - File on the controller that remembers, for a day, which disks this machine's installation has begun to write.
         Whoever runs the installation again after an interruption need not name them in O(wipe).
-      - In the file of an open intent, as the playbooks have it, the program that is started notes there that it has begun.
+      - In the file of an open intent, as the playbooks have it, the program that is started notes that it has begun.
       - M(kubenode.provision.machine_boot) removes it when the new system has proven itself.
       - The default is C(kubenode-provision/claims/NAME.json) below E(XDG_STATE_HOME) or C(~/.local/state).
     type: path

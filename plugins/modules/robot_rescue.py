@@ -131,8 +131,10 @@ options:
   wanted:
     description:
       - What each machine is to be made of, with its C(name),
-        and any of C(image_url), C(image_digest) and C(command).
+        and any of C(image_url), C(image_digest), C(command) and C(proof).
       - A system that is left alone is compared with it, see RV(machines[].drift).
+      - With C(proof=port) or C(proof=none), a machine that does not let us in is left alone when the installation of
+        its intent was finished, and something answers on its port or nothing needs to. It is never called verified.
     type: list
     elements: dict
     default: []

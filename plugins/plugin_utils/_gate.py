@@ -211,16 +211,20 @@ def wait_for_port(
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    any_boot: bool = False,
 ) -> None:
-    """Wait until the SSH port of another boot is open, whoever listens there; raises :class:`GateClosed`."""
+    """Wait until the SSH port of another boot is open, whoever listens there; raises :class:`GateClosed`.
+
+    ``any_boot``: of this boot or another one, since none was asked for.
+    """
     began = clock()
     while True:
         remote.use(known_hosts)
         known_hosts.forget_unproven()
         try:
-            if remote.look():
+            if remote.look(any_boot):
                 return
-            if _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
+            if any_boot or _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"
         except Unreachable as exc:

@@ -125,8 +125,10 @@ class Remote:
             self._leaving = (self._session, time.monotonic() + _LEAVING)
             self._session = None
 
-    def look(self) -> bool:
+    def look(self, any_boot: bool = False) -> bool:
         """Whether the port of another system than the one that was left is open; False when nobody can tell.
+
+        ``any_boot``: whether the port of any system will do.
 
         The port of a system that goes down may be open when its connections are closed: it must have been seen closed.
         Raises :class:`Unreachable` when an ssh would be in vain.
@@ -149,7 +151,7 @@ class Remote:
             self._went_down = self._ended
             reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
             raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
-        return self._went_down
+        return self._went_down or any_boot
 
     def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
         """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`.

@@ -9,6 +9,8 @@ import contextlib
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
 
+#: Proofs that need no login: an open port is enough, or nothing is checked.
+PORT, NONE = "port", "none"
 _ABOUT = ("image_url", "image_digest", "command")
 
 
@@ -72,6 +74,13 @@ class Book:
             return intents.read(intents.file_of(self._folder, name)) if self._folder else None
         except intents.IntentError as error:
             raise MachineError(str(error)) from error
+
+    def unproven(self, name, installation=""):
+        """PORT or NONE when the user asks for no more, and a run of this controller has finished what is there."""
+        proof, intent = (self._wanted.get(name) or {}).get("proof"), self.of(name)
+        done = intent and intent.get("machine") == name and intent.get("state") == intents.DONE
+        same = done and intent["installation"] == (installation or intent["installation"])
+        return proof if same and proof in (PORT, NONE) else ""
 
     def unfinished(self, name):
         """The installation that this controller began and never saw proven; empty when there is none."""

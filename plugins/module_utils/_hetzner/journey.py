@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     Refused,
     TimeLimit,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import BOOTING, never_started
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
@@ -104,16 +105,17 @@ class Journey:
 
     def look(self):
         """Find out by SSH who answers; what runs may have used up the word that would let it go."""
-        hurry = self.sight.reinstall or self.sight.rearm
+        sight = self.sight
+        hurry = sight.reinstall or sight.rearm or sight.unproven == NONE
         seconds = min(self.tools.rescue_timeout, SHORT_LOOK) if hurry else self.tools.rescue_timeout
         deadline = Deadline(seconds, "an answer by SSH")
         while True:
             answer = self._probe()
-            if answer.kind == ssh.SYSTEM or deadline.left() < LOOK_EVERY:
+            if answer.kind == ssh.SYSTEM or (sight.unproven and answer.listens) or deadline.left() < LOOK_EVERY:
                 break
             deadline.sleep(LOOK_EVERY, "")
-        self.sight.answer = _who(answer)
-        self.sight.reinstall = self.sight.reinstall and self.tools.may_go(self.run, answer)
+        sight.answer, sight.listens = _who(answer), answer.listens
+        sight.reinstall = sight.reinstall and self.tools.may_go(self.run, answer)
         self._note(answer)
 
     def arm(self, disarm_first):

@@ -223,6 +223,7 @@ class RescueFleet:
             armed=bool(server.get("rescue_enabled")),
             armed_here=bool(given.get("armed_here")),
             never_started=True if fresh and young else None,
+            unproven=self._intents.unproven(run.name, run.result["installation"]),
         )
 
     def _carry_out(self, step, journey, run):
@@ -272,11 +273,17 @@ class RescueFleet:
         elif journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
-        compare(
-            run, journey.answer.installed, facts, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell
-        )
-        if not self._check:
+        record = journey.answer.installed
+        if journey.sight.answer in (sights.SILENT, sights.DENIED):
+            record = self._unproven(journey, run)
+        compare(run, record, facts, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
+        if not self._check and journey.sight.answer not in (sights.SILENT, sights.DENIED):
             self._intents.seen(run.name, run.result["proven"])
+
+    def _unproven(self, journey, run):
+        """Nothing but our own intent tells what runs."""
+        run.result["msg"] += "; not verified, as kubenode_proof: %s says" % journey.sight.unproven
+        return self._intents.of(run.name)
 
     def _arm_and_start(self, journey, run):
         # Nothing but what the server was made of has been on its disk.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
+
 # What is still to be found out.
 SETTLE = "settle"
 ASK_HISTORY = "ask_history"
@@ -58,6 +60,9 @@ class Sight:
     answer: str | None = None
     #: The consent of the open intent for which the rescue that answers was started; empty for a rescue of others.
     intended: str | None = None
+    #: PORT or NONE: our installation was finished, and its system shows no more than that; whether a port is open.
+    unproven: str = ""
+    listens: bool = False
     armed_here: bool = False
 
 
@@ -95,6 +100,8 @@ def _running(sight):
         return ARM_AND_REBOOT if sight.reinstall else LEAVE
     if sight.reinstall:
         return ARM_AND_RESET
+    if sight.unproven == NONE or (sight.unproven and sight.listens):
+        return LEAVE
     return REFUSE_SILENT if sight.answer == SILENT else REFUSE_DENIED
 
 

@@ -49,6 +49,10 @@ _USER = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _HOSTNAME = re.compile(r"^[A-Za-z0-9._-]{1,253}\Z")
 _BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _KEY_TYPE = re.compile(r"^[a-z0-9@.-]{1,64}\Z")
+#: How OpenSSH tells of one that accepts connections and speaks no SSH, or not with us.
+_ACCEPTED = re.compile(
+    "kex_exchange|banner|Connection (reset|closed)|closed by remote|Host key verification|Bad packet"
+)
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -72,6 +76,11 @@ class Answer:
     def in_rescue(self):
         """Whether the rescue answered, as root."""
         return self.kind == SYSTEM and self.origin.is_rescue
+
+    @property
+    def listens(self):
+        """Whether anything accepted the connection, whatever it speaks; a jump host in between may have been that."""
+        return self.kind != SILENT or bool(_ACCEPTED.search(self.detail))
 
     def describe(self):
         """One clause for a message."""

@@ -83,9 +83,13 @@ class Journey:
         if self.sight.reinstall or self.sight.rearm:
             seconds = min(seconds, SHORT_LOOK)
         deadline = Deadline(seconds, "an answer by SSH")
-        while self.arrival.look().kind != ssh.SYSTEM and deadline.left() > arrival.LOOK_EVERY:
+        while True:
+            answer = self.arrival.look()
+            enough = answer.kind == ssh.SYSTEM or (self.sight.unproven and answer.listens)
+            if enough or deadline.left() <= arrival.LOOK_EVERY:
+                break
             deadline.sleep(arrival.LOOK_EVERY, "")
-        self.sight.answer = _who(self.arrival.answer)
+        self.sight.answer, self.sight.listens = _who(answer), answer.listens
         self.note()
 
     def note(self):

@@ -208,6 +208,8 @@ class RobotRescueFleet:
         met = contact_used(run.name, given.get("first_contact"), kept)
         may_reset = given.get("first_contact") in (directory.RESET, directory.ONCE) and not met
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
+        # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
+        sight.unproven = "" if self._look_only or sight.rearm else self._intents.unproven(run.name)
         run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
         if self._state == "disarmed":
             self._ask_armed(run)
@@ -247,9 +249,13 @@ class RobotRescueFleet:
             )
         if run.step == table.REFUSE_SILENT:
             raise Refused(
-                "an earlier run proved its new system, and now it does not let us in (%s): it may be a node whose "
+                "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
                 "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
-                % (run.journey.arrival.words, consents.extra_var("reinstall", [run.name]))
+                % (
+                    "proved" if proven else "finished",
+                    run.journey.arrival.words,
+                    consents.extra_var("reinstall", [run.name]),
+                )
             )
 
         if run.step == table.REFUSE_LIVE:
@@ -359,11 +365,16 @@ class RobotRescueFleet:
         run.result.update(installed=True, in_rescue=False, msg="left alone: %s" % journey.arrival.words)
         answer = journey.arrival.answer
         record = answer.installed if answer is not None else None
+        unproven = journey.sight.answer in (table.SILENT, table.DENIED) and journey.sight.unproven
+        if unproven:
+            # Nothing but our own intent tells what runs.
+            record = self._intents.of(run.name)
+            run.result["msg"] += "; not verified, as kubenode_proof: %s says" % unproven
         run.result["installation"] = self._intents.unfinished(run.name)
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
         compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
-        if self._state == "rescue" and not self._check:
+        if self._state == "rescue" and not self._check and not unproven:
             self._intents.seen(run.name, run.result["proven"])
 
     def _arm_and_reboot(self, journey, run):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
+
 PROBE = "probe"
 ASK_RESCUE = "ask_rescue"
 ASK_POWER = "ask_power"
@@ -52,6 +54,9 @@ class Sight:
     intended: bool | None = None
     #: The user permits a reset although the system that runs is unknown.
     may_reset: bool = False
+    #: PORT or NONE: our installation was finished, and its system shows no more than that; whether a port is open.
+    unproven: str = ""
+    listens: bool = False
     #: Whether Robot says that the server is switched off.
     off: bool | None = None
 
@@ -73,7 +78,11 @@ def towards_rescue(sight):
     if sight.reinstall:
         # What is given up may be switched off, where nothing but the power button helps.
         return ASK_POWER if sight.answer == SILENT and sight.off is None else ARM_AND_RESET
-    if sight.proven:
+    if sight.unproven == NONE and sight.answer == SILENT and sight.off is None:
+        return ASK_POWER
+    if (sight.unproven == NONE and not sight.off) or (sight.unproven and sight.listens):
+        return LEAVE
+    if sight.proven or sight.unproven:
         return REFUSE_SILENT
     if sight.may_reset:
         return ARM_AND_RESET

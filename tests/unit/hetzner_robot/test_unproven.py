@@ -1,0 +1,47 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Dedicated servers whose finished system shows no more than an open port, or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import table
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SILENT, Answer
+
+
+@pytest.mark.parametrize(
+    ("sight", "step"),
+    [
+        (Sight(table.SILENT, unproven="port", listens=True), table.LEAVE),
+        (Sight(table.DENIED, unproven="port", listens=True), table.LEAVE),
+        (Sight(table.SILENT, unproven="port"), table.REFUSE_SILENT),
+        (Sight(table.SILENT, unproven="port", may_reset=True), table.REFUSE_SILENT),
+        (Sight(table.SILENT, unproven="none"), table.ASK_POWER),
+        (Sight(table.SILENT, unproven="none", off=False), table.LEAVE),
+        (Sight(table.SILENT, unproven="none", off=True), table.REFUSE_SILENT),
+        (Sight(table.DENIED, unproven="none", may_reset=True), table.LEAVE),
+        (Sight(table.DENIED, unproven="none", reinstall=True), table.ARM_AND_RESET),
+        (Sight(table.RESCUE, unproven="none", intended=False), table.REFUSE_RESCUE),
+        (Sight(table.INSTALLED, unproven="none"), table.LEAVE),
+    ],
+)
+def test_it_is_left_alone_or_refused_but_never_reset(sight, step):
+    assert table.towards_rescue(sight) == step
+
+
+@pytest.mark.parametrize(
+    ("detail", "listens"),
+    [
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", False),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", False),
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host", False),
+        ("kex_exchange_identification: read: Connection reset by peer", True),
+        ("banner exchange: Connection to 192.0.2.1 port 50000: invalid format", True),
+        ("Connection timed out during banner exchange", True),
+        ("Connection closed by 192.0.2.1 port 22", True),
+    ],
+)
+def test_what_speaks_no_ssh_listens_all_the_same(detail, listens):
+    assert Answer(SILENT, detail).listens is listens
