@@ -224,7 +224,8 @@ def wait_for_port(
         try:
             if remote.look(any_boot):
                 return
-            if any_boot or _probe.parse(remote.run(_probe.SCRIPT)[1]).boot_id != previous_boot_id:
+            found = _probe.parse(remote.run(_probe.SCRIPT)[1])
+            if any_boot or found.boot_id != previous_boot_id:
                 return
             why = "it did not reboot: the boot seen before still answers"
         except Unreachable as exc:

@@ -356,7 +356,8 @@ def test_what_still_answers_before_a_reboot_is_no_new_port_and_leaves_no_host_ke
     world = World(tmp_path, (0.0, probe(boot_id=OLD)), (5.0, Unreachable(REFUSED, "Permission denied")))
     looks = []
 
-    def look() -> bool:
+    def look(any_boot: bool) -> bool:
+        assert not any_boot
         looks.append(world.known_hosts.path.exists())
         return False
 
@@ -365,3 +366,11 @@ def test_what_still_answers_before_a_reboot_is_no_new_port_and_leaves_no_host_ke
     assert world.now >= 5.0
     assert len(looks) > 2
     assert not any(looks), "the key of the old system is forgotten before the next look"
+
+
+def test_an_open_port_is_enough_where_no_reboot_was_asked_for(tmp_path):
+    world = World(tmp_path, (0.0, Unreachable(SILENT, "no SSH is spoken there")))
+    opens = iter([False, True])
+    world.look = lambda any_boot: any_boot and next(opens)
+    _gate.wait_for_port(world, world.known_hosts, None, 100.0, lambda: world.now, world.sleep, any_boot=True)
+    assert next(opens, None) is None
