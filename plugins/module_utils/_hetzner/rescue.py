@@ -38,6 +38,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
 
+_DELETED = "server '%s' was deleted in the meantime; run the playbook again, which makes another one"
+
 #: By the word of the user alone: what lies on the disks says whether the word covers it.
 NAMED = "named"
 
@@ -195,6 +197,8 @@ class RescueFleet:
             told = self._given_up(journey, run) if self._rearm else ""
             run.fail("%s%s" % (error, told), provisioning=False)
         except (MachineError, ApiError, NoAnswer) as error:
+            if getattr(error, "code", "") == "not_found":
+                raise MachineError(_DELETED % run.name) from error
             kind = Refused if isinstance(error, Refused) else MachineError
             raise kind("%s%s" % (explain(error), self._given_up(journey, run))) from error
 
@@ -208,7 +212,10 @@ class RescueFleet:
 
     def _missing(self, run, given):
         if not (self._check and given.get("created")):
-            raise Refused("there is no server '%s'; create it with hcloud_machine" % run.name)
+            deleted = given.get("id") and not self._check
+            raise Refused(
+                (_DELETED if deleted else "there is no server '%s'; create it with hcloud_machine") % run.name
+            )
         run.result.update(changed=True, msg="would %s" % _PLANS[sights.ARM_AND_START])
 
     def _sight(self, server, given, run):

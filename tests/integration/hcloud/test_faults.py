@@ -91,6 +91,26 @@ def test_a_rescue_that_cannot_be_disabled_is_told(project):
     assert "The rescue may still be enabled for the next boot" in armed.machines["n1"]["msg"]
 
 
+@pytest.mark.parametrize("options", [{}, {"rearm": True}, {"state": "disarmed"}])
+def test_a_server_that_was_deleted_meanwhile_is_called_that(project, options):
+    run = create(project, "n1") if not options else rescue(project, create(project, "n1"))
+    project.call("DELETE", f"/servers/{run.machines['n1']['id']}")
+    gone = rescue(project, run, on_error="report", **options).machines["n1"]
+    assert "server 'n1' was deleted in the meantime; run the playbook again" in gone["msg"]
+    # of one that nobody has seen yet, nothing is known
+    none = project.run("hcloud_rescue", machines=[{"name": "n1"}], ssh_keys=["deploy"], prove=False).machines["n1"]
+    assert "there is no server 'n1'; create it" in none["msg"]
+
+
+@pytest.mark.parametrize("route", ["enable_rescue", "poweron"])
+def test_a_server_that_is_deleted_under_our_hands_is_called_that(project, route):
+    run = create(project, "n1")
+    project.fault(point="request", method="POST", path=f".*/{route}", status=404, code="not_found")
+    gone = rescue(project, run, on_error="report").machines["n1"]
+    assert "server 'n1' was deleted in the meantime; run the playbook again" in gone["msg"]
+    assert "still be enabled" not in gone["msg"]
+
+
 def test_a_failed_create_is_one_machines_failure(project):
     project.fault(point="action", machine="n2", command="create_server", code="placement_error", message="no room")
     run = create(project, "n1", "n2", "n3")
