@@ -53,8 +53,17 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     cloud.shell("named-1", "mkdir -p /root/.oldroot/nfs")
     reboot = cloud.stage.playbook_command()
     reboot[reboot.index(cloud.stage.playbook)] = "kubenode.provision.node_reboot"
-    assert cloud.begin([*reboot, "--check"], cwd=cloud.stage.folder).wait().rc == 0
+    anybody = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    for variable in (
+        f"ansible_host={cloud.stage.address('named-1')}",
+        f"ansible_ssh_common_args='{anybody}'",
+        f"kubenode_dir={cloud.stage.folder}/colleague",
+    ):
+        reboot += ["-e", variable]
+    answers = cloud.begin([*reboot, "--check"], cwd=cloud.stage.folder).wait()
+    assert answers.rc == 0, answers.output
+    assert "a run without --check would stop here" not in answers.output, answers.output
     cloud.into_rescue("named-1")
     refused = cloud.begin(reboot, cwd=cloud.stage.folder).wait()
     assert refused.rc != 0, refused.output
-    assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split())
+    assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split()), refused.output

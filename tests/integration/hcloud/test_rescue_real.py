@@ -79,7 +79,10 @@ def test_new_machines_arrive_in_the_rescue_and_stay_there(real_project):
 
 def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     fleet = Fleet(real_project, "real-d")
+    fleet.options["intents_dir"] = str(real_project.folder / "intents")
     rescued = fleet.rescue(fleet.create()).machines["real-d"]
+    found = fleet.rescue().result["machines"]
+    assert (found[0]["in_rescue"], found[0]["armed_here"]) == (True, False)
     run = fleet.rescue(state="os")
     assert not run.failed, run.output
     left = run.machines["real-d"]
@@ -94,6 +97,11 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     assert alone["boot_id"] == left["boot_id"]
 
     commands = real_project.commands("real-d")
+    # C2: a run that found its rescue, and whose owner booted it back meanwhile: it is not sent there once more
+    again = fleet.rescue(found, rearm=True, prove=False).machines["real-d"]
+    assert (again["installed"], again["changed"], again["boot_id"]) == (True, False, left["boot_id"]), again
+    assert real_project.commands("real-d") == commands
+
     planned = fleet.rescue(None, "--check", reinstall=["real-d"]).machines["real-d"]
     assert planned["msg"] == "would arm the rescue and reboot"
     assert real_project.commands("real-d") == commands

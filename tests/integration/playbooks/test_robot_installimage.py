@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
-NUMBERS = {"tar-1": 201, "tar-2": 202, "never-1": 203}
+NUMBERS = {"tar-1": 201, "tar-2": 202, "never-1": 203, "renamed-1": 204}
 DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
 SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 PARTITIONS = [
@@ -77,6 +77,23 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     assert lab.run("-e", '{"kubenode_look_timeout": 240}') == 0, lab.output
     assert "Nothing changed" in lab.output
     assert len(machine(lab, "tar-1")["resets"]) == 1
+
+
+@pytest.mark.long
+def test_a_rescue_that_was_renamed_is_no_new_system(lab):
+    """P5: installimage gives the rescue its machine's name; what fails after that leaves a rescue of that name."""
+    inventory(lab, "renamed-1", kubenode_post_install_script="#!/bin/sh\nexit 7\n")
+    for run in ("the first run", "what the first one left"):
+        assert lab.run() != 0, f"{run}: {lab.output}"
+        assert lab.stage.ssh("renamed-1", "hostname", "rescue").strip() == "renamed-1", run
+        assert machine(lab, "renamed-1")["name"] != "renamed-1", "it was given the name of a proven machine"
+        (found,) = json.loads(lab.stage.report.read_text())["machines"]
+        assert (bool(found["verified"]), found["failed"]) == (False, True), run
+        assert [boot["source"] for boot in machine(lab, "renamed-1")["boots"]][-1] == "rescue"
+    inventory(lab, "renamed-1")
+    assert lab.run() == 0, lab.output
+    (found,) = json.loads(lab.stage.report.read_text())["machines"]
+    assert found["verified"]
 
 
 @pytest.mark.parametrize("what", WRONG)
