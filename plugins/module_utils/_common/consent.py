@@ -74,6 +74,9 @@ class Words:
         """Why an intent that has an end used the word up, as far as this controller knows; empty when it did not."""
         if name not in self._ids or not intent or intent.get("machine") != name or intent.get("state") == "open":
             return ""
+        if intent.get("state") != "done" and not intent.get("begun"):
+            # Nothing was written for it.
+            return ""
         known = dict(intent, installed_at=intent.get("armed_at"))
         return "" if self.covers(name, known) else self.why_not(name, known)
 

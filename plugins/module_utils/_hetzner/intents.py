@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import MachineError
 
 #: Proofs that need no login: an open port is enough, or nothing is checked.
@@ -82,9 +82,23 @@ class Book:
         same = done and intent["installation"] == (installation or intent["installation"])
         return proof if same and proof in (PORT, NONE) else ""
 
+    def replaced(self, name, installation):
+        """What was there before an installation that was armed for and never begun; empty when that is not known."""
+        intent = self.of(name)
+        if not intent or intent["installation"] != installation or not self._unbegun(intent, name):
+            return ""
+        return installed.installation_of({"installation": intent.get("replaces")})
+
+    @staticmethod
+    def _unbegun(intent, name):
+        return intent.get("machine") == name and intent.get("state") != intents.DONE and not intent.get("begun")
+
     def unfinished(self, name):
         """The installation that this controller began and never saw proven; empty when there is none."""
         intent = self.of(name)
         if not intent or intent.get("machine") != name or intent.get("state") == intents.DONE:
+            return ""
+        if self._unbegun(intent, name):
+            # Armed for, and nothing was written: whatever runs is of another one.
             return ""
         return intent["installation"]

@@ -269,6 +269,13 @@ class RescueFleet:
         run.result.update(installed=True, msg="left alone: %s" % journey.answer.describe())
         kind, place = journey.server.get("server_type") or {}, journey.server.get("location") or {}
         run.result["installation"] = run.result["installation"] or self._intents.unfinished(run.name)
+        expected, record = run.result["installation"], journey.answer.installed
+        before = self._intents.replaced(run.name, expected)
+        if before and installed.installation_of(record) == before:
+            # It was armed for another one, of which nothing was written: what was there is there still.
+            run.result["installation"] = before
+            if not self._check:
+                self._label(journey, run, before)
         facts = {"server_type": kind.get("name"), "location": place.get("name")}
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
@@ -280,12 +287,11 @@ class RescueFleet:
         elif journey.sight.armed:
             # A person enabled it, or a run that was killed; the next reboot would be a surprise.
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
-        record = journey.answer.installed
         if journey.sight.answer in (sights.SILENT, sights.DENIED):
             record = self._unproven(journey, run)
         compare(run, record, facts, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
         if not self._check and journey.sight.answer not in (sights.SILENT, sights.DENIED):
-            self._intents.seen(run.name, run.result["proven"])
+            self._intents.seen(run.name, run.result["proven"] and run.result["installation"] == expected)
 
     def _unproven(self, journey, run):
         """Nothing but our own intent tells what runs."""
@@ -319,10 +325,15 @@ class RescueFleet:
 
     def _begin(self, journey, run, consent):
         """Another installation of a machine that had one before."""
-        run.result["installation"] = installed.new_installation()
-        labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: run.result["installation"]})
+        before = self._intents.replaced(run.name, installation_of(journey.server)) or installation_of(journey.server)
+        self._label(journey, run, installed.new_installation())
+        goes = self._shown_by_nothing(run.name)
+        self._intents.open(run, consent, server=journey.server["id"], replaces=before, goes=goes)
+
+    def _label(self, journey, run, installation):
+        run.result["installation"] = installation
+        labels = dict(journey.server.get("labels") or {}, **{INSTALLATION_LABEL: installation})
         journey.server = self._tools.servers.relabel(journey.server, labels, journey.deadline)
-        self._intents.open(run, consent, server=journey.server["id"], goes=self._shown_by_nothing(run.name))
 
     def _shown_by_nothing(self, name):
         """UUIDs of a system without a record that the word names by the id of its installation."""

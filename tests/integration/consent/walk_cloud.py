@@ -325,11 +325,13 @@ class _Run:
             protocol.MARKER_AND_EXIT_CODE, "", installation, ["sda"], given["consent"], self._words.reinstall,
             intent_for(given, NAME, installation),
         )  # fmt: skip
-        _claims.note_begun(str(self._intent), surely=False)
+        before = _claims.note_begun(str(self._intent), surely=False)
         try:
             jobs.start_or_attach(job, world.run, str(world.base), self._prepare)
         except (jobs.JobError, _Left) as exc:
             world.told.append(str(exc) or "the machine rebooted while the image command ran")
+            if isinstance(exc, jobs.JobError) and not exc.begun:
+                _claims.take_back(str(self._intent), before)
             if isinstance(exc, _Left):
                 self._by_person(world.start)
             return False, False

@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.controller import pinned
+
+INSTALLATION = "kubenode.provision/installation"
+VERIFIED = {"machine": "real-d", "installation": "5f" * 16, "verified_at": "2026-11-23T00:00:00Z"}
 
 pytestmark = pytest.mark.nspawn
 
@@ -96,6 +101,14 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     assert alone["msg"].startswith("left alone: hostname 'real-d'")
     assert alone["boot_id"] == left["boot_id"]
 
+    # it becomes the system of an installation that was verified
+    server = real_project.servers()["real-d"]
+    labels = {**server["labels"], INSTALLATION: VERIFIED["installation"]}
+    real_project.call("PUT", f"/servers/{server['id']}", {"labels": labels})
+    real_project.reach("real-d", left["ipv4"])
+    record = shlex.quote(json.dumps(VERIFIED))
+    real_project.ssh("real-d", f"mkdir -p /etc/kubenode && echo {record} >/etc/kubenode/installed.json && sync")
+
     commands = real_project.commands("real-d")
     # C2: a run that found its rescue, and whose owner booted it back meanwhile: it is not sent there once more
     again = fleet.rescue(found, rearm=True, prove=False).machines["real-d"]
@@ -112,6 +125,15 @@ def test_out_of_the_rescue_left_alone_and_back_on_demand(real_project):
     assert back["boot_id"] not in (left["boot_id"], rescued["boot_id"])
     # Rebooted by SSH: the API was only asked to arm.
     assert real_project.commands("real-d")[len(commands) :] == ["enable_rescue"]
+
+    # nothing was written for it, so that what was there before is what is expected when it is booted back
+    assert back["installation"] not in ("", VERIFIED["installation"])
+    assert not fleet.rescue(state="os").failed
+    there = fleet.rescue().machines["real-d"]
+    assert (there["installation"], there["proven"]) == (VERIFIED["installation"], True), there
+    assert real_project.servers()["real-d"]["labels"][INSTALLATION] == VERIFIED["installation"]
+    planned = fleet.rescue(None, "--check", reinstall=["real-d"]).machines["real-d"]
+    assert planned["msg"] == "would arm the rescue and reboot", "the word was not used up"
 
 
 @pytest.mark.long

@@ -45,6 +45,23 @@ def test_what_a_word_covers(given_words, record, covered):
 
 
 @pytest.mark.parametrize(
+    ("state", "begun", "used"),
+    [
+        (intents.OPEN, True, False),
+        (intents.DONE, None, True),
+        (intents.SEEN, None, False),
+        (intents.SEEN, False, False),
+        (intents.SEEN, "maybe", True),
+        (intents.GIVEN_UP, True, True),
+        (intents.GIVEN_UP, False, False),
+    ],
+)
+def test_an_intent_that_ended_before_anything_was_written_uses_no_word_up(state, begun, used):
+    kept = dict(intents.make("n1", MINE, "reinstall"), state=state, begun=begun)
+    assert bool(consent.Words("reinstall", ["n1"]).used_by("n1", kept)) is used
+
+
+@pytest.mark.parametrize(
     ("given_words", "finding"),
     [
         ("n1", "neither a list of names nor a dictionary"),
