@@ -23,6 +23,7 @@ _NUMBERED = {  # keys that are one of a list, and the property they fill
     r"address\d+$": "addresses",
     r"route\d+(_options)?$": "routes",
     r"routing-rule\d+$": "routes",
+    r"vf\.\d+$": "vfs",
 }
 
 
@@ -42,10 +43,10 @@ def understood(text: str) -> dict[str, Any]:
     profile.normalize()
     profile.verify()
     plain = profile.to_dbus(NM.ConnectionSerializationFlags.ALL).unpack()
-    return {"warnings": warnings, "settings": plain, "unknown": unknown(keyfile, profile)}
+    return {"warnings": warnings, "settings": plain, "unknown": unknown(keyfile, profile, plain)}
 
 
-def unknown(keyfile: Any, profile: Any) -> list[str]:
+def unknown(keyfile: Any, profile: Any, plain: Any) -> list[str]:
     """Keys that are no property of their setting; the reader passes over them without a word."""
     found = []
     for section in keyfile.get_groups()[0]:
@@ -54,6 +55,10 @@ def unknown(keyfile: Any, profile: Any) -> list[str]:
             name = next((name for pattern, name in _NUMBERED.items() if re.match(pattern, key)), key)
             if section == "bond":
                 known = NM.SettingBond.validate_option(key, None)
+            elif section == "ethtool":
+                known = NM.ethtool_optname_is_feature(key) or key in plain["ethtool"]
+            elif section.startswith("ovs-") and key.startswith("data."):
+                known = setting is not None and setting.get_data(key[len("data.") :]) is not None
             elif section == "user":
                 known = setting.get_data(key) is not None
             else:

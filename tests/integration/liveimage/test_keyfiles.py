@@ -42,7 +42,11 @@ def answers():
 def test_every_keyfile_of_every_document_is_accepted(answers):
     assert len(answers) > 30
     complaints = {
-        name: one for name, one in answers.items() if "error" in one or one["warnings"] or set(one["unknown"]) - NEWER
+        name: (one.get("error"), warnings, new)
+        for name, one in answers.items()
+        for warnings in [[text for text in one.get("warnings", []) if not text.endswith("does not exist")]]
+        for new in [set(one.get("unknown", [])) - NEWER]
+        if "error" in one or warnings or new
     }
     assert complaints == {}
 

@@ -91,7 +91,7 @@ def _files(in_order: list[Interface]) -> dict[str, str]:
         if name in files:
             raise ImageError("%s.profile-name: %s is given twice" % (one.path, one.profile))
         one.section("connection").update(connection(one))
-        if one.controller is None:
+        if one.has_ip:
             one.settings["ipv4"], one.settings["ipv6"] = one.v4.settings, one.v6.settings
         files[name] = render(one.settings)
     return files

@@ -81,6 +81,17 @@ class Fields:
         value = self.raw(key)
         return None if value is None else text_of(value, self.at(key))
 
+    def secret(self, key: str) -> str | None:
+        """A text that no message shows."""
+        try:
+            return self.text(key)
+        except ImageError:
+            raise ImageError("%s is no single line of text" % self.at(key)) from None
+
+    def names(self) -> list[str]:
+        """All keys, of a mapping whose keys are data."""
+        return [text_of(key, self.path) for key in self._value]
+
     def needed(self, key: str) -> str:
         """The same, which must not be absent or empty."""
         found = self.text(key)

@@ -8,23 +8,30 @@ from ..errors import ImageError
 from .bond import bond
 from .bridge import bridge
 from .fields import Fields
+from .hardware import ethtool, ieee8021x, sriov
 from .ip import stack
 from .keyfile import flag
+from .kinds import infiniband, macvlan, vlan, vrf, vxlan
 from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface
 from .values import interface_name, mac_of, profile_name
 
-_OWN_SECTION = {"bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth"}
+_OWN_SECTION = {
+    "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
+    "vxlan": "vxlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap", "vrf": "vrf",
+}  # fmt: skip
+_READERS = {
+    "bond": bond, "linux-bridge": bridge, "vlan": vlan, "vxlan": vxlan, "mac-vlan": macvlan, "mac-vtap": macvlan,
+    "infiniband": infiniband, "vrf": vrf,
+}  # fmt: skip
+_COPIES_MAC = ("bond", "linux-bridge")
 _REASONS = {
     "ovs-bridge": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
     "ovs-interface": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
     "loopback": "NetworkManager before 1.42 does not touch it",
 }
 _LATER = "it is not needed to reach the network from a live image; make it in the installed system"
-_OTHERS = ("vrf", "vxlan", "mac-vlan", "mac-vtap", "macsec", "infiniband", "hsr", "ipsec", "ipvlan", "team", "tun")
+_OTHERS = ("macsec", "hsr", "ipsec", "ipvlan", "team", "tun")
 _REFUSED = {
-    "802.1x": "its secrets have no place in a live image",
-    "copy-mac-from": "the MAC address is not known before the host boots; give mac-address",
-    "ethtool": "set it in the installed system",
     "mptcp": "set it in the installed system",
     "ovs-db": "a live image has no Open vSwitch",
     "dispatch": "its scripts would be run by NetworkManager; give a file instead",
@@ -57,6 +64,7 @@ def interface(fields: Fields) -> Interface:
     found.v4, found.v6 = stack(fields.mapping("ipv4"), 4), stack(fields.mapping("ipv6"), 6)
     _wait(fields, found)
     _specific(fields, found)
+    _hardware(fields, found)
     for key, why in _REFUSED.items():
         fields.refuse(key, why)
     fields.ignore("driver", "max-mtu", "min-mtu", "permanent-mac-address")
@@ -86,9 +94,11 @@ def _kind(fields: Fields) -> str:
 
 def _shared(fields: Fields, found: Interface) -> None:
     wired: dict[str, str] = {}
+    if found.kind == "infiniband" and found.mac is not None:
+        raise fields.wrong("mac-address", "has no meaning for type infiniband")
     if found.mac is not None:
         wired["mac-address" if found.by_mac else "cloned-mac-address"] = found.mac
-    if found.mtu is not None:
+    if found.mtu is not None and found.kind != "infiniband":
         wired["mtu"] = str(found.mtu)
     if fields.flag("accept-all-mac-addresses") is not None:
         wired["accept-all-mac-addresses"] = str(int(bool(fields.flag("accept-all-mac-addresses"))))
@@ -96,7 +106,7 @@ def _shared(fields: Fields, found: Interface) -> None:
     if link is not None:
         if found.kind not in ("ethernet", "veth"):
             raise ImageError("%s has no meaning for type %s" % (link.path, found.kind))
-        wired.update(_link(link))
+        wired.update(_link(link, found))
     if wired:
         found.settings["ethernet"] = wired
     lldp = fields.mapping("lldp")
@@ -111,18 +121,20 @@ def _shared(fields: Fields, found: Interface) -> None:
         found.settings["user"] = {"nmstate.interface.description": text.strip()}
 
 
-def _link(fields: Fields) -> dict[str, str]:
+def _link(fields: Fields, found: Interface) -> dict[str, str]:
     negotiate, speed = fields.flag("auto-negotiation"), fields.number("speed", 1, 10_000_000)
     duplex = fields.choice("duplex", ("full", "half"))
-    fields.refuse("sr-iov", "set it in the installed system")
+    functions = fields.mapping("sr-iov")
+    if functions is not None:
+        sriov(functions, found)
     fields.refuse("fec", "set it in the installed system")
     fields.done()
     if negotiate is False and (speed is None) != (duplex is None):
         raise ImageError("%s: without auto-negotiation, give speed and duplex or neither" % fields.path)
-    found = {} if negotiate is None else {"auto-negotiate": flag(negotiate)}
+    wired = {} if negotiate is None else {"auto-negotiate": flag(negotiate)}
     if negotiate is False and speed is not None and duplex is not None:
-        found.update({"speed": str(speed), "duplex": duplex})
-    return found
+        wired.update({"speed": str(speed), "duplex": duplex})
+    return wired
 
 
 def _wait(fields: Fields, found: Interface) -> None:
@@ -143,12 +155,8 @@ def _specific(fields: Fields, found: Interface) -> None:
         raise ImageError("%s is missing; type %s needs it" % (fields.at(key), found.kind))
     if section is None:
         return
-    if found.kind == "bond":
-        bond(section, found)
-    elif found.kind == "linux-bridge":
-        bridge(section, found)
-    elif found.kind == "vlan":
-        _vlan(section, found)
+    if found.kind in _READERS:
+        _READERS[found.kind](section, found)
     else:
         found.peer = interface_name(section.needed("peer"), section.at("peer"))
         if found.peer == found.name:
@@ -157,17 +165,17 @@ def _specific(fields: Fields, found: Interface) -> None:
         section.done()
 
 
-def _vlan(fields: Fields, found: Interface) -> None:
-    found.base = interface_name(fields.needed("base-iface"), fields.at("base-iface"))
-    number = fields.number("id", 0, 4094)
-    if number is None:
-        raise ImageError("%s is missing" % fields.at("id"))
-    protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
-    registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
-    reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
-    fields.done()
-    bits = (0 if reorder is False else 1) | {"none": 0, "gvrp": 2, "mvrp": 8}[registration] | (4 if loose else 0)
-    found.vlan = (protocol, number)
-    found.settings["vlan"] = {"id": str(number), "flags": str(bits)}
-    if protocol != "802.1q":
-        found.settings["vlan"]["protocol"] = protocol
+def _hardware(fields: Fields, found: Interface) -> None:
+    """Sections of a card: kinds that have none refuse them."""
+    for key, read in (("ethtool", ethtool), ("802.1x", ieee8021x)):
+        section = fields.mapping(key)
+        if section is not None:
+            read(section, found)
+    found.copy_mac = fields.text("copy-mac-from")
+    if found.copy_mac is None:
+        return
+    if found.kind not in _COPIES_MAC:
+        raise fields.wrong("copy-mac-from", "has a meaning only for %s" % " and ".join(_COPIES_MAC))
+    if found.mac is not None:
+        raise fields.wrong("copy-mac-from", "and mac-address exclude each other")
+    interface_name(found.copy_mac, fields.at("copy-mac-from"))

@@ -17,6 +17,11 @@ NAMES = {  # NMState's name of a kind → NetworkManager's
     "linux-bridge": "bridge",
     "dummy": "dummy",
     "veth": "veth",
+    "infiniband": "infiniband",
+    "vxlan": "vxlan",
+    "mac-vlan": "macvlan",
+    "mac-vtap": "macvlan",
+    "vrf": "vrf",
 }
 
 
@@ -60,8 +65,12 @@ class Interface:
     controller: str | None = None
     ports: list[Port] | None = None
     base: str | None = None
-    vlan: tuple[str, int] = ("", 0)  # protocol and number
+    base_at: tuple[str, str] = ("", "")  # the keyfile's section that names the base, and where the document does
+    same: tuple[str, ...] = ()  # what no other interface may be, too
+    copy_mac: str | None = None  # the interface whose MAC address it gets
+    table: int | None = None  # of a VRF
     peer: str | None = None
+    has_ip: bool = True  # whether its profile speaks of IP
     primary: str | None = None
     v4: Stack = field(default_factory=lambda: Stack(4))
     v6: Stack = field(default_factory=lambda: Stack(6))

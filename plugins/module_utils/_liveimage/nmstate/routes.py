@@ -31,7 +31,6 @@ def routes(fields: Fields, found: dict[str, Interface]) -> None:
 def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...]]) -> None:
     target = network(fields.needed("destination"), fields.at("destination"))
     version = target.version
-    owner = _owner(fields, found, version)
     gateway = fields.text("next-hop-address")
     hop = str(host_address(gateway, fields.at("next-hop-address"), version)) if gateway else ""
     metric = fields.number("metric", -1, 2**32 - 1)
@@ -39,7 +38,16 @@ def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...
     options = ["table=%d" % table]
     weight, window = fields.number("weight", 1, 256), fields.number("cwnd", 1, 2**31 - 1)
     source, kind = fields.text("source"), fields.choice("route-type", _KINDS)
-    fields.refuse("vrf-name", "a live image has no VRF")
+    if kind and fields.raw("next-hop-interface") is None:  # it leads nowhere, so any profile may hold it
+        owner = _home(fields, found, version, table, None)
+    else:
+        owner = _owner(fields, found, version)
+    name = fields.text("vrf-name")
+    if name:
+        router = found.get(name)
+        if router is None or router.table is None:
+            raise fields.wrong("vrf-name", "is no VRF of this document")
+        options = ["table=%d" % router.table]
     fields.done()
     if weight is not None:
         if not (hop and version == 4):
@@ -152,7 +160,7 @@ def _version(fields: Fields, source: Network | None, target: Network | None) -> 
 def _home(
     fields: Fields, found: dict[str, Interface], version: int, table: int, incoming: str | None
 ) -> Interface:  # fmt: skip
-    """The profile a rule lives in: one with routes of its table, else where it applies, else any with that version."""
+    """The profile it lives in: one with routes of its table, else where it applies, else any with that version."""
     able = [one for one in found.values() if one.state == UP and one.stack(version).enabled]
     for fits in (
         lambda one: table in one.stack(version).tables,
@@ -163,4 +171,4 @@ def _home(
         for one in able:
             if fits(one):
                 return one
-    raise ImageError("%s: no interface that is up has IPv%d, so the rule has no place" % (fields.path, version))
+    raise ImageError("%s: no interface that is up has IPv%d, so it has no place" % (fields.path, version))

@@ -10,7 +10,7 @@ from .keyfile import flag
 from .model import NAMES, UP, Interface, Port
 from .values import interface_name
 
-_CONTROLLERS = ("bond", "linux-bridge")
+_CONTROLLERS = ("bond", "linux-bridge", "vrf")
 
 
 def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
@@ -40,6 +40,8 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
             _pair(found, gone, one)
         if one.primary is not None:
             _check_primary(found, one)
+        if one.copy_mac is not None:
+            _copy_mac(found, one)
     _check_addresses(found)
     _check_macs(found)
     return warnings
@@ -91,7 +93,7 @@ def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> No
     path = one.path + ".controller"
     controller = found.get(interface_name(name, path))
     if controller is None or controller.kind not in _CONTROLLERS:
-        raise ImageError("%s: %s is no bond or bridge of this document" % (path, name))
+        raise ImageError("%s: %s is no bond, bridge or VRF of this document" % (path, name))
     if name in unlisted:
         controller.ports = [*(controller.ports or []), Port(one.name, path)]
     elif all(port.name != one.name for port in controller.ports or []):
@@ -102,17 +104,21 @@ def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, 
     if port.name in gone:
         raise ImageError("%s: %s is a port here and absent elsewhere" % (port.path, port.name))
     one = found[port.name]
-    if one is controller or one.kind == "linux-bridge" or (one.kind == "bond" and controller.kind == "bond"):
+    routed = controller.kind == "vrf"
+    if one is controller or one.kind == "vrf" or (not routed and one.kind == "linux-bridge") or (
+        one.kind == "bond" and controller.kind == "bond"
+    ):  # fmt: skip
         raise ImageError("%s: %s (%s) cannot be a port of a %s" % (port.path, one.name, one.kind, controller.kind))
     if one.controller is not None:
         raise ImageError("%s: %s is already a port of %s" % (port.path, one.name, one.controller))
     for version in (4, 6):
-        if one.stack(version).enabled:
+        if one.stack(version).enabled and not routed:
             raise ImageError(
                 "%s.ipv%d is enabled, yet %s is a port of %s; give the addresses to %s"
                 % (one.path, version, one.name, controller.name, controller.name)
             )
     one.controller = controller.name
+    one.has_ip = routed
     connection = one.section("connection")
     connection["master"] = controller.name
     connection["slave-type"] = NAMES[controller.kind]
@@ -124,17 +130,17 @@ def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, 
 
 def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
     name = one.base or ""
-    path = one.path + ".vlan.base-iface"
+    section, path = one.base_at
     if name in gone:
         raise ImageError("%s: %s is absent" % (path, name))
     base = found.get(name)
     for other in found.values():
-        if other is not one and other.base == name and other.vlan == one.vlan:
-            raise ImageError("%s: VLAN %d of %s is %s already" % (one.path, one.vlan[1], name, other.name))
+        if other is not one and one.same and other.same == one.same:
+            raise ImageError("%s: %s is %s already" % (one.path, one.same[0], other.name))
     if base is not None and one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
         raise ImageError("%s.mtu: %d is more than the %d of %s" % (one.path, one.mtu, base.mtu, name))
     # a profile that goes by MAC address has no interface name that could be told beforehand
-    one.section("vlan")["parent"] = base.uuid if base is not None and base.by_mac else name
+    one.section(section)["parent"] = base.uuid if base is not None and base.by_mac else name
 
 
 def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
@@ -158,6 +164,16 @@ def _check_primary(found: dict[str, Interface], one: Interface) -> None:
         raise ImageError("%s: %s is no port of this bond" % (path, one.primary))
     if port is not None and port.by_mac:
         raise ImageError("%s: %s goes by its MAC address, its name is not known to the kernel" % (path, one.primary))
+
+
+def _copy_mac(found: dict[str, Interface], one: Interface) -> None:
+    source = found.get(one.copy_mac or "")
+    if source is None or source.mac is None:
+        raise ImageError(
+            "%s.copy-mac-from: the MAC address of %s is not known before the host boots; give mac-address there"
+            % (one.path, one.copy_mac)
+        )
+    one.section("ethernet")["cloned-mac-address"] = source.mac
 
 
 def _check_addresses(found: dict[str, Interface]) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 DOCUMENTS = [parse(one.read_text()) for one in sorted((Path(__file__).parent / "documents").glob("*.yaml"))]
 SECTIONS = {
     "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ethernet", "vlan", "veth", "user",
+    "sriov", "ethtool", "802-1x", "infiniband", "macvlan", "vxlan", "vrf",
 }  # fmt: skip
 TEXTS = st.one_of(
     st.text(max_size=30),

@@ -16,7 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 
 HERE = Path(__file__).parent
 DOCUMENTS = sorted((HERE / "documents").glob("*.yaml"))
-LEFT_ALONE = ("eth1", "eth2")  # bases that are no part of their document
+LEFT_ALONE = ("eth1", "eth2", "eth9")  # bases that are no part of their document
 HEADER = "# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
 
 

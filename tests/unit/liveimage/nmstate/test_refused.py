@@ -73,12 +73,40 @@ CASES = {
     "desiredState: {interfaces: []}": "desiredState is not supported: a policy",
     "ovs-db: {a: b}": "ovs-db is not supported: a live image has no Open vSwitch",
     iface("type: ovs-bridge"): "interfaces[0].type: ovs-bridge is not supported: a live image has no Open vSwitch",
-    iface("type: vxlan"): "interfaces[0].type: vxlan is not supported",
+    iface("type: macsec"): "interfaces[0].type: macsec is not supported",
     iface("type: ethrnet"): "interfaces[0].type: ethrnet is not one of ethernet, bond",
-    iface("802.1x: {identity: a}"): "interfaces[0].802.1x is not supported: its secrets",
-    iface("ethtool: {feature: {}}"): "interfaces[0].ethtool is not supported",
-    iface("copy-mac-from: eth1"): "interfaces[0].copy-mac-from is not supported: the MAC address is not known",
-    iface("ethernet: {sr-iov: {total-vfs: 1}}"): "interfaces[0].ethernet.sr-iov is not supported",
+    # cards
+    iface("802.1x: {identity: a}"): "interfaces[0].802.1x.eap-methods is missing; give one or more of leap",
+    iface("802.1x: {eap-methods: [lte]}"): "interfaces[0].802.1x.eap-methods: a list has 'lte', which is not one of",
+    iface("802.1x: {eap-methods: [tls], private-key: key.pem}"): "802.1x.private-key: key.pem is no absolute path",
+    iface("802.1x: {eap-methods: [tls], ca-cert: '/a;/b'}"): "802.1x.ca-cert: '/a;/b' is no absolute path",
+    iface("802.1x: {eap-methods: [md5], password: <_password_hid_by_nmstate>}"): "password was hidden by nmstatectl",
+    iface("802.1x: {eap-methods: [md5], phase2-auth: x}"): "802.1x.phase2-auth: x is not one of pap",
+    iface("802.1x: {eap-methods: [md5], pasword: x}"): "802.1x.pasword: unknown key; did you mean password?",
+    iface("ethtool: {feature: {warp: true}}"): "interfaces[0].ethtool.feature.warp is no feature",
+    iface("ethtool: {feature: {rx-gro: fast}}"): "interfaces[0].ethtool.feature.rx-gro: fast is neither true nor",
+    iface("ethtool: {pause: {rx: true}}"): "interfaces[0].ethtool.pause.autoneg is missing",
+    iface("ethtool: {ring: {rx: -1}}"): "interfaces[0].ethtool.ring.rx: -1 is not within",
+    iface("ethtool: {coalesce: {rx-usec: 1}}"): "coalesce.rx-usec: unknown key; did you mean rx-usecs?",
+    iface("ethtool: {channels: {rx: 1}}"): "interfaces[0].ethtool.channels: unknown key",
+    iface("ethernet: {sr-iov: {total-vfs: 1, vfs: [{id: 1}]}}"): "sr-iov.vfs[0].id: 1 is not below the total-vfs of 1",
+    iface("ethernet: {sr-iov: {vfs: [{id: 1}, {id: 1}]}}"): "sr-iov.vfs[1].id: 1 is given twice",
+    iface("ethernet: {sr-iov: {vfs: [{id: 0, vlan-proto: 802.1ad}]}}"): "vfs[0].vlan-proto: 802.1ad needs vlan-id or",
+    iface("copy-mac-from: eth1"): "interfaces[0].copy-mac-from: eth1 has a meaning only for bond",
+    bond("", more="copy-mac-from: e0,"): "interfaces[0].copy-mac-from: the MAC address of e0 is not known before",
+    bond("", more="copy-mac-from: e0, mac-address: 52:54:00:12:34:56,"): "e0 and mac-address exclude each other",
+    # kinds that stand on others
+    iface("type: infiniband"): "interfaces[0].infiniband is missing; type infiniband needs it",
+    iface("type: infiniband, infiniband: {mode: datagram, pkey: 0x8001}"): "infiniband.base-iface is missing; pkey",
+    iface("type: infiniband, infiniband: {mode: datagram, base-iface: ib0}"): "infiniband.pkey is missing; base-iface",
+    iface("type: infiniband, infiniband: {pkey: 0x8001, base-iface: ib0}"): "infiniband.mode is missing",
+    iface("type: vxlan, vxlan: {base-iface: eth1}"): "interfaces[0].vxlan.id is missing",
+    iface("type: vxlan, vxlan: {id: 5, remote: x}"): "interfaces[0].vxlan.remote: x is no IP address",
+    iface("type: mac-vlan, mac-vlan: {base-iface: eth1}"): "interfaces[0].mac-vlan.mode is missing",
+    iface("type: mac-vtap, mac-vtap: {base-iface: eth1, mode: bridge, promiscuous: false}"): "mode passthru only",
+    iface("type: vrf, vrf: {port: [eth1]}"): "interfaces[0].vrf.route-table-id is missing",
+    iface("type: vrf, vrf: {route-table-id: 5, port: [a, a]}"): "interfaces[0].vrf.port[1]: a is listed twice",
+    route("destination: 0.0.0.0/0, next-hop-interface: eth0, vrf-name: v"): "vrf-name: v is no VRF of this document",
     # kinds and their sections
     "interfaces: [{name: b, type: bond}]": "interfaces[0].link-aggregation is missing; type bond needs it",
     "interfaces: [{name: v, vlan: {base-iface: a, id: 1}}]": "interfaces[0].type is missing; it is vlan",
@@ -117,7 +145,7 @@ CASES = {
     iface("ipv4: {enabled: true, dhcp: true, dhcp-client-id: 'a b'}"): "ipv4.dhcp-client-id: 'a b' is not",
     iface("ipv4: {enabled: true, autoconf: true}"): "interfaces[0].ipv4.autoconf: unknown key",
     # controllers and ports
-    "interfaces: [{name: a, controller: b}]": "interfaces[0].controller: b is no bond or bridge",
+    "interfaces: [{name: a, controller: b}]": "interfaces[0].controller: b is no bond, bridge or VRF",
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [c]}}, {name: a, controller: b}]":
         "interfaces[1].controller: b does not list a among its ports",
     "interfaces: [{name: b, type: bond, link-aggregation: {mode: 1, port: [a]}},"
@@ -215,3 +243,12 @@ def test_values_that_no_text_can_hold(value):
                      {"interfaces": [{"name": "eth0", "mtu": value}]}):  # fmt: skip
         with pytest.raises(ImageError):
             keyfiles(document)
+
+
+@pytest.mark.parametrize("secret", ['"two\\nlines-of-a-secret"', "[lines-of-a-secret]", "{a: lines-of-a-secret}"])
+def test_passwords_are_in_no_message(secret):
+    for key in ("password", "private-key-password"):
+        with pytest.raises(ImageError) as caught:
+            keyfiles(parse(iface("802.1x: {eap-methods: [md5], %s: %s}" % (key, secret))))
+        assert f"interfaces[0].802.1x.{key} is no single line" in str(caught.value)
+        assert "secret" not in str(caught.value)

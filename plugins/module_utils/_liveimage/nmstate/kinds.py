@@ -1,0 +1,112 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kinds of interfaces that stand on another one: VLAN, VXLAN, MACVLAN, MACVTAP, InfiniBand; and VRFs."""
+
+from __future__ import annotations
+
+from ..errors import ImageError
+from .fields import Fields
+from .keyfile import flag
+from .model import Interface, Port
+from .values import address, interface_name
+
+_MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
+
+
+def vlan(fields: Fields, found: Interface) -> None:
+    """The section ``vlan``."""
+    base = _base(fields, found, "vlan", needed=True)
+    number = fields.number("id", 0, 4094)
+    if number is None:
+        raise ImageError("%s is missing" % fields.at("id"))
+    protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
+    registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
+    reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
+    fields.done()
+    bits = (0 if reorder is False else 1) | {"none": 0, "gvrp": 2, "mvrp": 8}[registration] | (4 if loose else 0)
+    found.same = ("VLAN %d of %s" % (number, base), protocol)
+    found.settings["vlan"] = {"id": str(number), "flags": str(bits)}
+    if protocol != "802.1q":
+        found.settings["vlan"]["protocol"] = protocol
+
+
+def vxlan(fields: Fields, found: Interface) -> None:
+    """The section ``vxlan``."""
+    base = _base(fields, found, "vxlan", needed=False)
+    number, port = fields.number("id", 0, 2**24 - 1), fields.number("destination-port", 1, 65535)
+    if number is None:
+        raise ImageError("%s is missing" % fields.at("id"))
+    learning = fields.flag("learning")
+    ends = {key: fields.text(key) for key in ("local", "remote")}
+    settings = {"id": str(number)}
+    settings.update({key: str(address(text, fields.at(key))) for key, text in ends.items() if text})
+    fields.done()
+    if learning is not None:
+        settings["learning"] = flag(learning)
+    if port is not None:
+        settings["destination-port"] = str(port)
+    found.same = ("VXLAN %d of %s" % (number, base or "any"), str(ends))
+    found.settings["vxlan"] = settings
+
+
+def macvlan(fields: Fields, found: Interface) -> None:
+    """The sections ``mac-vlan`` and ``mac-vtap``."""
+    _base(fields, found, "macvlan", needed=True)
+    mode, promiscuous = fields.choice("mode", _MODES), fields.flag("promiscuous")
+    fields.done()
+    if mode is None:
+        raise ImageError("%s is missing; give one of %s" % (fields.at("mode"), ", ".join(_MODES)))
+    if promiscuous is False and mode != "passthru":
+        raise fields.wrong("promiscuous", "has a meaning in mode passthru only")
+    settings = {"mode": str(_MODES.index(mode) + 1), "tap": flag(found.kind == "mac-vtap")}
+    if promiscuous is not None:
+        settings["promiscuous"] = flag(promiscuous)
+    found.settings["macvlan"] = settings
+
+
+def infiniband(fields: Fields, found: Interface) -> None:
+    """The section ``infiniband``."""
+    base = _base(fields, found, "infiniband", needed=False)
+    mode, key = fields.choice("mode", ("datagram", "connected")), fields.number("pkey", 0, 65535)
+    fields.done()
+    if mode is None:
+        raise ImageError("%s is missing; give datagram or connected" % fields.at("mode"))
+    settings = {"transport-mode": mode}
+    if key is not None and key != 65535:
+        if base is None:
+            raise ImageError("%s is missing; pkey needs it" % fields.at("base-iface"))
+        settings["p-key"] = str(key)
+    elif base is not None:
+        raise ImageError("%s is missing; base-iface needs it" % fields.at("pkey"))
+    if found.mtu is not None:
+        settings["mtu"] = str(found.mtu)
+    found.settings["infiniband"] = settings
+
+
+def vrf(fields: Fields, found: Interface) -> None:
+    """The section ``vrf``."""
+    found.table = fields.number("route-table-id", 1, 2**32 - 1)
+    if found.table is None:
+        raise ImageError("%s is missing" % fields.at("route-table-id"))
+    key = "port" if fields.raw("port") is not None else "ports"
+    if key == "port" and fields.raw("ports") is not None:
+        raise ImageError("%s and %s are the same; give one" % (fields.at("port"), fields.at("ports")))
+    if fields.raw(key) is not None:
+        found.ports = []
+        for at, name in enumerate(fields.texts(key)):
+            path = "%s[%d]" % (fields.at(key), at)
+            if any(port.name == name for port in found.ports):
+                raise ImageError("%s: %s is listed twice" % (path, name))
+            found.ports.append(Port(interface_name(name, path), path))
+    fields.done()
+    found.settings["vrf"] = {"table": str(found.table)}
+
+
+def _base(fields: Fields, found: Interface, section: str, *, needed: bool) -> str | None:
+    """What it stands on, which the keyfile names in this section."""
+    name = fields.needed("base-iface") if needed else fields.text("base-iface")
+    if not name:
+        return None
+    found.base = interface_name(name, fields.at("base-iface"))
+    found.base_at = (section, fields.at("base-iface"))
+    return found.base
