@@ -310,7 +310,10 @@ disks:
       description: RV(ignore:status) (V(passed), V(failed) or V(unknown)) and RV(ignore:detail).
       type: dict
     holds:
-      description: What it holds. Empty for an empty disk.
+      description:
+        - What it holds. Empty for an empty disk, which is one on which C(blkid) and C(wipefs) know nothing, that is not
+          in use, whose first and last MiB hold one byte repeated, and on which nothing known lies where partitions
+          begin (each of the first 64 MiB). A disk or partition that cannot be read is not empty.
       type: list
       elements: dict
       contains:

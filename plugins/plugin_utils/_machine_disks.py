@@ -186,6 +186,8 @@ class _Disks:
         later = given["empty"] == "later"
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
         about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
+        written = {disk["name"] for disk in chosen} | set(verdict.wipe)
+        about["warnings"] = [f"{machine}: {text}" for text in guard.could_boot(self._disks, written)]
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY

@@ -5,13 +5,25 @@
 from __future__ import annotations
 
 import json
+import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, parse, table
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
+    facts,
+    gather,
+    parse,
+    table,
+    wiping,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
 from tests.unit.disks import recorded
+
+CANNOT_BE_READ = "it cannot be read, so what it holds cannot be told"
 
 
 def of(raw: facts.Raw) -> dict[str, dict]:
@@ -104,8 +116,97 @@ def test_without_lvm_physical_volumes_may_belong_together():
 
 def test_without_any_tool_but_lsblk_a_disk_is_never_said_to_be_empty():
     found = of(facts.Raw(recorded.lsblk(recorded.sata("a"), recorded.sata("b", fstype="xfs", uuid="1"))))
-    assert [entry["detail"] for entry in found["sda"]["holds"]] == ["it cannot be read"]
+    assert [entry["detail"] for entry in found["sda"]["holds"]] == [CANNOT_BE_READ]
     assert [entry["type"] for entry in found["sdb"]["holds"]] == ["xfs"]
+
+
+@pytest.mark.parametrize(
+    ("more", "holds"),
+    [
+        ({"edges": {"sda": False}}, []),
+        ({"edges": {"sda": False}, "lost": {"sda": None}}, []),
+        ({"edges": {}}, [CANNOT_BE_READ]),
+        ({"edges": {"sda": False}, "lost": {"sda": (0, "")}}, [CANNOT_BE_READ]),
+        ({"edges": {"sda": False}, "lost": {"sda": (2 << 20, "TYPE=ext4\nUUID=1\n")}},
+         ["at 2 MiB, in no partition: a partition table may be lost"]),
+        ({"edges": {"sda": False}, "lost": {"sda": (63 * 512, "TYPE=LVM2_member\n")}},
+         ["at 31 KiB, in no partition: a partition table may be lost"]),
+        ({"edges": {"sda": False}, "lost": {"sda": (1 << 20, "")}}, [CANNOT_BE_READ]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_is_not_empty(more, holds):
+    """blkid finds nothing in each of them: exit code 2, or 1 where it cannot read."""
+    raw = facts.Raw(recorded.lsblk(recorded.sata("a")), blkid={"sda": recorded.FREE}, **more)
+    found = of(raw)["sda"]["holds"]
+    assert [entry["detail"] for entry in found] == holds
+    assert {entry["kind"] for entry in found} <= {"unknown"}
+
+
+def test_a_partition_that_cannot_be_read_is_not_empty_either():
+    parts = (recorded.block("sda1", recorded.GIB, "part"), recorded.block("sda2", 0, "part"))
+    raw = facts.Raw(
+        recorded.lsblk(recorded.sata("a", parts)), blkid={"sda": recorded.gpt(), "sda1": (1, ""), "sda2": (1, "")}
+    )
+    assert [(entry["device"], entry["detail"]) for entry in of(raw)["sda"]["holds"]] == [
+        ("sda", "2 partitions"), ("sda1", CANNOT_BE_READ),
+    ]  # fmt: skip
+
+
+def test_a_lost_file_system_is_a_content_to_agree_on():
+    def content(uuid: str) -> str:
+        lost = {"sda": (2 << 20, f"TYPE=ext4\nUUID={uuid}\n")}
+        blank = {"blkid": {"sda": recorded.FREE}, "edges": {"sda": False}, "lost": lost}
+        return of(facts.Raw(recorded.lsblk(recorded.sata("a")), **blank))["sda"]["content_id"]
+
+    assert content("1") != content("2")
+
+
+# --- a disk as bytes
+
+
+def tools() -> Tools:
+    def run(argv: list) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return Tools(run)
+
+
+def swap_at(path: Path, offset: int, size: int = 80 << 20) -> None:
+    """A disk with a swap area at this place, and nothing else."""
+    header = bytearray(4096)
+    header[1024:1032] = struct.pack("<II", 1, 255)
+    header[4086:] = b"SWAPSPACE2"
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(offset)
+        file.write(header)
+
+
+@pytest.mark.parametrize("offset", [63 * 512, 1 << 20, 2 << 20, 64 << 20])
+def test_a_file_system_is_found_where_partitions_begin_and_erased_with_the_rest(tmp_path, offset):
+    disk = tmp_path / "disk"
+    swap_at(disk, offset)
+    size = disk.stat().st_size
+    # The first MiB is looked at as a whole.
+    assert gather.has_data(str(disk), size) is (offset < gather.EDGE)
+    found, text = gather.lost(tools(), str(disk), size)
+    assert (found, "TYPE=swap" in text) == (offset, True)
+    wiping.zero_edges(str(disk), size, gather.FIRST)
+    assert gather.lost(tools(), str(disk), size) is None
+    assert not any(disk.read_bytes())
+
+
+def test_a_blank_or_small_disk_has_nothing_lost_and_one_that_is_gone_cannot_be_told(tmp_path):
+    disk = tmp_path / "disk"
+    for size in (0, 1 << 20, 3 << 20):
+        disk.write_bytes(b"\xff" * size)
+        assert gather.lost(tools(), str(disk), size) is None
+        assert gather.has_data(str(disk), size) is False
+        wiping.zero_edges(str(disk), size, gather.FIRST)
+        assert disk.stat().st_size == size
+    assert gather.has_data(str(tmp_path / "none"), 1 << 20) is None
+    assert gather.lost(tools(), str(tmp_path / "none"), 2 << 20) == (0, "")
 
 
 def test_partitions_come_in_order_whatever_lsblk_does():

@@ -178,3 +178,14 @@ def test_only_consented_disks_are_emptied_and_afterwards_the_chosen_ones_are(dis
         assert all(name in verdict.wipe or not by_name[name]["holds"] for name in chosen)
     else:
         assert verdict.wipe == []
+
+
+def test_what_could_start_instead_of_the_new_system_is_warned_of():
+    esp = disk("sdh", serial="H", wwn="0x8", holds=[entry("filesystem", "sdh", detail="EFI system partition")])
+    grub = disk("sdi", serial="I", wwn="0x9", holds=[entry("unknown", "sdi", detail="BIOS boot partition")])
+    disks = [BLANK, DATA, FOREIGN, esp, grub]
+    warnings = guard.could_boot(disks, {"sda"})
+    assert [text.split()[1] for text in warnings] == ["sde", "sdh", "sdi"]
+    assert "Old Linux" in warnings[0]
+    assert "the firmware could start what it holds" in warnings[0]
+    assert guard.could_boot(disks, {"sda", "sde", "sdh", "sdi"}) == []

@@ -52,7 +52,7 @@ def test_a_blank_disk_is_only_zeroed():
         "see that nothing else uses /dev/sda",
         "erase the signatures of /dev/sda",
         "erase the partition tables of /dev/sda",
-        "write zeros over the first and last MiB of /dev/sda",
+        "write zeros over the first 65 MiB and the last MiB of /dev/sda",
         "forget the partitions of /dev/sda",
     ]
 

@@ -172,7 +172,8 @@ def kept(monkeypatch, pvs: dict, chosen=("sda",), targets=(), lvm2=True, **field
     disks = {letter: recorded.sata(letter) for letter in "abcd"}
     known = {"pvs": recorded.report("pv", *[{"pv_name": f"/dev/{one}", "vg_name": vg} for one, vg in pvs.items()])}
     blkid = {f"sd{letter}": content if f"sd{letter}" in pvs else recorded.FREE for letter in disks}
-    raw = facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges={}, **(known if lvm2 else {}))
+    blank = dict.fromkeys(blkid, False)
+    raw = facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges=blank, **(known if lvm2 else {}))
     monkeypatch.setattr(rescue.gather, "read", lambda tools, health: raw)
     layout = specs.layout_of(spec_for(**fields), False)
     found = {disk["name"]: disk for disk in facts.facts(raw)}

@@ -21,6 +21,9 @@ _GPT_ROLES = {
 }
 _EXTENDED = ("0x5", "0xf", "0x85")
 
+#: The usage of what lies on a disk in no partition.
+LOST = "lost"
+
 TABLE, FILESYSTEM, RAID, LVM, CRYPT, SWAP, SYSTEM, UNKNOWN = (
     "table",
     "filesystem",
@@ -42,6 +45,8 @@ class Raw:
         self.blkid = more.get("blkid", {})
         self.wipefs = more.get("wipefs", {})
         self.edges = more.get("edges", {})
+        #: what lies where partitions began, on disks without a table, see gather.lost()
+        self.lost = more.get("lost", {})
         #: link name → kernel name
         self.by_id = parse.links(more.get("by_id", {}))
         self.by_path = parse.links(more.get("by_path", {}))
@@ -211,6 +216,8 @@ class Groups:
         keys = []
         for one in contents(self._raw, node):
             kind = one["type"]
+            if one["usage"] == LOST:
+                continue
             if kind == "LVM2_member":
                 group = self._volume_group(node)
                 if any(group):
@@ -250,6 +257,19 @@ def contents(raw, node):
         elif one["type"] not in known:
             found.append(dict(one, version=""))
         known.add(one["type"])
+    if not found and raw.lost.get(node.name):
+        offset, text = raw.lost[node.name]
+        tags = parse.tags(text)
+        if tags.get("TYPE"):
+            found.append(
+                {
+                    "type": tags["TYPE"],
+                    "uuid": tags.get("UUID", ""),
+                    "label": tags.get("LABEL", ""),
+                    "usage": LOST,
+                    "version": "%d MiB" % (offset >> 20) if offset >> 20 else "%d KiB" % (offset >> 10),
+                }
+            )
     if not found and code not in (0, 2) and node.text("fstype"):
         found.append(
             {
@@ -298,8 +318,9 @@ def _of_unknown(raw, node, disk, groups):
     if inner or raw.places(node) or raw.is_swap(node):
         detail = "in use by %s" % ", ".join(one.shown for one in inner) if inner else "in use"
         return [_make(raw, node, UNKNOWN, "", groups, detail=detail)]
-    if node is disk and node.size and node.name not in raw.edges and node.name not in raw.blkid:
-        return [_make(raw, node, UNKNOWN, "", groups, detail="it cannot be read")]
+    framed = any(_is_frame(raw, node, one) for one in contents(raw, node))
+    if node.size and not framed and (raw.edges.get(node.name) is None or raw.lost.get(node.name)):
+        return [_make(raw, node, UNKNOWN, "", groups, detail="it cannot be read, so what it holds cannot be told")]
     return []
 
 
@@ -344,6 +365,8 @@ def record_of(text):
 
 def _classify(raw, node, one, groups):
     kind, usage = one["type"], one["usage"]
+    if usage == LOST:
+        return UNKNOWN, "at %s, in no partition: a partition table may be lost" % one["version"]
     if usage == "table":
         parts = [raw.nodes[name] for name in node.children if raw.nodes[name].type == "part"]
         return TABLE, "%d partition%s" % (len(parts), "" if len(parts) == 1 else "s")

@@ -12,6 +12,13 @@ _COLUMNS = (
     "NAME,KNAME,PATH,MAJ:MIN,SIZE,RO,RM,ROTA,TRAN,TYPE,WWN,SERIAL,MODEL,FSTYPE,LABEL,UUID,PARTTYPE,PKNAME,LOG-SEC"
 )
 EDGE = 1 << 20
+#: Where partitions begin: at the second track on old disks, else at any of the first MiB. Beyond the first 64 a first
+#: partition is not expected.
+STARTS = (63 * 512,) + tuple(number * EDGE for number in range(1, 65))
+#: How much of a disk is erased, so that nothing is found there any more.
+FIRST = STARTS[-1] + EDGE
+#: What is read at each of these places to see whether it is blank: the farthest superblock, that of btrfs, is in it.
+_GLANCE = 128 << 10
 _LVM = ("--readonly", "--reportformat=json", "--units=b")
 
 
@@ -37,9 +44,10 @@ def read(tools, types=("disk",), health=True, systems=None):
     """All that facts.facts() is made of, as :class:`facts.Raw`; ``systems``: see inside.look()."""
     listing = block_devices(tools)
     found = _raw(listing)
-    more = dict(_links(), blkid={}, wipefs={}, edges={}, md={}, smart={}, nvme={}, systems=systems or {})
+    more = dict(_links(), blkid={}, wipefs={}, edges={}, lost={}, md={}, smart={}, nvme={}, systems=systems or {})
     more["mountinfo"] = _text("/proc/self/mountinfo")
     more["swaps"] = _text("/proc/swaps")
+    more["whole"] = {disk.name for disk in found.disks(types)}
     for disk in found.disks(types):
         for node in found.below(disk):
             if node.name not in more["blkid"] and node.size:
@@ -50,6 +58,30 @@ def read(tools, types=("disk",), health=True, systems=None):
         more["pvs"] = tools("lvm", "pvs", *_LVM, "-o", "pv_name,vg_name,vg_uuid")[1]
         more["lvs"] = tools("lvm", "lvs", *_LVM, "-o", "vg_name,lv_name,lv_size,segtype")[1]
     return _raw(listing, **more)
+
+
+def lost(tools, path, size):
+    """What still lies where partitions began, on a disk without a table: ``(offset, text of blkid)`` of the first.
+
+    None when nothing does, and an empty text when the disk cannot be read there.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0, ""
+    try:
+        for offset in [start for start in STARTS if start < size]:
+            block = os.pread(fd, min(_GLANCE, size - offset), offset)
+            if block == block[:1] * len(block):
+                continue
+            code, out, _err = tools("blkid", "--probe", "--offset", str(offset), "--output", "export", path)
+            if code == 8 or (code == 0 and parse.tags(out).get("TYPE")):
+                return offset, out
+    except OSError:
+        return 0, ""
+    finally:
+        os.close(fd)
+    return None
 
 
 def _raw(listing, **more):
@@ -71,6 +103,8 @@ def _contents(tools, node, more):
         data = has_data(node.path, node.size)
         if data is not None:
             more["edges"][node.name] = data
+        if data is False and node.name in more["whole"]:
+            more["lost"][node.name] = lost(tools, node.path, node.size)
 
 
 def _health(tools, disk, more):
@@ -91,7 +125,7 @@ def has_data(path, size):
         try:
             for offset in (0, max(0, size - EDGE)):
                 block = os.pread(fd, min(EDGE, size), offset)
-                if block and block.count(block[:1]) != len(block):
+                if block != block[:1] * len(block):
                     return True
         finally:
             os.close(fd)

@@ -174,6 +174,25 @@ def _as_entry(disk, by_name):
     return " (%r)" % stable if stable else ""
 
 
+#: How partitions are called that firmware reads.
+_LOADERS = ("EFI system partition", "BIOS boot partition")
+
+
+def could_boot(disks, written):
+    """Warnings about disks that are not written, and that the firmware could start instead of the new system."""
+    found = []
+    for disk in [disk for disk in disks if disk["name"] not in written]:
+        held = [one for one in disk["holds"] if one["kind"] == "system" or one["detail"] in _LOADERS]
+        if held:
+            found.append(
+                "disk %s (%s) is not written, and the firmware could start what it holds instead of the new "
+                "system: %s. Look at the boot order, or empty that disk, too" % (
+                    disk["name"], names.identity(disk), "; ".join(table.phrase(one) for one in held[:4])
+                )
+            )  # fmt: skip
+    return found
+
+
 def diff(disks, wipe):
     """What is on each disk before and after, in Ansible's form of a diff."""
     by_name = {disk["name"]: disk for disk in disks}

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from . import gather
+
 _STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 
 
@@ -23,9 +25,11 @@ class Step:
     ``optional``: a failure is no reason to stop, since a later step does the same more thoroughly.
     """
 
-    def __init__(self, what, argv=(), kind="tool", path="", size=0, optional=False):
+    def __init__(self, what, argv=(), kind="tool", path="", size=0, optional=False, first=gather.EDGE):
         self.what, self.argv, self.kind = what, list(argv), kind
         self.path, self.size, self.optional = path, size, optional
+        #: How much of the beginning is erased.
+        self.first = first
 
     def __repr__(self):
         return "<Step %s>" % self.what
@@ -135,6 +139,8 @@ def _erase(raw, node, whole):
     if whole:
         argv = ["sgdisk", "--zap-all", node.path]
         steps.append(Step("erase the partition tables of %s" % node.path, argv, optional=True))
-    what = "write zeros over the first and last MiB of %s" % node.path
-    steps.append(Step(what, kind="zero", path=node.path, size=node.size))
+    # Where the first partitions began, so that nothing of them is found again.
+    first = gather.FIRST if whole else gather.EDGE
+    what = "write zeros over the first %sMiB and the last MiB of %s" % ("65 " if whole else "", node.path)
+    steps.append(Step(what, kind="zero", path=node.path, size=node.size, first=first))
     return steps

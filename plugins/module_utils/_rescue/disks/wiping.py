@@ -132,7 +132,7 @@ def _once(tools, step):
         if step.kind == "exclusive":
             os.close(os.open(step.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
         elif step.kind == "zero":
-            zero_edges(step.path, step.size)
+            zero_edges(step.path, step.size, step.first)
         elif step.kind == "forget":
             return _forget_partitions(tools, step.path)
     except OSError as exc:
@@ -141,18 +141,31 @@ def _once(tools, step):
     return ""
 
 
-def zero_edges(path, size):
-    """Write zeros over the first and the last MiB, where tables, superblocks and labels lie."""
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def zero_edges(path, size, first=gather.EDGE):
+    """Write zeros over the beginning and the last MiB, where tables, superblocks and labels lie."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        for offset in (0, max(0, size - gather.EDGE)):
-            left = memoryview(bytes(min(gather.EDGE, size - offset)))
+        last = max(0, size - gather.EDGE)
+        for offset in list(range(0, min(first, last), gather.EDGE)) + [last]:
+            zeros = bytes(min(gather.EDGE, size - offset))
+            if 0 < offset < last and _is_zero(fd, zeros, offset):
+                # A disk that stores what is written only keeps its room.
+                continue
+            left = memoryview(zeros)
             while left:
                 written = os.pwrite(fd, left, offset)
                 offset, left = offset + written, left[written:]
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _is_zero(fd, zeros, offset):
+    try:
+        return os.pread(fd, len(zeros), offset) == zeros
+    except OSError:
+        # What cannot be read may be written yet.
+        return False
 
 
 def _forget_partitions(tools, path):
