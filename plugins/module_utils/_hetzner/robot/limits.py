@@ -13,7 +13,6 @@ import os
 import random
 import time
 from collections import deque
-from typing import Any
 
 WINDOW = 3600.0
 RESET = "POST /reset/{server}"
@@ -164,18 +163,9 @@ class ResetLog:
     def _parse(self, found):
         kept = found if isinstance(found, dict) else {}
         sent = kept.get("sent")
-        refused: Any = kept.get("refused")
-        recent = (
-            [at for at in sent if _is_number(at) and 0 <= self._now() - at < WINDOW] if isinstance(sent, list) else []
-        )
-        good = isinstance(refused, list) and len(refused) == 3 and all(map(_is_number, refused))
-        if (
-            not good
-            or not isinstance(refused[1], int)
-            or not (0 < refused[1] <= 10000 and 0 < refused[2] <= 24 * WINDOW)
-        ):
-            refused = None
-        return {"sent": recent, "refused": refused}
+        times = [at for at in sent if _is_number(at)] if isinstance(sent, list) else []
+        recent = [at for at in times if 0 <= self._now() - at < WINDOW]
+        return {"sent": recent, "refused": _refusal(kept.get("refused"))}
 
     def _change(self, change):
         with contextlib.suppress(OSError):
@@ -188,6 +178,14 @@ class ResetLog:
                 with os.fdopen(new, "w", encoding="utf-8") as file:
                     json.dump(kept, file)
                 os.replace(self._path + ".new", self._path)
+
+
+def _refusal(value):
+    """When it was, how many requests the window takes, and its length; None when it is none."""
+    if not isinstance(value, list) or len(value) != 3 or not all(map(_is_number, value)):
+        return None
+    _at, most, interval = value
+    return value if isinstance(most, int) and 0 < most <= 10000 and 0 < interval <= 24 * WINDOW else None
 
 
 def _is_number(value):

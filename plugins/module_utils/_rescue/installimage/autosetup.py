@@ -144,8 +144,8 @@ def autosetup(spec, layout, drives, image, mask=False, kept=()):
     lines.append("HOSTNAME %s" % spec["hostname"])
     if layout.encrypted:
         lines.append("CRYPTPASSWORD %s" % (MASK if mask else spec["crypt_password"]))
-    extras = [(key, written(key, extra[key])) for key in sorted(extra)]
-    lines += ["%s %s" % pair for pair in extras if pair[1] is not None]
+    pairs = [(key, written(key, extra[key])) for key in sorted(extra)]
+    lines += ["%s %s" % pair for pair in pairs if pair[1] is not None]
     if kept:
         # A regular expression, found anywhere in a name unless it is bound.
         names = "|".join(re.sub(r"[.+]", r"\\\g<0>", name) for name in kept)
