@@ -20,7 +20,7 @@ description:
   - The disks must be empty. M(kubenode.provision.machine_disks) finds and empties them, with
     O(kubenode.provision.machine_disks#module:state=ready). After a failure the disks that were begun are emptied again.
   - Volume groups on disks that are not named stay as they are. A layout with LVM makes installimage remove every volume
-    group that it is not told to keep, so it is told their names (C(PRESERVE_VG)); the module refuses where that cannot
+    group that it is not to keep by name, so it gets their names (C(PRESERVE_VG)); the module refuses where that cannot
     work, as for a physical volume of no volume group, a group that lies on chosen disks, too, or a new group with such
     a name.
   - Whoever runs the task again attaches. An installation that runs is watched, one that has succeeded is not run

@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
 from tests.unit.disks import recorded
 
-CANNOT_BE_READ = "it cannot be read, so what it holds cannot be told"
+CANNOT_BE_READ = "it cannot be read, so what it holds is unknown"
 
 
 def of(raw: facts.Raw) -> dict[str, dict]:

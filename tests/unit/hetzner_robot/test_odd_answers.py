@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import boot, directory, host_keys, keys
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import client as robot
 
-TOLD = (MachineError, ApiError, NoAnswer)
+ERRORS = (MachineError, ApiError, NoAnswer)
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
 _NAMES = ("active", "authorized_key", "boot", "data", "fingerprint", "host_key", "key", "operating_status", "rescue",
           "reset", "server", "server_ip", "server_ipv6_net", "server_name", "server_number", "type", "wol")  # fmt: skip
@@ -83,16 +83,16 @@ def test_whatever_is_answered_about_one_server_is_an_error_of_its_machine(body):
         lambda: one.disarm_kind("rescue", deadline), lambda: one.reset("hw", deadline, None),
         lambda: host_keys.proven([PUBLIC], host_keys.told_by(one.rescue(deadline, last=True))),
     ):  # fmt: skip
-        with contextlib.suppress(*TOLD):
+        with contextlib.suppress(*ERRORS):
             ask()
     try:
         status = one.power_status(deadline)
-    except TOLD:
+    except ERRORS:
         status = None
     assert status is None or isinstance(status, str)
     try:
         assert one.can_be_woken(deadline) in (True, False)
-    except TOLD:
+    except ERRORS:
         assert not isinstance(body, dict)
     assert not [path for path in api.paths if ".." in path]
 

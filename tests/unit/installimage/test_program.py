@@ -200,7 +200,7 @@ def test_a_layout_with_lvm_keeps_the_groups_of_other_disks(monkeypatch):
         ({"sda": "data", "sdb": "data"}, ["sda"], True, "volume group data lies on sda, sdb, and not all of them"),
         ({"sdb": "vg0"}, (), True, "the new volume group vg0 is called like vg0"),
         ({"sdb": "myvg01"}, (), True, "the new volume group vg0 is called like myvg01"),
-        ({"sdb": "a|b"}, (), True, "could not be told"),
+        ({"sdb": "a|b"}, (), True, "has a name that no expression"),
         ({"sdb": "data"}, (), False, "lvm2 is not in this rescue"),
     ],
 )

@@ -114,7 +114,7 @@ class Arrival:
         if self._others.intersection(shown):
             answer = self.look()
             if not answer.in_rescue:
-                # The old system, still or again; whoever showed false keys is not known to be there any more.
+                # The old system, still or again: who showed false keys may be gone.
                 self._not_false()
                 return self._judge(answer, previous_boot_id)
             # It says so itself, which proves nothing; only Robot's word does.

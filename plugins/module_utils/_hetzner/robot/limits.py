@@ -150,7 +150,7 @@ class ResetLog:
         self._change(lambda kept: kept["sent"].append(self._now()))
 
     def refused(self, most, interval):
-        """It was refused: the window holds ``most`` resets of whomever."""
+        """It was refused: the window holds ``most`` resets, of this account's users together."""
         self._change(lambda kept: kept.update(refused=[self._now(), most, interval]))
 
     def _read(self):

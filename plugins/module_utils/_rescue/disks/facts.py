@@ -320,7 +320,7 @@ def _of_unknown(raw, node, disk, groups):
         return [_make(raw, node, UNKNOWN, "", groups, detail=detail)]
     framed = any(_is_frame(raw, node, one) for one in contents(raw, node))
     if node.size and not framed and (raw.edges.get(node.name) is None or raw.lost.get(node.name)):
-        return [_make(raw, node, UNKNOWN, "", groups, detail="it cannot be read, so what it holds cannot be told")]
+        return [_make(raw, node, UNKNOWN, "", groups, detail="it cannot be read, so what it holds is unknown")]
     return []
 
 

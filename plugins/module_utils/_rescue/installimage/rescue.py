@@ -72,7 +72,7 @@ def _groups_to_keep(raw, gone, layout):
             raise _of_lvm("volume group %s lies on %s, and not all of them are installed on or emptied" % (
                 group, ", ".join(sorted(groups[group]))))  # fmt: skip
         if not _GROUP.match(group):
-            raise _of_lvm("volume group %r has a name that installimage could not be told" % group)
+            raise _of_lvm("volume group %r has a name that no expression for installimage can hold" % group)
     for new in layout.groups():
         # vgs prints a line a group, in which installimage looks for the new name.
         like = [one for one in kept if re.search(re.escape(new).replace("\\.", "."), one)]
