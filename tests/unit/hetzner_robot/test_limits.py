@@ -176,13 +176,13 @@ def test_a_refusal_tells_the_next_run_that_the_hour_is_used_up_by_whomever(tmp_p
     first.refused(RESET, 3600.0, 20)
     assert first.hourly(RESET) == 20
     wall.now += 1
-    second = limits_with(log_of(tmp_path, wall), resets=20)
+    second = limits_with(log_of(tmp_path, wall))
     assert second.left(RESET) == 0
     assert "0 can be sent now" in ResetPlan(3, second.left(RESET), second.hourly(RESET)).message
     wall.now += 1800
-    assert limits_with(log_of(tmp_path, wall), resets=20).left(RESET) == 10
+    assert limits_with(log_of(tmp_path, wall)).left(RESET) == 10
     wall.now += 1800
-    assert limits_with(log_of(tmp_path, wall), resets=20).left(RESET) == 20
+    assert limits_with(log_of(tmp_path, wall)).left(RESET) == 50, "its word is over, and the usual limit holds again"
 
 
 def test_the_limit_is_the_api_s_own_but_never_more_than_the_user_s():

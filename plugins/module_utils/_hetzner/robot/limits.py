@@ -57,6 +57,7 @@ class Limits:
     def keep(self, log):
         """Count the resets of earlier runs, too, and let later ones count those of this run."""
         self._log = log
+        self._hourly[RESET] = min(log.most() or self._hourly[RESET], self._hourly[RESET])
         for age in log.ages():
             self.sent(RESET, age)
 
@@ -144,6 +145,11 @@ class ResetLog:
             ages = [age for age in ages if age < now - at]
             ages += [now - at + interval * number / most for number in range(most)]
         return sorted(age for age in ages if 0 <= age < WINDOW)
+
+    def most(self):
+        """How many resets a window takes, as the last refusal said that still counts; None when there is none."""
+        at, most, interval = self._read()["refused"] or (0, 0, 0)
+        return most if 0 <= self._now() - at < interval else None
 
     def sent(self):
         """A reset is sent now."""
