@@ -197,6 +197,18 @@ def test_the_limit_is_the_api_s_own_but_never_more_than_the_user_s():
     assert limits.hourly("GET /server") == 300
 
 
+def test_the_length_of_the_window_is_the_api_s_own_too():
+    now = [0.0]
+    limits = Limits(lambda: now[0], rng=random.Random(1))
+    for _number in range(5):
+        limits.sent(RESET)
+    limits.refused(RESET, 15.0, 5)
+    limits.taken(RESET)
+    assert limits.delay(RESET) == 15.0
+    now[0] = 15.0
+    assert (limits.delay(RESET), limits.left(RESET)) == (0.0, 5)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[", "null", "[1]", '{"sent": 1, "refused": 2}', '{"sent": ["x", true, 1e999, -1], "refused": [1, 0, 1]}',

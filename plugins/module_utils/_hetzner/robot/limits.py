@@ -51,13 +51,15 @@ class Limits:
         self._hourly = dict(HOURLY, **{RESET: resets})
         # Spreads requests in time; nothing about it is a secret.
         self._rng = rng or random.Random()
+        #: The length of a route's window, where it is not an hour.
+        self._windows: dict[str, float] = {}
         self._sent = {}
         self._held_until = {}
 
     def keep(self, log):
         """Count the resets of earlier runs, too, and let later ones count those of this run."""
         self._log = log
-        self._hourly[RESET] = min(log.most() or self._hourly[RESET], self._hourly[RESET])
+        self._limit(RESET, *log.limit())
         for age in log.ages():
             self.sent(RESET, age)
 
@@ -94,9 +96,7 @@ class Limits:
 
         ``interval``: the length of the window, as the answer tells it; ``most``: how many requests it takes.
         """
-        if most:
-            # The user's own limit of resets may be lower.
-            self._hourly[route] = min(most, self._hourly[route]) if route == RESET else most
+        self._limit(route, most, interval)
         if route == RESET and self._log:
             self._log.refused(self.hourly(route), interval)
         self._held_until[route] = self._clock() + min(self._rng.uniform(*HOLD), interval)
@@ -108,16 +108,24 @@ class Limits:
     def delay(self, route):
         """Seconds until a request may be sent."""
         times, limit = self._recent(route), self.hourly(route)
-        full = times[-limit] + WINDOW - self._clock() if len(times) >= limit else 0.0
+        full = times[-limit] + self._window(route) - self._clock() if len(times) >= limit else 0.0
         return max(0.0, full, self.held(route))
 
     def left(self, route):
         """Requests that may be sent now, as far as this run knows."""
         return 0 if self.held(route) else max(0, self.hourly(route) - len(self._recent(route)))
 
+    def _limit(self, route, most, interval):
+        # The user's own limit of resets may be lower, and is for an hour.
+        if most and (route != RESET or most < self._hourly[RESET]):
+            self._hourly[route], self._windows[route] = most, interval
+
+    def _window(self, route):
+        return self._windows.get(route, WINDOW)
+
     def _recent(self, route):
         times = self._sent.get(route, deque())
-        while times and times[0] <= self._clock() - WINDOW:
+        while times and times[0] <= self._clock() - self._window(route):
             times.popleft()
         return times
 
@@ -146,10 +154,10 @@ class ResetLog:
             ages += [now - at + interval * number / most for number in range(most)]
         return sorted(age for age in ages if 0 <= age < WINDOW)
 
-    def most(self):
-        """How many resets a window takes, as the last refusal said that still counts; None when there is none."""
+    def limit(self):
+        """How many resets a window takes and how long it is, as the last refusal said that still counts; else None."""
         at, most, interval = self._read()["refused"] or (0, 0, 0)
-        return most if 0 <= self._now() - at < interval else None
+        return (most, interval) if 0 <= self._now() - at < interval else (None, WINDOW)
 
     def sent(self):
         """A reset is sent now."""
