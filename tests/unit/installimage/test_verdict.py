@@ -194,6 +194,24 @@ def test_a_disk_in_use_before_the_first_step():
     assert not failure.permanent
 
 
+SAID = st.lists(st.sampled_from([
+    "# make clean config", "# Extracting image (local)", ":   ERROR: Not enough disks for RAID level 5", "=> FAILED",
+    ":   No space left on device", "ERROR: ESP missing or multiple ESP found", "", ":   ", "Cancelled", "not a disk",
+    "  5/15  :  Extracting image (local) busy failed", " 1/15 : \x1b[60G busy", "[19:31:04] # x", "device is busy",
+]) | st.text(max_size=20), max_size=8).map("\n".join)  # fmt: skip
+
+
+@given(SAID, SAID)
+def test_only_what_it_refused_itself_before_its_first_step_is_permanent(terminal, debug):
+    failure = judged(1, terminal, debug, "")
+    assert failure is not None
+    assert "exit code 1" in failure.reason
+    assert len(failure.reason) < 1000
+    if failure.permanent:
+        assert "Cancelled" in terminal
+        assert "ERROR" in debug
+
+
 def test_a_failing_script_counts_although_installimage_does_not_notice():
     failure = judged(said=WELL.replace("scripted", "failed 42 the post-install script"))
     assert failure.reason == "post_install_script failed in the new system with exit code 42"
