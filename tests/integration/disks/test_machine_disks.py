@@ -119,6 +119,19 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert not again["changed"]
     assert machine.disk_marks() == after
 
+    put_system(machine, "/dev/sda")
+    other = machine.ready(root_device_hints={"serial": "NVME1"}, wipe=["NVME1"])
+    assert not other.failed
+    assert "the firmware could start what it holds instead of the new system" in " ".join(other.output.split())
+    machine.sh("delpart /dev/sda 1; delpart /dev/sda 2; sgdisk --zap-all /dev/sda >/dev/null")
+    machine.sh("head -c 1M /dev/zero >/dev/sda; sync")
+    lost = machine.ready(root_device_hints=hints)
+    assert lost.failed
+    assert "swap 'swapspace' (at 1 MiB, in no partition: a partition table may be lost)" in lost["msg"]
+    done = machine.ready(root_device_hints=hints, wipe=["SATA1"])
+    assert not done.failed
+    assert by_serial(done)["SATA1"]["holds"] == []
+
 
 def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     hints = {"serial": "SATA1"}
