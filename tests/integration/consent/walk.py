@@ -452,7 +452,7 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook from a controller's folder; returns whether it called the system verified."""
     world.words, world.armed_by_this_run, world.hiccup = words, False, plan.hiccup
     verified, seen = False, world.system is not None and world.hears() == ssh.SYSTEM
-    world.boot.named = world.boot.named or folder in world.unreached
+    world.boot.named = world.boot.named or NAME in words.reinstall or folder in world.unreached
     try:
         verified = _run(world, folder, words, plan)
     except Cut:

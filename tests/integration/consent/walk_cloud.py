@@ -95,6 +95,9 @@ class World(walk.World):
             super().start()
         if self.boot.kind == "rescue":
             self.base.mkdir(parents=True)
+            # Nothing tells a person who starts a server that we made, for the first time, from the run that made it.
+            done = [one["command"] for one in self.history if one["command"] != "stop_server"]
+            self.boot.named = done == ["start_server", "enable_rescue", "create_server"]
         elif untouched and first is not None:
             first.ran = False  # nothing of a person's is on it before the run has an end
 
@@ -357,6 +360,7 @@ def run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     """One run of the playbook; returns whether it called the system verified."""
     world.words, world.plan, world.armed_by_this_run = words, plan, False
     world.in_run, world.by_run, world.hiccup = True, True, plan.hiccup
+    world.boot.named = world.boot.named or NAME in words.reinstall
     verified = False
     try:
         verified = _Run(world, folder, words, plan).verifies()
