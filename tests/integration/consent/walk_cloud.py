@@ -50,6 +50,7 @@ class World(walk.World):
         self.misses = 0  # boots that will go to the disk although a rescue is armed
         self.in_run = self.by_run = False  # a run of ours goes on, and works the server
         self.plan = Plan()
+        self.own_boot = 0
 
     def create(self) -> None:
         """What hcloud_machine does in the first run."""
@@ -120,6 +121,7 @@ class World(walk.World):
             self.reset_by_run()
         else:
             self.start()
+            self.own_boot = self.boot.number if by_run else 0
         self.cut_at({"enable_rescue": "asked", "reset_server": "reset", "start_server": "reset"}.get(command))
         return action
 
@@ -150,6 +152,7 @@ class World(walk.World):
         if self.boot.kind == "rescue" and self.boot.by == "person":
             self.wrong.append("a person's rescue was reset")
         own = system is not None and system.placeholder and not system.ran
+        own = own or self.boot.number == self.own_boot  # of a server that was off: the run has started it itself
         if self.boot.kind == "disk" and not named and not own:
             self.wrong.append(f"a running system was reset: {system}")
         covered = system is None or own or self.words.cover("reinstall", NAME, system)
