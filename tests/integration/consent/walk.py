@@ -514,6 +514,7 @@ def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     }
     written, installation = None, result["installation"]
     if result["in_rescue"]:
+        world.boot.named = world.boot.named or NAME in words.reinstall
         disks = _disks(world, common, intent, words, result, plan)
         world.told.append(disks["msg"])
         if disks["failed"]:

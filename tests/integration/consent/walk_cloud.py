@@ -322,6 +322,7 @@ class _Run:
         except _gate.GateClosed as exc:
             world.told.append(str(exc))
             return True, False
+        world.boot.named = world.boot.named or NAME in self._words.reinstall
         if self._plan.cut == walk.STOPPED:
             return False, False
         given = {"intent_file": str(self._intent), "consent": result["consent"] or "empty"}
