@@ -257,8 +257,7 @@ def test_what_a_killed_run_had_armed_ends_when_a_system_is_seen(tmp_path, monkey
     assert walk_cloud.run(world, mine, Words(), Plan())
     disk = world.disks["sda"]
     assert not walk_cloud.run(world, mine, Words(reinstall=(NAME,)), Plan(cut="armed"))
-    assert not walk_cloud.run(world, mine, Words(), Plan())
-    assert "another system answers" in world.told[-1]
+    assert walk_cloud.run(world, mine, Words(), Plan()), "nothing was written, so it is what it was"
     world.act("reset_server")
     assert (world.boot.kind, world.boot.by) == ("rescue", "run")
     assert not walk_cloud.run(world, mine, Words(), Plan())
