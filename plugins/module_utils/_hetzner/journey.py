@@ -251,20 +251,27 @@ def started_for(name, installation, kept, carried, history):
     ``kept``: the intent on this controller; ``carried``: the one in the rescue; ``history``: the server's actions,
     newest first; ``installation``: what the server was made or armed for.
     """
-    if intents.is_open(carried, name, installation) and installation:
-        return carried.get("consent") or consents.EMPTY
     done = [action for action in history if action.get("status") != "error"]
+    commands = sorted(action.get("command") or "" for action in done)
+    again = sum(command in BOOTING for command in commands) > 1
+    if intents.is_open(carried, name, installation) and installation:
+        return _still(carried, again)
     arming = next((action for action in done if action.get("command") == "enable_rescue"), None)
     if intents.is_open(kept, name, installation) and arming is not None:
         armed = kept.get("armed") or {}
         if armed.get("action") == arming.get("id"):
-            return kept.get("consent") or consents.EMPTY
+            return _still(kept, again)
     # Its only boot was that into the rescue which the creating run had armed.
-    commands = sorted(action.get("command") or "" for action in done)
     boots = [command for command in commands if command in BOOTING or command.endswith("_rescue")]
     if installation and "create_server" in commands and boots == ["enable_rescue", "start_server"]:
         return consents.FRESH
     return ""
+
+
+def _still(intent, again):
+    """What an intent still allows; ``again``: the server booted more than once, and may have run what is on its disk."""
+    kinds = (intent.get("consent") or "").split("+")
+    return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
 
 
 _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"

@@ -161,6 +161,10 @@ def now_open(**more):
         (MINE, now_open(armed={"action": 4}, state=intents.DONE), None, REPAIR, ""),
         (OTHER, now_open(armed={"action": 4}), None, REPAIR, ""),
         (MINE, None, now_open(), REPAIR, "reinstall"),
+        # fresh is a disk that never ran: a server that booted twice may have run it
+        (MINE, now_open(armed={"action": 2}, consent="fresh"), None, FIRST_BOOT, "fresh"),
+        (MINE, now_open(armed={"action": 4}, consent="fresh"), None, REPAIR, "empty"),
+        (MINE, None, now_open(consent="fresh+reinstall"), REPAIR, "reinstall"),
         (OTHER, None, now_open(), REPAIR, ""),
         ("", None, now_open(), REPAIR, ""),
     ],
