@@ -269,7 +269,7 @@ def started_for(name, installation, kept, carried, history):
 
 
 def _still(intent, again):
-    """What an intent still allows; ``again``: the server booted more than once, and may have run what is on its disk."""
+    """What an intent still allows; ``again``: the server booted more than once, and its disk may have run."""
     kinds = (intent.get("consent") or "").split("+")
     return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
 
