@@ -48,8 +48,12 @@ class Scene(Playground[Stage]):
 
         The limits are for hangs: a host that has nothing to boot, or must not be seen, has a short one of its own.
         """
-        limits = {"kubenode_boot_timeout": BOOTS, "kubenode_rescue_timeout": BOOTS}
-        path = self.stage.write_inventory(list(hosts), **{**limits, **variables})
+        common = {
+            "kubenode_boot_timeout": BOOTS,
+            "kubenode_rescue_timeout": BOOTS,
+            "kubenode_command_dir": str(self.commands),
+        }
+        path = self.stage.write_inventory(list(hosts), **{**common, **variables})
         content = yaml.safe_load(path.read_text())
         content["machines"]["hosts"] = hosts
         path.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -64,6 +68,7 @@ class Scene(Playground[Stage]):
                 "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
                 "kubenode_boot_timeout": BOOTS,
                 "kubenode_first_contact": "reset",
+                "kubenode_command_dir": str(self.commands),
                 **variables,
             },
         }
@@ -86,11 +91,11 @@ class Scene(Playground[Stage]):
         return found
 
     def command(self, name: str, script: str) -> dict[str, str]:
-        """Write an image command of the operator's own; returns the variables that name it."""
+        """Write an image command of the operator's own; returns the variable that names it."""
         path = self.commands / f"image-url-command-{name}"
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(0o755)
-        return {"kubenode_command_dir": str(self.commands), "kubenode_image_url_command": path.name}
+        return {"kubenode_image_url_command": path.name}
 
     def raw_disk(self, before: str = "", after: str = "") -> str:
         """The script of an image command that does what the shipped one does, and something before and after it."""

@@ -95,7 +95,7 @@ def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
     program.write_text("#!/bin/sh\n[ -e /root/mended ]\n")
     program.chmod(0o755)
     words = ["-e", '{"kubenode_reinstall": ["stopped-1"]}']
-    hook = {"kubenode_pre_provision_command": program.name, "kubenode_command_dir": str(cloud.commands)}
+    hook = {"kubenode_pre_provision_command": program.name}
 
     cloud.inventory({"stopped-1": hook})
     assert cloud.run(*words) != 0, cloud.output

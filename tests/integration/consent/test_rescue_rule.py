@@ -14,7 +14,7 @@ pytestmark = pytest.mark.nspawn
 def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     """P5: installimage renames the rescue that it runs in, and may fail afterwards."""
     renames = cloud.command("renames", "hostname renamed-1; exit 1\n")
-    cloud.stage.write_inventory(["renamed-1"], **renames)
+    cloud.inventory({"renamed-1": renames})
     assert cloud.run() != 0
     assert cloud.shell("renamed-1", "hostname") == "renamed-1\n"
 
@@ -42,9 +42,7 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     assert cloud.shell("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
     boot = cloud.wait_for("named-1")
 
-    cloud.stage.write_inventory(
-        ["named-1"], **cloud.command("writes", "echo gone >/etc/precious\necho IMAGE_URL_DONE\n")
-    )
+    cloud.inventory({"named-1": cloud.command("writes", "echo gone >/etc/precious\necho IMAGE_URL_DONE\n")})
     cloud.run()
     assert cloud.wait_for("named-1") == boot, cloud.output
     assert cloud.shell("named-1", "cat /etc/precious") == "data"
