@@ -237,9 +237,10 @@ options:
     type: path
   nmstate:
     description:
-      - What converts NMState documents - V(builtin), which needs nothing, or the program V(nmstatectl).
+      - What converts NMState documents - V(builtin), which needs nothing, or the program V(nmstatectl). With V(auto) it
+        is that program where it is installed.
     type: str
-    choices: [builtin, nmstatectl]
+    choices: [auto, builtin, nmstatectl]
     default: builtin
   force:
     description:

@@ -38,9 +38,13 @@ class Hosts:
 
 
 def made(
-    given: Mapping[str, Any], options: Mapping[str, Any], bases: Mapping[str, Any], agent: AgentInputs | None
-) -> Hosts:
-    """Documents and options of all hosts; with ``agent``, each is built as the program will build it."""
+    given: Mapping[str, Any], options: Mapping[str, Any], bases: Mapping[str, Any], agent: AgentInputs | None, *,
+    converted: bool = True,
+) -> Hosts:  # fmt: skip
+    """Documents and options of all hosts; with ``agent``, each is built as the program will build it.
+
+    ``converted``: documents by our own converter; what nmstatectl will say of them is only known on the machine.
+    """
     found = Hosts()
     for name in options:
         if name not in given:
@@ -49,7 +53,7 @@ def made(
         if not is_name(name):
             found.errors.append(f"image_server_hosts is {str(name)[:120]!r}; {_RULE}")
             continue
-        for place, step in _steps(name, network, options.get(name), bases, agent, found):
+        for place, step in _steps(name, network, options.get(name), bases, agent, found, converted):
             try:
                 step()
             except (ImageError, TypeError, ValueError, RecursionError) as error:
@@ -69,7 +73,13 @@ def is_file(name: object) -> bool:
 
 
 def _steps(
-    name: str, network: Any, options: Any, bases: Mapping[str, Any], agent: AgentInputs | None, found: Hosts
+    name: str,
+    network: Any,
+    options: Any,
+    bases: Mapping[str, Any],
+    agent: AgentInputs | None,
+    found: Hosts,
+    converted: bool,
 ) -> Iterator[tuple[str, Any]]:
     """What is tried for one host, each with the place that an error of it is told of."""
     place, own_place = f"image_server_hosts[{name}]", f"image_server_host_options[{name}]"
@@ -77,9 +87,10 @@ def _steps(
 
     def document() -> None:
         text = _text(network, "an NMState document")
-        profiles = nmstate.convert(nmstate.parse(text))
+        parsed = nmstate.parse(text)
+        if converted:
+            found.warnings.extend(f"{place}: {warning}" for warning in nmstate.convert(parsed).warnings)
         found.documents[name + DOCUMENT] = text
-        found.warnings.extend(f"{place}: {warning}" for warning in profiles.warnings)
 
     def own_file() -> None:
         nonlocal own
@@ -90,7 +101,7 @@ def _steps(
         found.own[name + OWN] = text
 
     def whole() -> None:
-        host = hosts.HostInputs(name=name, network=found.documents[name + DOCUMENT])
+        host = hosts.HostInputs(name=name, network=found.documents[name + DOCUMENT] if converted else None)
         if agent is not None:
             hosts.build(replace(agent, **own.agent).checked(), own.laid_over(host))
 

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "tls_key": "",
     "max_connections": 1024,
     "max_connections_per_address": 64,
+    "nmstate": "builtin",
     "log_level": "info",
     "memory_max": "",
     "allow": [],
@@ -60,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
 }
 CHOICES = {
     "state": ("present", "absent"),
+    "nmstate": ("auto", "builtin", "nmstatectl"),
     "log_level": ("debug", "info", "warning", "error"),
     "firewall": ("unmanaged", "open"),
     "vlan_interfaces": agent_inputs.VLAN_MODES,
@@ -274,7 +276,8 @@ def _hosts(inputs: dict[str, Any], problems: _Problems) -> None:
     if inputs["agent_image"] and not problems:
         environ = {**environment(inputs), "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}
         agent = agent_inputs.from_environment(environ, _reader(inputs)).checked()
-    made = hosts_.made(inputs["hosts"], inputs["host_options"], inputs["bases"], agent)
+    converted = inputs["nmstate"] == "builtin"
+    made = hosts_.made(inputs["hosts"], inputs["host_options"], inputs["bases"], agent, converted=converted)
     problems += made.errors
     inputs.update(documents=made.documents, own=made.own, warnings=made.warnings)
 

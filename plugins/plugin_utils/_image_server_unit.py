@@ -113,6 +113,8 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
         str(inputs["max_connections"]),
         "--max-connections-per-address",
         str(inputs["max_connections_per_address"]),
+        "--nmstate",
+        inputs["nmstate"],
         "--log-level",
         inputs["log_level"],
     ]

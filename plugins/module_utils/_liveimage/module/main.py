@@ -14,6 +14,7 @@ from typing import Any
 
 from ..base import DIGESTS
 from ..errors import ImageError
+from ..nmstate import nmstatectl
 from . import inspection, request
 from .files import Owned
 from .work import RESET, SHOW, Build, failures
@@ -115,13 +116,8 @@ def _owner(module: Any) -> Any:
 
 
 def _nmstatectl(module: Any) -> Any:
-    if module.params["nmstate"] != "nmstatectl":
-        return None
-    if module.get_bin_path("nmstatectl") is None:
-        raise ImageError("nmstate: nmstatectl is not installed on this machine; install it or use nmstate: builtin")
-
     def start(command: Sequence[str], text: str) -> tuple[int, str, str]:
         code, out, err = module.run_command(list(command), data=text, binary_data=True)
         return code, out, err
 
-    return start
+    return nmstatectl.chosen(module.params["nmstate"], module.get_bin_path, start)

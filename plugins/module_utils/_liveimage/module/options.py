@@ -98,7 +98,7 @@ def spec() -> dict[str, Any]:
         "ca_bundle_file": _or("CA_BUNDLE", type="path"),
         "agent_environment": {"type": "dict"},
         "podman_options": _texts(),
-        "nmstate": {"type": "str", "choices": ["builtin", "nmstatectl"], "default": "builtin"},
+        "nmstate": {"type": "str", "choices": ["auto", "builtin", "nmstatectl"], "default": "builtin"},
         "force": {"type": "bool", "default": False},
         "enlarge": {"type": "bool", "default": False},
         "verify": {"type": "str", "choices": ["record", "full"], "default": "record"},

@@ -13,9 +13,40 @@ from ..errors import ImageError
 from .fields import Fields
 from .reader import parse
 
+CHOICES = ("auto", "builtin", "nmstatectl")
+SECONDS = 60  # for one document; it needs a few milliseconds
 COMMAND = ("nmstatectl", "gc", "/dev/stdin")
 _DATED = re.compile(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}")  # a line of its log
 _FILE = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,200}\.nmconnection\Z")
+
+
+Run = Callable[[Sequence[str], str], "tuple[int, str, str]"]
+
+
+def chosen(converter: str, which: Callable[[str], str | None] | None = None, run: Run | None = None) -> Run | None:
+    """What starts nmstatectl, None when documents are converted here; ``auto``: by it where it is installed."""
+    if converter == "builtin":
+        return None
+    import shutil  # a server that needs it seldom starts without it
+
+    there = (which or shutil.which)(COMMAND[0]) is not None
+    if converter == "nmstatectl" and not there:
+        raise ImageError("nmstate: nmstatectl is not installed on this machine; install it or use nmstate: builtin")
+    return (run or start) if there else None
+
+
+def start(command: Sequence[str], text: str) -> tuple[int, str, str]:
+    """Run a command with a text as its input."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            list(command), input=text, capture_output=True, encoding="utf-8", errors="replace", check=False,
+            timeout=SECONDS,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ImageError("%s did not run to its end: %s" % (command[0], type(error).__name__)) from error
+    return done.returncode, done.stdout, done.stderr
 
 
 def with_nmstatectl(

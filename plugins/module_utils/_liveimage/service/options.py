@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import ImageError
+from ..nmstate import nmstatectl
 from ..server.listener import Limits
 from .publisher import address
 
@@ -39,6 +40,7 @@ class Settings:
     limits: Limits
     urls_file: str
     cache_dir: str
+    nmstate: str
     log_level: str
     iso: str
     initramfs: str
@@ -89,6 +91,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         limits=Limits(given.max_connections, given.max_connections_per_address),
         urls_file=given.urls_file,
         cache_dir=given.cache_dir,
+        nmstate=given.nmstate,
         log_level=given.log_level,
         iso=iso,
         initramfs=initramfs,
@@ -151,5 +154,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("urls-file", "FILE", "where to write the table of URLs, 0600, as JSON")
     flag("cache-dir", "DIR", "where to keep the digests of bases for the next start (systemd's CACHE_DIRECTORY)",
          environ.get("CACHE_DIRECTORY", "").partition(":")[0])  # fmt: skip
+    parser.add_argument(
+        "--nmstate", "-nmstate", choices=nmstatectl.CHOICES, default="builtin",
+        help="what converts NMState documents; auto: nmstatectl where it is installed (builtin)",
+    )  # fmt: skip
     parser.add_argument("--log-level", "-log-level", choices=LEVELS, default="info", help="what is logged (info)")
     return parser

@@ -19,6 +19,7 @@ from typing import Any
 from ..base import DIGESTS
 from ..bases import Bases
 from ..errors import ImageError
+from ..nmstate import nmstatectl
 from ..server.listener import Listener
 from ..server.metrics import Metrics
 from ..server.progress import Progress
@@ -140,11 +141,12 @@ class Program:
     def _begin_hosts(self, hidden: bytes | None) -> None:
         settings = self._settings
         inputs = Inputs(self._environ, self._problems, settings.pull_secret_file)
+        run = nmstatectl.chosen(settings.nmstate)
         bases = Bases(settings.iso, settings.initramfs, settings.shared_dir, later=settings.static)
         if settings.static:
             self._publisher = Publisher(
                 self._registry, bases, inputs, self._secret, settings.publish, settings.signed,
-                path_of=lambda key, suffix: static_path(key + suffix, hidden), gone=self._gone,
+                path_of=lambda key, suffix: static_path(key + suffix, hidden), run=run, gone=self._gone,
             )  # fmt: skip
             folder = _folder("nmstate-dir", settings.nmstate_dir)
             self._static = Static(self._publisher, bases, folder, inputs, self._problems)
@@ -153,7 +155,7 @@ class Program:
             LOG.warning("no secret-file is given: URLs will be others after a restart, and on every replica")
             self._secret = os.urandom(32)
         self._publisher = Publisher(
-            self._registry, bases, inputs, self._secret, settings.publish, settings.signed, gone=self._gone
+            self._registry, bases, inputs, self._secret, settings.publish, settings.signed, run=run, gone=self._gone
         )
         self._inputs = inputs
         from ..controller.run import Controller, namespaces

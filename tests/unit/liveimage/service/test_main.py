@@ -47,17 +47,19 @@ CASES = {
     "tls": (["--nmstate-dir", "{tmp}", "--tls-cert", "{tmp}/short", "--tls-key", "{tmp}/x"], {}, ["cannot be used"]),
     "signed": (["--nmstate-dir", "{tmp}", "--signed-urls", "-1"], {}, ["signed-urls -1 is not within 0 to"]),
     "connections": (["--nmstate-dir", "{tmp}", "--max-connections", "0"], {}, ["max-connections 0 is not within"]),
+    "no nmstatectl": (["--nmstate-dir", "{tmp}", "--nmstate", "nmstatectl"], {}, ["nmstatectl is not installed"]),
     "one folder": (["--nmstate-dir", "{tmp}", "--overlays-dir", "{tmp}/."], {}, ["overlays-dir", "another folder"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_refused(case, tmp_path: Path, capsys):
+def test_refused(case, tmp_path: Path, capsys, monkeypatch):
     for name, text, mode in (("readable", "s" * 64, 0o644), ("short", "short", 0o600)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(mode)
     arguments, environ, told = CASES[case]
     own = {**GOOD, **{key: value.format(tmp=tmp_path) for key, value in environ.items()}}
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert main([word.format(tmp=tmp_path) for word in arguments], own) == USAGE
     err = capsys.readouterr().err
     for text in told:
