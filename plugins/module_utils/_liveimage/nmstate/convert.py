@@ -23,8 +23,8 @@ _REFUSED = {
     "desired": _POLICY,
     "desiredState": _POLICY,
     "policy": _POLICY,
-    "ovs-db": "a live image has no Open vSwitch",
-    "ovn": "a live image has no Open vSwitch",
+    "ovs-db": "NetworkManager has no keys for Open vSwitch as a whole; give other_config of its bridges and ports",
+    "ovn": "NetworkManager has no keys for it",
 }
 _MOST_INTERFACES = 500
 
@@ -66,11 +66,11 @@ def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
     every: dict[str, Interface] = {}
     for entry in entries:
         one = interface(entry)
-        if one.name in every:
+        if one.key in every:
             raise ImageError("%s.name: %s is given twice" % (entry.path, one.name))
-        every[one.name] = one
-    found = {name: one for name, one in every.items() if one.state in (UP, DOWN)}
-    return found, {name for name, one in every.items() if one.state == ABSENT}
+        every[one.key] = one
+    found = {key: one for key, one in every.items() if one.state in (UP, DOWN)}
+    return found, {key for key, one in every.items() if one.state == ABSENT}
 
 
 def _hostname(fields: Fields | None) -> list[str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ..errors import ImageError
+from . import ovs
 from .bond import bond
 from .bridge import bridge
 from .fields import Fields
@@ -17,23 +18,22 @@ from .values import interface_name, mac_of, profile_name
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
-    "vxlan": "vxlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap", "vrf": "vrf",
+    "vxlan": "vxlan", "mac-vlan": "mac-vlan", "mac-vtap": "mac-vtap", "vrf": "vrf", "ovs-bridge": "bridge",
 }  # fmt: skip
+_PROFILES = {"ovs-bridge": "-br", "ovs-interface": "-if"}  # a bridge and an interface in it often have one name
 _READERS = {
     "bond": bond, "linux-bridge": bridge, "vlan": vlan, "vxlan": vxlan, "mac-vlan": macvlan, "mac-vtap": macvlan,
-    "infiniband": infiniband, "vrf": vrf,
+    "infiniband": infiniband, "vrf": vrf, "ovs-bridge": ovs.bridge,
 }  # fmt: skip
 _COPIES_MAC = ("bond", "linux-bridge")
 _REASONS = {
-    "ovs-bridge": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
-    "ovs-interface": "a live image has no Open vSwitch; use a linux-bridge, and Open vSwitch in the installed system",
+    "ovs-port": "ports are listed in the section bridge of their ovs-bridge",
     "loopback": "NetworkManager before 1.42 does not touch it",
 }
 _LATER = "it is not needed to reach the network from a live image; make it in the installed system"
 _OTHERS = ("macsec", "hsr", "ipsec", "ipvlan", "team", "tun")
 _REFUSED = {
     "mptcp": "set it in the installed system",
-    "ovs-db": "a live image has no Open vSwitch",
     "dispatch": "its scripts would be run by NetworkManager; give a file instead",
     "pci-address": "identify the interface by name or by MAC address",
 }
@@ -47,7 +47,7 @@ def interface(fields: Fields) -> Interface:
     if state in (ABSENT, IGNORE) and fields.text("type") in (*_REASONS, *_OTHERS, "unknown"):
         return Interface(name, fields.text("type") or "", fields.path, name, state)
     kind = _kind(fields)
-    profile = profile_name(fields.text("profile-name") or name, fields.at("profile-name"))
+    profile = profile_name(fields.text("profile-name") or name + _PROFILES.get(kind, ""), fields.at("profile-name"))
     found = Interface(name, kind, fields.path, profile, state)
     identifier = fields.choice("identifier", ("name", "mac-address", "pci-address")) or "name"
     if identifier == "pci-address":
@@ -65,6 +65,7 @@ def interface(fields: Fields) -> Interface:
     _wait(fields, found)
     _specific(fields, found)
     _hardware(fields, found)
+    found.ovs_data = ovs.database(fields)
     for key, why in _REFUSED.items():
         fields.refuse(key, why)
     fields.ignore("driver", "max-mtu", "min-mtu", "permanent-mac-address")
@@ -82,12 +83,12 @@ def _kind(fields: Fields) -> str:
             raise ImageError("%s is missing; it is %s by its section %s" % (
                 fields.at("type"), sections[0], _OWN_SECTION[sections[0]]))  # fmt: skip
         return "ethernet"
-    if given not in NAMES:
+    if given not in NAMES or given in _REASONS:
         if given in _REASONS or given in _OTHERS:
             raise fields.wrong("type", "is not supported: %s" % _REASONS.get(given, _LATER))
         raise fields.wrong("type", "is not one of %s" % ", ".join(NAMES))
     for kind in sections:
-        if kind != given and not (kind == "veth" and given == "ethernet"):
+        if _OWN_SECTION[kind] != _OWN_SECTION.get(given) and not (kind == "veth" and given == "ethernet"):
             raise ImageError("%s has no meaning for type %s" % (fields.at(_OWN_SECTION[kind]), given))
     return "veth" if "veth" in sections else given
 
@@ -147,9 +148,11 @@ def _wait(fields: Fields, found: Interface) -> None:
 def _specific(fields: Fields, found: Interface) -> None:
     """The section that only this kind has."""
     fields.ignore(*_OWN_SECTION.values())
+    if found.kind == "ovs-interface":
+        ovs.interface(fields, found)
     key = _OWN_SECTION.get(found.kind)
     section = fields.mapping(key) if key else None
-    if key and section is None and found.kind == "linux-bridge":
+    if key and section is None and found.kind in ("linux-bridge", "ovs-bridge"):
         section = Fields({}, fields.at(key))
     if key and section is None and found.state not in (ABSENT, IGNORE):
         raise ImageError("%s is missing; type %s needs it" % (fields.at(key), found.kind))

@@ -22,6 +22,9 @@ NAMES = {  # NMState's name of a kind → NetworkManager's
     "mac-vlan": "macvlan",
     "mac-vtap": "macvlan",
     "vrf": "vrf",
+    "ovs-bridge": "ovs-bridge",
+    "ovs-port": "ovs-port",
+    "ovs-interface": "ovs-interface",
 }
 
 
@@ -51,6 +54,17 @@ class Port:
 
 
 @dataclass
+class OvsPort:
+    """A port of an ovs-bridge: a profile of its own, with one interface or, as a bond, several."""
+
+    name: str
+    path: str
+    members: list[Port]
+    settings: dict[str, str] = field(default_factory=dict)
+    data: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass
 class Interface:
     """One interface and its profile; ``ports`` is None when the document lists none."""
 
@@ -70,11 +84,18 @@ class Interface:
     copy_mac: str | None = None  # the interface whose MAC address it gets
     table: int | None = None  # of a VRF
     peer: str | None = None
+    ovs_ports: list[OvsPort] = field(default_factory=list)
+    ovs_data: dict[str, dict[str, str]] = field(default_factory=dict)  # sections of the keyfile
     has_ip: bool = True  # whether its profile speaks of IP
     primary: str | None = None
     v4: Stack = field(default_factory=lambda: Stack(4))
     v6: Stack = field(default_factory=lambda: Stack(6))
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Where it is in the table of interfaces; what is none of the kernel's may have the name of one that is."""
+        return "%s:%s" % (self.kind, self.name) if self.kind in ("ovs-bridge", "ovs-port") else self.name
 
     @property
     def uuid(self) -> str:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from ..errors import ImageError
+from . import ovs
 from .ip import stack
 from .keyfile import flag
-from .model import NAMES, UP, Interface, Port
+from .model import NAMES, UP, Interface, OvsPort, Port
 from .values import interface_name
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
@@ -20,11 +21,13 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
     """
     warnings: list[str] = []
     claimed: dict[str, str] = {}  # ports that are not described, and their controllers
-    unlisted = {one.name for one in found.values() if one.kind in _CONTROLLERS and one.ports is None}
+    unlisted = {one.key for one in found.values() if one.kind in (*_CONTROLLERS, "ovs-bridge") and one.ports is None}
     for one in found.values():
         _join(found, unlisted, one)
     for one in list(found.values()):
-        for port in one.ports or []:
+        if one.kind == "ovs-bridge":
+            warnings += ovs.attach(found, one)
+        for port in one.ports or [] if one.kind != "ovs-bridge" else []:
             if port.name in found or port.name in gone:
                 _attach(found, gone, one, port)
             else:
@@ -42,6 +45,8 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
             _check_primary(found, one)
         if one.copy_mac is not None:
             _copy_mac(found, one)
+    for one in found.values():
+        ovs.check(one)
     _check_addresses(found)
     _check_macs(found)
     return warnings
@@ -52,11 +57,11 @@ def ordered(found: dict[str, Interface]) -> list[Interface]:
     done: dict[str, Interface] = {}
 
     def add(one: Interface) -> None:
-        if one.name not in done:
+        if one.key not in done:
             for name in filter(None, (one.controller, one.base)):
                 if name in found:
                     add(found[name])
-            done[one.name] = one
+            done[one.key] = one
 
     _check_circles(found)
     for one in found.values():
@@ -93,10 +98,14 @@ def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> No
     path = one.path + ".controller"
     controller = found.get(interface_name(name, path))
     if controller is None or controller.kind not in _CONTROLLERS:
+        controller = found.get("ovs-bridge:" + name)
+    if controller is None:
         raise ImageError("%s: %s is no bond, bridge or VRF of this document" % (path, name))
-    if name in unlisted:
+    members = [member for port in controller.ovs_ports for member in port.members]
+    if controller.key in unlisted:
         controller.ports = [*(controller.ports or []), Port(one.name, path)]
-    elif all(port.name != one.name for port in controller.ports or []):
+        controller.ovs_ports.append(OvsPort(one.name, path, [Port(one.name, path)]))
+    elif all(port.name != one.name for port in members or controller.ports or []):
         raise ImageError("%s: %s does not list %s among its ports" % (path, name, one.name))
 
 
@@ -203,7 +212,7 @@ def connection(one: Interface) -> dict[str, str]:
         "uuid": one.uuid,
         "type": NAMES[one.kind],
         "autoconnect": flag(one.state == UP),
-        "autoconnect-slaves": "1" if one.kind in _CONTROLLERS else "-1",
+        "autoconnect-slaves": "1" if one.kind in (*_CONTROLLERS, "ovs-bridge") else "-1",
     }
     if not one.by_mac:
         found["interface-name"] = one.name

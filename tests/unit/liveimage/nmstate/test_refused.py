@@ -71,8 +71,22 @@ CASES = {
     # what has no place in a live image
     "capture: {a: b}": "capture is not supported: a policy",
     "desiredState: {interfaces: []}": "desiredState is not supported: a policy",
-    "ovs-db: {a: b}": "ovs-db is not supported: a live image has no Open vSwitch",
-    iface("type: ovs-bridge"): "interfaces[0].type: ovs-bridge is not supported: a live image has no Open vSwitch",
+    "ovs-db: {a: b}": "ovs-db is not supported: NetworkManager has no keys for Open vSwitch as a whole",
+    # Open vSwitch
+    iface("type: ovs-port"): "interfaces[0].type: ovs-port is not supported: ports are listed in the section bridge",
+    iface("type: ovs-interface"): "interfaces[0]: no ovs-bridge of this document has eth0 among its ports",
+    iface("ovs-db: {external_ids: {a: b}}"): "interfaces[0].ovs-db has a meaning only for an ovs-bridge",
+    iface("type: ovs-bridge, ovs-db: {external_ids: {'a=b': c}}"): "ovs-db.external_ids: 'a=b' is no key",
+    iface("type: ovs-bridge, ipv4: {enabled: true, dhcp: true}"): "interfaces[0] is an ovs-bridge and has addresses",
+    iface("type: ovs-bridge, bridge: {options: {fail-mode: never}}"): "options.fail-mode: never is not one of",
+    iface("type: ovs-bridge, bridge: {port: [{name: a, link-aggregation: {mode: lacp, port: [{name: b}]}}]}"):
+        "port[0].link-aggregation: a bond of Open vSwitch has two ports or more",
+    iface("type: ovs-bridge, bridge: {port: [{name: a, vlan: {trunk-tags: [{}]}}]}"): "give id or id-range",
+    "interfaces: [{name: a, type: ovs-bridge, bridge: {port: [{name: c}]}}, {name: c, %s}]" % STATIC:
+        "interfaces[1] has addresses, yet is a port of a; give them to an ovs-interface",
+    "interfaces: [{name: a, type: ovs-bridge, bridge: {port: [{name: c}]}}, {name: b, type: ovs-bridge,"
+    " bridge: {port: [{name: c}]}}, {name: c}]": "interfaces[1].bridge.port[0]: c is a port of two bridges",
+    "interfaces: [{name: a, type: ovs-interface, patch: {peer: b}, dpdk: {devargs: c}}]": "exclude each other",
     iface("type: macsec"): "interfaces[0].type: macsec is not supported",
     iface("type: ethrnet"): "interfaces[0].type: ethrnet is not one of ethernet, bond",
     # cards
