@@ -58,3 +58,16 @@ def test_the_pod_is_confined():
 def test_the_server_sees_the_addresses_that_it_limits():
     service = yaml.safe_load((MANIFESTS / "base" / "service.yaml").read_text())["spec"]
     assert (service["type"], service["externalTrafficPolicy"]) == ("LoadBalancer", "Local")
+
+
+def test_the_pod_is_reached_and_reaches_what_it_needs_and_nothing_more():
+    policy = yaml.safe_load((MANIFESTS / "base" / "network_policy.yaml").read_text())["spec"]
+    pod = yaml.safe_load((MANIFESTS / "base" / "deployment.yaml").read_text())["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
+    (container,) = pod["spec"]["containers"]
+    opened = {port["port"]: "from" in rule for rule in policy["ingress"] for port in rule["ports"]}
+    assert opened == {"images": False, "metrics": True}
+    assert set(opened) == {port["name"] for port in container["ports"]}
+    reached = {(port["protocol"], port["port"]) for rule in policy["egress"] for port in rule["ports"]}
+    assert reached == {("TCP", 443), ("TCP", 6443), ("UDP", 53), ("TCP", 53)}
