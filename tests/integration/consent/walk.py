@@ -53,8 +53,7 @@ _numbers = itertools.count(1)
 
 def public_key() -> str:
     """Another one at each call."""
-    name = b"ssh-ed25519"
-    blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + next(_numbers).to_bytes(32, "big")
+    blob = struct.pack(">I11sI", 11, b"ssh-ed25519", 32) + next(_numbers).to_bytes(32, "big")
     return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
 
 
@@ -475,8 +474,7 @@ def inspect(world: World, folder: Path, words: Words, cut: str) -> None:
         _into_rescue(world, folder, words, Plan(cut), look_only=True)
         if world.armed == "run" and world.armed_by_this_run:
             world.wrong.append("the look ended and left a rescue armed")
-    if world.disks != before:
-        world.wrong.append("a look changed a disk")
+    world.wrong += ["a look changed a disk"] if world.disks != before else []
 
 
 def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only: bool = False) -> dict[str, Any]:
@@ -588,10 +586,9 @@ def _command(world: World, intent: Path, installation: str, disks: dict[str, Any
         if plan.cut == "half":
             raise Cut
         world.boot.done = True
-    if plan.cut == "written":
-        raise Cut
     now = world.disks["sda"]
-    assert now is not None
+    if plan.cut == "written" or now is None:
+        raise Cut
     old = sorted({"ext4", before.uuid}) if before is not None and before is not now else []
     written = [{**world.about("sda"), "holds": [now.uuid], "kinds": ["ext4"], "only": False, "before": old}]
     intents.note_written(str(intent), written)
