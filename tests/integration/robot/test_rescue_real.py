@@ -259,4 +259,4 @@ def test_the_way_through_a_jump_host(real_account):
     run = account.rescue(ssh_args=f"-o ProxyCommand='{sys.executable} {relay} %h %p'", **LIMITS)
     assert not run.failed, run.result["msg"]
     assert run.machines["n1"]["in_rescue"]
-    assert len(run.machines["n1"]["host_keys"]) == 1
+    assert len(run.machines["n1"]["host_keys"]) == 3
