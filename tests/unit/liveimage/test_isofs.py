@@ -28,7 +28,7 @@ def read(path: Path) -> IsoFiles:
 def by_pycdlib(path: Path, **root: str) -> dict[str, Extent]:
     iso = pycdlib.PyCdlib()
     iso.open(str(path))
-    ((kind, _root),) = root.items()
+    kind = next(iter(root))
     found = {}
     for folder, _folders, names in iso.walk(**root):
         for name in names:

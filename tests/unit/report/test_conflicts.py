@@ -49,7 +49,7 @@ def texts(name: str, seen: set[str]) -> Iterator[str]:
     text = "\n".join(line for line in lines if not line.strip().startswith("#"))
     yield text
     for one, other in re.findall(r"(?:import_tasks|include_tasks):\s*(\S+\.yml)|-\s+(vars/\S+\.yml)", text):
-        path = next(place for place in (one or other, f"tasks/{one}") if (PLAYBOOKS / place).is_file())
+        (path, *_more) = [place for place in (one or other, f"tasks/{one}") if (PLAYBOOKS / place).is_file()]
         yield from texts(path, seen)
 
 

@@ -17,7 +17,8 @@ REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
 def read_servers(api, deadline):
     """All servers of the account, for one request."""
     servers = api.read_list("/server", "server", deadline)
-    return [server for server in servers if number_of(server) == server.get("server_number") is not None]
+    numbered = [server for server in servers if server.get("server_number") is not None]
+    return [server for server in numbered if number_of(server) == server["server_number"]]
 
 
 def input_findings(machines):

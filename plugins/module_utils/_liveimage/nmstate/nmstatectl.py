@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Callable, Sequence, Tuple
 
 from ..errors import ImageError
 from .fields import Fields
@@ -20,7 +20,7 @@ _DATED = re.compile(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}")  # a line of its log
 _FILE = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@ -]{0,200}\.nmconnection\Z")
 
 
-Run = Callable[[Sequence[str], str], "tuple[int, str, str]"]
+Run = Callable[[Sequence[str], str], Tuple[int, str, str]]
 
 
 def chosen(converter: str, which: Callable[[str], str | None] | None = None, run: Run | None = None) -> Run | None:
