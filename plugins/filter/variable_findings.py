@@ -68,8 +68,8 @@ _spelling = Late("plugin_utils._variables")
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
     """See DOCUMENTATION."""
     hosts = list(hosts)
-    warnings = [*_spelling.unknown(hosts), *_spelling.unknown_of_roles(hosts, roles), *_conflicts.told(hosts, playbook)]
-    for sentence in warnings:
+    misspelt = [*_spelling.unknown(hosts), *_spelling.unknown_of_roles(hosts, roles)]
+    for sentence in [*misspelt, *_conflicts.unused(hosts, playbook)]:
         Display().warning(sentence)
     return _conflicts.refused(hosts, playbook)
 

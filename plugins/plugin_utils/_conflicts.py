@@ -195,7 +195,7 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     return found
 
 
-def told(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+def unused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
     """A sentence for each variable that the playbook does not use although one could think so."""
     hosts, found = _of_users(hosts), []
     for one in UNUSED:

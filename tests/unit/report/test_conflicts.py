@@ -143,10 +143,10 @@ def test_a_dedicated_server_is_no_cloud_machine():
 def test_what_a_playbook_does_not_use_is_told(row):
     host = {"inventory_hostname": "n1", row.variable: "x"}
     if row.of:
-        assert _conflicts.told([host], row.playbooks[0]) == []
+        assert _conflicts.unused([host], row.playbooks[0]) == []
         host[row.of] = row.values[0]
-    (sentence,) = [text for text in _conflicts.told([host], row.playbooks[0]) if text.startswith(row.variable + ",")]
+    (sentence,) = [text for text in _conflicts.unused([host], row.playbooks[0]) if text.startswith(row.variable + ",")]
     assert sentence == f"{row.variable}, set for n1, is not used by {row.playbooks[0]}: {row.instead}"
     if row.unless:
-        assert _conflicts.told([{**host, row.unless: "y"}], row.playbooks[0]) == []
+        assert _conflicts.unused([{**host, row.unless: "y"}], row.playbooks[0]) == []
     assert _conflicts.refused([host], "robot_image_url") == []
