@@ -102,7 +102,8 @@ class Running:
             assert true or not ended, f"the run ended before: {what}\n{self.output}"
             return true
 
-        until(check, what, seconds=LIMIT, show=lambda: self.output)
+        # a check may ask an API that counts its requests: one in a second comes back
+        until(check, what, seconds=LIMIT, pause=0.05 if isinstance(happened, str) else 0.3, show=lambda: self.output)
 
     def interrupt(self, number: int = signal.SIGINT) -> Run:
         """Signal the whole group, as a terminal does, and wait for the end.
