@@ -98,7 +98,8 @@ class World(walk.World):
             self.base.mkdir(parents=True)
             # Nothing tells a person who starts a server that we made, for the first time, from the run that made it.
             done = [one["command"] for one in self.history if one["command"] != "stop_server"]
-            self.boot.named = done == ["start_server", "enable_rescue", "create_server"]
+            # The same holds while a run works on it, as long as its disk has nothing but what it was made of.
+            self.boot.named = untouched or done == ["start_server", "enable_rescue", "create_server"]
         elif untouched and first is not None:
             first.ran = False  # nothing of a person's is on it before the run has an end
 
@@ -120,8 +121,10 @@ class World(walk.World):
         elif by_run and command == "reset_server":
             self.reset_by_run()
         else:
+            # What a run has started itself is the same system after a person's button, while the run goes on.
+            own = by_run if command == "start_server" else self.in_run and self.own_boot == self.boot.number
             self.start()
-            self.own_boot = self.boot.number if by_run else 0
+            self.own_boot = self.boot.number if own else 0
         self.cut_at({"enable_rescue": "asked", "reset_server": "reset", "start_server": "reset"}.get(command))
         return action
 
