@@ -77,6 +77,8 @@ def _default(marker: str, *where: str) -> tuple[str, ...]:
 
 
 CLUSTER = (*LAB, "cluster")
+#: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
+WALKS = ("tests/integration/consent/test_walk.py", "tests/integration/consent/test_walk_machines.py")
 #: the parts of `make test`; the lab's images are built while the first one runs, which needs none
 DEFAULT = (
     Part(
@@ -102,7 +104,7 @@ LONG = (
         "machines",
         "interruptions, faults and rare ways of provisioning, on container machines",
         30,
-        _marked("long", "qemu", "cluster"),
+        (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in WALKS)),
         small_disks=True,
     ),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
@@ -121,6 +123,13 @@ LONG = (
         8,
         (*PARALLEL, "-m", f"hypothesis and not ({' or '.join(LONG_MARKERS)})", "tests"),
         environment={"KUBENODE_HYPOTHESIS": "random", "PYTHONHASHSEED": "random"},
+    ),
+    Part(
+        "walk",
+        "the long consent walk: operators, other people and killed runs in any order, in memory and on machines",
+        25,
+        (*PARALLEL, "-m", "long", *WALKS),
+        small_disks=True,
     ),
 )
 PARTS = {part.name: part for part in (*DEFAULT, *LONG)}
