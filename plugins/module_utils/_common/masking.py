@@ -48,7 +48,7 @@ def of_texts(texts):
 
 
 def of_lines(data):
-    """The lines of bootstrap data (bytes) that are long enough to be told from ordinary text, without their indent.
+    """The lines of bootstrap data (bytes) that are too long to be ordinary text, without their indent.
 
     An item of a YAML list counts without its dashes, too: so it is run, and so it is repeated in an error.
     """
