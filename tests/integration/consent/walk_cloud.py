@@ -121,10 +121,8 @@ class World(walk.World):
         elif by_run and command == "reset_server":
             self.reset_by_run()
         else:
-            # What a run has started itself is the same system after a person's button, while the run goes on.
-            own = by_run if command == "start_server" else self.in_run and self.own_boot == self.boot.number
             self.start()
-            self.own_boot = self.boot.number if own else 0
+            self.own_boot = self.boot.number if by_run else 0
         self.cut_at({"enable_rescue": "asked", "reset_server": "reset", "start_server": "reset"}.get(command))
         return action
 
