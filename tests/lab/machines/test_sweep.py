@@ -66,7 +66,8 @@ def vanished(label: str) -> None:
 async def test_killed_lab_dies_whole_and_is_swept_by_the_next(
     key: Key, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = 100 + os.getpid() % 100  # labs of other workers take the first subnet that is free, from 16 on
+    # Labs of other workers take the first subnet that is free, from 16 on; the two names may run side by side.
+    first = {"doomed": 100, "another": 170}[name] + os.getpid() % 70
     monkeypatch.setattr(network, "_SUBNETS", (first, 256))
     state = (tmp_path / "site").resolve()
     label = label_of("doomed", state)
