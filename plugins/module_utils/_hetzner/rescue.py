@@ -227,6 +227,7 @@ class RescueFleet:
             ours=is_ours(server) or bool(given.get("adopt")),
             reinstall=self._words.names(server["name"]) and not run.result["used"],
             rearm=self._again(given),
+            fresh=bool(run.result["fresh"]),
             armed=bool(server.get("rescue_enabled")),
             armed_here=bool(given.get("armed_here")),
             never_started=True if fresh and young else None,

@@ -54,6 +54,8 @@ class Sight:
     reinstall: bool = False
     #: This run enabled the rescue, and the machine did not arrive in it.
     rearm: bool = False
+    #: What it boots instead is what the server was made of, which nobody uses.
+    fresh: bool = False
     #: Whether the rescue is enabled, and whether this run did that.
     armed: bool = False
     never_started: bool | None = None
@@ -94,10 +96,10 @@ def _running(sight):
         return PROBE
     if sight.answer == RESCUE:
         return _in_rescue(sight)
-    if sight.rearm and sight.answer != INSTALLED:
-        return RESET if sight.armed else ARM_AND_RESET
-    if sight.answer in (INSTALLED, OTHER):
+    if sight.answer == INSTALLED or (sight.answer == OTHER and not (sight.rearm and sight.fresh)):
         return ARM_AND_REBOOT if sight.reinstall else LEAVE
+    if sight.rearm:
+        return RESET if sight.armed else ARM_AND_RESET
     if sight.reinstall:
         return ARM_AND_RESET
     if sight.unproven == NONE or (sight.unproven and sight.listens):

@@ -37,7 +37,7 @@ class Walk:
     def __init__(self, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.chance, self.folder = random.Random(seed), folder
         # what came later has draws of its own, so that the seeds that found something still do the same
-        self.more = random.Random(f"more {seed}")
+        self.more, self.misses = random.Random(f"more {seed}"), random.Random(f"misses {seed}")
         self.world = self._world(monkeypatch)
         self.controllers = [folder / "mine", folder / "colleague"]
         self.inventory = Words()  # what stands there and was never taken out
@@ -61,6 +61,8 @@ class Walk:
         act = self.chance.choice([self.run] * 5 + self.acts())
         if self.more.random() < 0.1:
             self.by_hand()
+        if self.misses.random() < 0.05:
+            self.miss()
         self.steps.append(act.__name__)
         act()
 
@@ -157,6 +159,10 @@ class Walk:
         """A word is left in the inventory."""
         self.inventory = self._words()
 
+    def miss(self) -> None:
+        """Some of the next boots go to the disk although a rescue is armed."""
+        self.world.misses = self.misses.choice([1, 2, 2])
+
 
 class CloudWalk(Walk):
     """One sequence of a cloud server, which the first run makes."""
@@ -192,10 +198,6 @@ class CloudWalk(Walk):
     def reset(self) -> None:
         """A person presses the button; what is armed boots."""
         self.world.act("start_server" if self.world.status == "off" else "reset_server")
-
-    def miss(self) -> None:
-        """Some of the next boots go to the disk although a rescue is armed."""
-        self.world.misses = self.chance.choice([1, 2, 2])
 
     def off(self) -> None:
         """A person switches it off."""

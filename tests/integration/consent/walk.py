@@ -148,6 +148,7 @@ class World:
         self.armed = ""
         self.armed_by_this_run = False
         self.silent = self.hiccup = False  # for good, or until the next boot
+        self.misses = 0  # boots that will go to the disk although a rescue is armed
         self.last_rescue_key = ""
         self.words = Words()
         self.last: Content | None = None  # what was written last
@@ -162,7 +163,9 @@ class World:
     def start(self) -> None:
         """It boots: the armed rescue, else the first disk that can."""
         self.hiccup = False
-        if self.armed:
+        if self.armed and self.misses:
+            self.misses -= 1
+        elif self.armed:
             self.boot, self.armed = Boot("rescue", by=self.armed), ""
             self.last_rescue_key = self.boot.key
             return
@@ -505,11 +508,8 @@ def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
         return False
     if cut == "rescue":
         raise Cut
-    common = {
-        "known_hosts_dir": str(folder / "known_hosts"),
-        "boot_state": result["boot_state"],
-        "boot_state_since": None,
-    }
+    boot_state = result["boot_state"]
+    common = {"known_hosts_dir": str(folder / "known_hosts"), "boot_state": boot_state, "boot_state_since": None}
     written, installation = None, result["installation"]
     if result["in_rescue"]:
         world.boot.named = world.boot.named or NAME in words.reinstall

@@ -47,10 +47,8 @@ class World(walk.World):
         self.made: dict[str, Any] = {}  # the result of hcloud_machine, in the run that creates the server
         self.status, self.labels = "", dict[str, str]()
         self.history: list[dict[str, Any]] = []
-        self.misses = 0  # boots that will go to the disk although a rescue is armed
         self.in_run = self.by_run = False  # a run of ours goes on, and works the server
         self.plan = Plan()
-        self.own_boot = 0
 
     def create(self) -> None:
         """What hcloud_machine does in the first run."""
@@ -86,14 +84,9 @@ class World(walk.World):
 
     def start(self) -> None:
         """It boots; a server that was never started before runs its placeholder only when the rescue is missed."""
-        self.status, armed, first = "running", self.armed, self.disks["sda"]
+        self.status, first = "running", self.disks["sda"]
         untouched = self.in_run and first is not None and first.placeholder and not first.ran
-        if armed and self.misses:
-            self.misses, self.armed = self.misses - 1, ""
-            super().start()
-            self.armed = armed
-        else:
-            super().start()
+        super().start()
         if self.boot.kind == "rescue":
             self.base.mkdir(parents=True)
             # Nothing tells a person who starts a server that we made, for the first time, from the run that made it.
@@ -122,7 +115,6 @@ class World(walk.World):
             self.reset_by_run()
         else:
             self.start()
-            self.own_boot = self.boot.number if by_run else 0
         self.cut_at({"enable_rescue": "asked", "reset_server": "reset", "start_server": "reset"}.get(command))
         return action
 
@@ -153,7 +145,6 @@ class World(walk.World):
         if self.boot.kind == "rescue" and self.boot.by == "person":
             self.wrong.append("a person's rescue was reset")
         own = system is not None and system.placeholder and not system.ran
-        own = own or self.boot.number == self.own_boot  # of a server that was off: the run has started it itself
         if self.boot.kind == "disk" and not named and not own:
             self.wrong.append(f"a running system was reset: {system}")
         covered = system is None or own or self.words.cover("reinstall", NAME, system)
@@ -261,7 +252,7 @@ class _Run:
         wanted = [] if state != "rescue" or rearm else [{"name": NAME, "image_url": walk.url(self._plan.image)}]
         (result,) = RescueFleet(
             _Api(world), Shell(world, self._folder), [machine], state, ["key"], False,
-            reinstall=() if rearm else self._words.reinstall, rearm=rearm, timeout=1, rescue_timeout=0, wanted=wanted,
+            reinstall=self._words.reinstall, rearm=rearm, timeout=1, rescue_timeout=0, wanted=wanted,
             intents_dir=None if state != "rescue" else str(self._folder / "intents"),
         ).run()  # fmt: skip
         world.told.append(result["msg"])

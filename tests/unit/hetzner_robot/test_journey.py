@@ -48,7 +48,9 @@ def test_a_server_that_was_never_reset_is_not_given_back_but_reset(monkeypatch):
     )
     run = RobotRun("n1", state=_states.BOOTING_TO_RESCUE)
     run.result["ipv4"] = "192.0.2.1"
-    way = journey.Journey(tools, run, {"server_number": 7}, table.Sight(rearm=True), {"boot_state": run.timeline.state})
+    way = journey.Journey(
+        tools, run, {"server_number": 7}, table.Sight(rearm=True), {"boot_state": run.timeline.state}, None
+    )
     way.types = [ladder.SW, ladder.HW]
     way.go_on()
     assert robot.resets == [ladder.SW]
@@ -65,7 +67,7 @@ def test_a_rescue_that_a_person_starts_while_the_run_waits_for_its_turn_is_refus
     run = RobotRun("n1")
     run.result["ipv4"] = "192.0.2.1"
     sight = table.Sight(answer=table.SILENT, may_reset=True, reinstall=named)
-    way = journey.Journey(tools, run, {"server_number": 7}, sight, {})
+    way = journey.Journey(tools, run, {"server_number": 7}, sight, {}, lambda _run, _answer: False)
     way.types = [ladder.HW]
     monkeypatch.setattr(way, "_wait_for_turn", lambda: True)
     monkeypatch.setattr(way, "look", lambda: setattr(sight, "answer", table.RESCUE))

@@ -120,7 +120,12 @@ class Arrival:
             # It says so itself, which proves nothing; only Robot's word does.
             self._others.difference_update(shown)
         if not set(self.proven).intersection(shown) and not self._prove(shown, deadline):
-            return NOBODY
+            if not self._others.intersection(shown):
+                return NOBODY
+            # Another system is asked at once who it is: one that accepts our key is not reset. What it says of a
+            # rescue proves nothing.
+            answer = self.look()
+            return NOBODY if answer.in_rescue else self._judge(answer, previous_boot_id)
         return self._judge(self._shell.probe_pinned(self._name, self._address), previous_boot_id)
 
     def _judge(self, answer, previous_boot_id):

@@ -54,11 +54,15 @@ class Tools:
 
 
 class Journey:
-    """One machine on its way; ``run`` is its result in the making, ``given`` what the step before returned."""
+    """One machine on its way; ``run`` is its result in the making, ``given`` what the step before returned.
 
-    def __init__(self, tools, run, server, sight, given):
+    ``may_go(run, answer)``: whether the user's word covers the system that answers.
+    """
+
+    def __init__(self, tools, run, server, sight, given, may_go):
         self.tools = tools
         self.run = run
+        self.may_go = may_go
         #: The resets that Robot offers, once somebody has asked.
         self.types = []
         self.sight = sight
@@ -293,7 +297,7 @@ class Journey:
             if found != arrival.OTHER_SYSTEM or answer is None:
                 other_since = None
             else:
-                self._spare_installed(answer)
+                self._spare_unnamed(answer)
                 other_since = time.monotonic() if other_since is None else other_since
                 booted = answer.boot_id and result["previous_boot_id"]
                 if booted or time.monotonic() - other_since >= STEADY:
@@ -327,9 +331,9 @@ class Journey:
     def _still_armed(self):
         return self.boot.rescue(self.step_deadline("what Robot says of the rescue")).get("active") is True
 
-    def _spare_installed(self, answer):
-        """A system of ours came up that was silent before: nothing more is done to it without consent."""
-        if not answer.installed or self.sight.reinstall:
+    def _spare_unnamed(self, answer):
+        """A system came up that was silent before, or another one: nothing more is done to it without consent."""
+        if answer.kind != ssh.SYSTEM or self.may_go(self.run, answer):
             return
         self.boot.disarm(self.step_deadline("the disarmed rescue"))
         self.run.result["armed"] = False

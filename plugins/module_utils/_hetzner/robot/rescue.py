@@ -210,7 +210,7 @@ class RobotRescueFleet:
         sight = table.Sight(reinstall=named, rearm=self._again(given), proven=proven, may_reset=may_reset)
         # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
         sight.unproven = "" if self._look_only or sight.rearm else self._intents.unproven(run.name)
-        run.journey = Journey(self._tools, run, self._servers[run.name], sight, given)
+        run.journey = Journey(self._tools, run, self._servers[run.name], sight, given, self._may_go)
         if self._state == "disarmed":
             self._ask_armed(run)
             run.step = table.DISARM if run.result["armed"] else table.LEAVE
@@ -220,10 +220,7 @@ class RobotRescueFleet:
             run.journey.look()
             answer = run.journey.arrival.answer
             if sight.answer in (table.INSTALLED, table.OTHER) and sight.reinstall:
-                record = intents.record_or_kept(answer.installed, kept, run.name, answer.origin.uuids)
-                sight.reinstall = self._words.covers(run.name, record)
-                if not sight.reinstall:
-                    run.result["used"] = self._words.why_not(run.name, record)
+                sight.reinstall = self._may_go(run, answer)
         if towards(sight) == table.ASK_RESCUE and (self._look_only or not self._intents.kept):
             # Whoever started it, nothing will be written there without a look at its disks.
             sight.intended = True
@@ -264,6 +261,16 @@ class RobotRescueFleet:
                 "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
                 % (run.journey.arrival.words, met and ". " + met)
             )
+
+    def _may_go(self, run, answer):
+        """Whether the word that names a machine covers what runs on it; says why not."""
+        if not self._words.names(run.name):
+            return False
+        record = intents.record_or_kept(answer.installed, self._intents.of(run.name), run.name, answer.origin.uuids)
+        if self._words.covers(run.name, record):
+            return True
+        run.result["used"] = self._words.why_not(run.name, record)
+        return False
 
     def _ask_armed(self, run):
         answer = run.journey.boot.rescue(run.journey.step_deadline("the state of the rescue"))

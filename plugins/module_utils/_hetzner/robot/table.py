@@ -69,12 +69,12 @@ def towards_rescue(sight):
         if sight.rearm or sight.reinstall or sight.intended:
             return ATTACH
         return ASK_RESCUE if sight.intended is None else REFUSE_RESCUE
-    if sight.answer == INSTALLED and not sight.reinstall:
+    if sight.answer in (INSTALLED, OTHER) and not sight.reinstall:
         return LEAVE
     if sight.rearm:
         return GO_ON
     if sight.answer in (INSTALLED, OTHER):
-        return ARM_AND_REBOOT if sight.reinstall else LEAVE
+        return ARM_AND_REBOOT
     if sight.reinstall:
         # What is given up may be switched off, where nothing but the power button helps.
         return ASK_POWER if sight.answer == SILENT and sight.off is None else ARM_AND_RESET

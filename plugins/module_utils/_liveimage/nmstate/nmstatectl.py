@@ -40,7 +40,7 @@ def start(command: Sequence[str], text: str) -> tuple[int, str, str]:
     import subprocess
 
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             list(command), input=text, capture_output=True, encoding="utf-8", errors="replace", check=False,
             timeout=SECONDS,
         )  # fmt: skip
