@@ -81,6 +81,15 @@ systemctl restart ssh || true
 """
 
 
+#: Makes a system one of a person's: nothing of an installation of ours is left, also not what cloud-init knows of it.
+ANOTHER = r"""
+rm -rf /etc/kubenode /run/cloud-init/.instance-id
+for seed in /var/lib/cloud/seed/nocloud*/meta-data; do
+    [ ! -e "$seed" ] || echo 'instance-id: of-a-person' >"$seed"
+done
+"""
+
+
 def reached(stage: Stage) -> RunningLab:
     """What a person needs of a lab in another process."""
     lab, robot = stage.lab, stage.lab["robot"]
@@ -161,7 +170,7 @@ class Server:
 
     def install(self) -> None:
         """A person has another system from now on."""
-        self._leave("rm -rf /etc/kubenode").record = {}
+        self._leave(ANOTHER).record = {}
 
     def key(self) -> None:
         """The operator's key is taken out."""
