@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import urllib.request
 
@@ -66,7 +67,7 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     assert "hello from" in controller.log("inst-url", "post-install")
     assert "installimage" in controller.log("inst-url", "debug")
     assert os.stat(controller.logs / "inst-url/installimage.debug.log").st_mode & 0o777 == 0o600
-    assert "installimage 1/" in installed.output
+    assert re.search(r"installimage \d+/15: ", installed.output), "which steps are seen is a matter of time"
     assert "kubenode-post-install" not in installed.output
     other = controller.devices("inst-url")[1]
     assert controller.ssh("inst-url", f"tr -d '\\0' </dev/disk/by-id/nvme-{other} | wc -c").strip() == "0"
