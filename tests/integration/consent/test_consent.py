@@ -84,6 +84,7 @@ def test_a_word_counts_once(cloud):
     assert cloud.record("once-1") == second
 
 
+@pytest.mark.long
 def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
     """Its own pre-provision command stopped it: what `reinstall` allowed then is no word for a later run."""
     keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]

@@ -11,6 +11,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.nspawn
 
 
+@pytest.mark.long
 def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     """P5: installimage renames the rescue that it runs in, and may fail afterwards."""
     renames = cloud.command("renames", "hostname renamed-1; exit 1\n")

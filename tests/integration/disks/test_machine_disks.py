@@ -133,6 +133,7 @@ def test_a_foreign_system_goes_only_when_its_disk_is_named(machine):
     assert by_serial(done)["SATA1"]["holds"] == []
 
 
+@pytest.mark.long
 def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     hints = {"serial": "SATA1"}
     put_system(machine, "/dev/sda", {"machine": "node-2"})

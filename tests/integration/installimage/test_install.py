@@ -51,6 +51,7 @@ def published(lab) -> tuple[str, str]:
         return url, "sha256:" + answer.read().decode().split()[0]
 
 
+@pytest.mark.long
 def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     controller.machine("inst-url", "3G", "64M")
     url, digest = published(controller.lab)

@@ -106,13 +106,8 @@ def test_cut_off_while_packing_and_run_again(workshop, lab_nspawn):
     assert files(workshop) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
 
 
-@pytest.mark.parametrize(
-    ("forms", "names"),
-    [
-        pytest.param(["tarball"], {TARBALL}, id="tarball"),
-        pytest.param(["tarball", "raw"], {TARBALL, RAW}, id="both", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("forms", "names"), [(["tarball"], {TARBALL}), (["tarball", "raw"], {TARBALL, RAW})])
 def test_it_is_made_once(workshop, forms, names):
     before = set(workshop.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE), "kubenode_tarball_formats": forms}

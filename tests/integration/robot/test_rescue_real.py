@@ -250,6 +250,7 @@ def test_a_late_machine_is_handed_back_and_gone_on_with(real_account):
         assert result["transitions"] == []
 
 
+@pytest.mark.long
 def test_the_way_through_a_jump_host(real_account):
     """ssh-keyscan knows no jump hosts; the host keys are proven all the same."""
     account = real_account
