@@ -78,7 +78,7 @@ class ImageStage:
         subprocess.run([CHECKOUT / "dev/image-server", "--output", program], check=True, stdout=subprocess.DEVNULL)
         self.port, self.watch_port = _free_ports(2)
         command = [
-            sys.executable, str(program), "--overlays-dir", str(self.overlays), "--urls-file",
+            sys.executable, str(program), "--overlays-dir", str(self.overlays), "--guessable", "--urls-file",
             str(self.folder / "urls.json"), "--images-bind-addr", f"127.0.0.1:{self.port}",
             "--images-publish-addr", self.published(""), "--metrics-addr", f"127.0.0.1:{self.watch_port}",
         ]  # fmt: skip

@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "bind_addr": ":8084",
     "publish_addr": "",
     "metrics_addr": "127.0.0.1:8085",
-    "unguessable": False,
+    "unguessable": True,
     "signed_urls": 0,
     "secret": "",
     "tls_certificate": "",

@@ -124,8 +124,7 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
         found += ["--pull-secret-file", "${CREDENTIALS_DIRECTORY}/pull-secret"]
     if inputs["tls_key"]:
         found += ["--tls-cert", paths.TLS_CERTIFICATE, "--tls-key", paths.TLS_KEY]
-    if inputs["unguessable"]:
-        found += ["--unguessable"]
+    found.append("--unguessable" if inputs["unguessable"] else "--guessable")
     if inputs["signed_urls"]:
         found += ["--signed-urls", str(inputs["signed_urls"])]
     return found

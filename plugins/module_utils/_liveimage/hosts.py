@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # Python 3.8 has no such forms
     Run = Callable[[Sequence[str], str], tuple[int, str, str]]
     Network = Union[str, Mapping[str, Any], None]
 HOSTNAME = "/etc/hostname"
+GUESSED = (
+    "the image holds %s, and its name can be guessed; give secret-file (KUBENODE_IMAGES_SECRET_FILE), or guessable "
+    "when all that reach this server may have it"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,27 @@ def iso_overlay(
 def initramfs_overlay(base: Overlay, made: HostConfig, host: HostInputs) -> Overlay:
     """The host's initramfs; kernel arguments are the boot loader's and have no place in it."""
     return initramfs.customise(base, made.ignition, made.profiles if host.initramfs_network else None, pack=made.pack)
+
+
+def secret_of_all(inputs: AgentInputs | None) -> str:
+    """What of the agent's inputs is for few; "" when nothing is."""
+    if inputs is None:
+        return ""
+    if inputs.pull_secret:
+        return "the agent's pull secret"
+    proxies = (inputs.http_proxy, inputs.https_proxy)
+    return "a proxy's password" if any("@" in proxy for proxy in proxies) else ""
+
+
+def secret_in(inputs: AgentInputs | None, host: HostInputs, profiles: Mapping[str, str]) -> str:
+    """What in an image is for few, or may be; "" when nothing is."""
+    if host.ignition is not None or host.merge:
+        return "an Ignition of the host's own"
+    if host.files or host.units:
+        return "files of the host's own"
+    if any("password" in profile for profile in profiles.values()):
+        return "a password of the host's network"
+    return secret_of_all(inputs)
 
 
 def _document(network: Network) -> Mapping[str, Any]:

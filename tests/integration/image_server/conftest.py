@@ -112,6 +112,7 @@ def world(lab_nspawn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
                     }
                 }
             },
+            "unguessable": False,
             "agent_image": "registry.example/agent:1",
             "ironic_urls": ["https://192.0.2.5:6385"],
             "pull_secret": PULL_SECRET,

@@ -147,7 +147,7 @@ def test_the_image_server_serves_descriptors_as_the_files_would_be(runner, agent
     }
     runner.run(dest=str(tmp_path / "files"), **both)
     (tmp_path / "overlays").mkdir()
-    with Program("--overlays-dir", str(tmp_path / "overlays"), bases=runner.folder) as server:
+    with Program("--overlays-dir", str(tmp_path / "overlays"), "--guessable", bases=runner.folder) as server:
         result = runner.run(mode="overlay", dest=str(tmp_path / "overlays"), **both)
         images = [image for host in result["hosts"] for image in host["images"]] + result["shared"]
         assert len(images) == 2 * 4 + 2

@@ -70,7 +70,7 @@ def site(tmp_path) -> Site:
 def test_files_for_a_group_one_bad_host_and_a_second_run(site):
     site.hosts["web-3"] = {"kubenode_image_network": {"interfases": []}}
     recap, printed = site.run("--diff", "-v", kubenode_image_publish_url="http://images.example.com")
-    assert {host: count["failed"] for host, count in recap.items()} == {"web-1": 0, "web-2": 0, "web-3": 1}
+    assert {host: count["failed"] for host, count in recap.items()} == {"web-1": 0, "web-2": 0, "web-3": 1}, printed
     assert sum(count["changed"] for count in recap.values()) == 1
     assert [word for word in ("interfases", "http://images.example.com/web-1.iso") if word not in printed] == []
     assert SECRET not in printed
@@ -90,10 +90,11 @@ def test_descriptors_on_a_server_that_serves_them(site):
         "ansible_connection": "local",
         "ansible_python_interpreter": "{{ ansible_playbook_python }}",
     }
-    with Program("--overlays-dir", str(overlays), bases=site.folder) as server:
+    with Program("--overlays-dir", str(overlays), "--guessable", bases=site.folder) as server:
         given = {
             "kubenode_image_server": "images-1", "kubenode_image_dest": str(overlays), "kubenode_image_group": "root",
-            "image_server_url": server.url(""), "kubenode_image_outputs": ["iso", "pxe"],
+            "image_server_url": server.url(""), "image_server_unguessable": False,
+            "kubenode_image_outputs": ["iso", "pxe"],
         }  # fmt: skip
         recap, printed = site.run("--check", **given)
         assert (list(overlays.iterdir()), recap["web-1"]["failed"]) == ([], 0), printed

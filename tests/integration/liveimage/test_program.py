@@ -104,7 +104,7 @@ def test_an_idle_connection_does_not_hold_the_end_up(bases, folder):
 
 def test_unguessable_names(bases, folder, tmp_path):
     secret, table = tmp_path / "secret", tmp_path / "urls.json"
-    arguments = ["--nmstate-dir", str(folder), "--unguessable", "--secret-file", str(secret), "--urls-file", str(table)]
+    arguments = ["--nmstate-dir", str(folder), "--secret-file", str(secret), "--urls-file", str(table)]
     found = []
     for _start_ in range(2):
         with Program(*arguments, "--images-publish-addr", "http://192.0.2.1:8084", bases=bases) as server:
@@ -129,7 +129,7 @@ def test_signed_urls(bases, folder, tmp_path):
     secret, table = tmp_path / "secret", tmp_path / "urls.json"
     secret.write_text(SECRET + "\n")
     secret.chmod(0o400)
-    arguments = ["--nmstate-dir", str(folder), "--signed-urls", "2", "--secret-file", str(secret)]
+    arguments = ["--nmstate-dir", str(folder), "--guessable", "--signed-urls", "2", "--secret-file", str(secret)]
     with Program(*arguments, "--urls-file", str(table), bases=bases) as server:
         first = until(lambda: table.exists() and json.loads(table.read_text()), "the table of URLs")["web-1.iso"]
         path = first.removeprefix("http://127.0.0.1:8084")

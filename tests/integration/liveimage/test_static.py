@@ -130,7 +130,7 @@ def test_every_variable_of_the_peer(bases, folder, tmp_path):
         "NO_PROXY": "localhost,.test",
         "ADDITIONAL_NTP_SERVERS": "ntp1.test, ntp2.test,",
     }  # fmt: skip
-    with Program("-nmstate-dir", str(folder), bases=bases, environ=environ) as server:
+    with Program("-nmstate-dir", str(folder), "--guessable", bases=bases, environ=environ) as server:
         config = ignition(server, "web-1", tmp_path)
         found = files(config)
         agent = found["/etc/ironic-python-agent.conf"]
@@ -214,7 +214,7 @@ merge: {storage: {files: [{path: /etc/merged, contents: {source: "data:,merged"}
 """)
     (folder / "r.host.yml").write_text("arch: riscv64\nformats: [iso]\n")
     (folder / "i.host.yml").write_text("ignition: {ignition: {version: 3.4.0}}\nhostname: i\n")
-    with Program("--nmstate-dir", str(folder), bases=bases) as server:
+    with Program("--nmstate-dir", str(folder), "--guessable", bases=bases) as server:
         fetched = tmp_path / "fetched.iso"
         config = ignition(server, "a", tmp_path)
         assert iso.inspect(str(fetched)).kernel_arguments.current.split() == [
@@ -343,7 +343,7 @@ def test_too_large_is_known_before_anybody_asks(bases, folder):
     (folder / "a.yaml").write_text("")
     noise = base64.b64encode(random.Random(1).randbytes(300_000)).decode()
     (folder / "a.host.yml").write_text(json.dumps({"files": [{"path": "/etc/noise", "content_base64": noise}]}))
-    with Program("--nmstate-dir", str(folder), bases=bases) as server:
+    with Program("--nmstate-dir", str(folder), "--guessable", bases=bases) as server:
         told = until(lambda: server.problems().get("host a"), "the problem is told")
         assert "a.iso: the Ignition is too large: packed it has" in told
         assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)

@@ -49,7 +49,7 @@ def test_descriptors(bases, tmp_path):
     (place / "bad.json").write_text("{")
     put("path.json", "../x.iso", image)
     put("date.json", "date.iso", image, created="now")
-    with Program("--overlays-dir", str(place)) as server:
+    with Program("--overlays-dir", str(place), "--guessable") as server:
         reply = server.get("/a.iso")
         assert reply.content == image_bytes(own, 40_000, b"own bytes")
         assert reply.headers["Last-Modified"] == server.head("/a.iso").headers["Last-Modified"]
@@ -86,7 +86,7 @@ def test_descriptors_beside_documents(bases, folder, tmp_path):
     for name in ("a.iso", "b.iso"):
         told = {"kubenode_image": 1, "name": name, "host": "b", "created": 5, "overlay": overlay.to_dict()}
         (place / f"{name}.json").write_text(json.dumps(told))
-    with Program("--nmstate-dir", str(folder), "--overlays-dir", str(place), bases=bases) as server:
+    with Program("--nmstate-dir", str(folder), "--overlays-dir", str(place), "--guessable", bases=bases) as server:
         assert server.get("/b.iso").content == (bases / "live.iso").read_bytes()
         assert server.get("/a.iso").content != (bases / "live.iso").read_bytes()  # the document's
         owned = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem is told")

@@ -330,6 +330,13 @@ def test_the_unit_passes_on_what_was_asked_for():
     assert "--nmstate-dir" not in plan()["unit"]["content"]
 
 
+def test_names_are_guessed_only_where_that_is_asked_for():
+    assert " --unguessable\n" in plan(**AGENT)["unit"]["content"]
+    open_names = plan(**AGENT, unguessable=False)["unit"]["content"]
+    assert " --guessable\n" in open_names
+    assert "--unguessable" not in open_names
+
+
 def test_the_program_is_the_package_and_its_digest_names_it():
     content = program.program_bytes()
     assert content == program.program_bytes()

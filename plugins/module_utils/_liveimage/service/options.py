@@ -33,7 +33,8 @@ class Settings:
     metrics: tuple[str, int] | None
     secret_file: str
     pull_secret_file: str
-    unguessable: bool
+    unguessable: bool  # paths are made of the secret
+    guessable: bool  # asked for, whatever is inside
     signed: int
     tls_cert: str
     tls_key: str
@@ -63,6 +64,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         if not least <= getattr(given, name) <= 1_000_000:
             told = name.replace("_", "-"), getattr(given, name), least
             raise ImageError("%s %d is not within %d to 1000000" % told)
+    if given.unguessable and given.guessable:
+        raise ImageError("unguessable and guessable exclude each other; give one of them")
     static = given.nmstate_dir or given.overlays_dir
     if given.nmstate_dir and given.overlays_dir and _same(given.nmstate_dir, given.overlays_dir):
         raise ImageError("overlays-dir %s is nmstate-dir, too; give another folder" % given.overlays_dir)
@@ -70,6 +73,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         raise ImageError(
             "unguessable and signed-urls need a secret: give secret-file (%s), which is made when it is not there"
             % SECRET_VARIABLE
+        )
+    if given.overlays_dir and not given.secret_file and not given.guessable:
+        raise ImageError(
+            "overlays-dir: its images may hold secrets, and their names can be guessed; give secret-file (%s), which "
+            "is made when it is not there, or guessable" % SECRET_VARIABLE
         )
     iso, initramfs = environ.get("DEPLOY_ISO", ""), environ.get("DEPLOY_INITRD", "")
     if not iso and not initramfs and not (static and not given.nmstate_dir):
@@ -84,7 +92,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         metrics=metrics,
         secret_file=given.secret_file,
         pull_secret_file=given.pull_secret_file,
-        unguessable=given.unguessable,
+        unguessable=bool(given.secret_file) and not given.guessable,
+        guessable=given.guessable,
         signed=given.signed_urls,
         tls_cert=given.tls_cert,
         tls_key=given.tls_key,
@@ -144,7 +153,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("pull-secret-file", "FILE", "the agent's pull secret, unless IRONIC_AGENT_PULL_SECRET has it "
          "(/run/secrets/pull-secret)")  # fmt: skip
     parser.add_argument("--unguessable", "-unguessable", action="store_true",
-                        help="paths that nobody can guess instead of the hosts' names")  # fmt: skip
+                        help="paths that cannot be guessed, not the hosts' names, as with any secret-file")  # fmt: skip
+    parser.add_argument("--guessable", "-guessable", action="store_true",
+                        help="the hosts' names as paths, with a secret-file or secrets inside, too")  # fmt: skip
     number("signed-urls", "SECONDS", "URLs are signed and good for at least so long (0: for ever)", 0)
     flag("tls-cert", "FILE", "certificate chain in PEM; read again when it changes")
     flag("tls-key", "FILE", "its private key")

@@ -19,6 +19,7 @@ from typing import Any
 from ..base import DIGESTS
 from ..bases import Bases
 from ..errors import ImageError
+from ..hosts import GUESSED, secret_of_all
 from ..nmstate import nmstatectl
 from ..server.listener import Listener
 from ..server.metrics import Metrics
@@ -142,11 +143,15 @@ class Program:
         settings = self._settings
         inputs = Inputs(self._environ, self._problems, settings.pull_secret_file)
         run = nmstatectl.chosen(settings.nmstate)
+        hides = not settings.static or settings.unguessable or settings.guessable
+        found = secret_of_all(inputs())
+        if found and not hides:
+            raise ImageError(GUESSED % found)
         bases = Bases(settings.iso, settings.initramfs, settings.shared_dir, later=settings.static)
         if settings.static:
             self._publisher = Publisher(
                 self._registry, bases, inputs, self._secret, settings.publish, settings.signed,
-                path_of=lambda key, suffix: static_path(key + suffix, hidden), run=run, gone=self._gone,
+                path_of=lambda key, suffix: static_path(key + suffix, hidden), run=run, gone=self._gone, secrets=hides,
             )  # fmt: skip
             folder = _folder("nmstate-dir", settings.nmstate_dir)
             self._static = Static(self._publisher, bases, folder, inputs, self._problems)

@@ -55,15 +55,16 @@ class Publisher:
     def __init__(
         self, registry: Registry, bases: Bases, inputs: Callable[[], AgentInputs], secret: bytes, publish_addr: str,
         signed: int = 0, *, path_of: Callable[[str, str], str] | None = None, run: hosts.Run | None = None,
-        gone: Callable[[str], None] = lambda host: None,
+        gone: Callable[[str], None] = lambda host: None, secrets: bool = True,
     ) -> None:  # fmt: skip
         """``inputs`` gives the same object as long as nothing changed; ``signed``: seconds a URL is good for at least.
 
-        ``path_of``: from key and suffix to a path, when keys are names; ``gone`` is told whose images went away.
+        ``path_of``: from key and suffix to a path, when keys are names; ``gone`` is told whose images went away;
+        ``secrets``: whether an image may hold any, or else it is refused.
         """
         self._registry, self._bases, self._inputs = registry, bases, inputs
         self._urls = Urls(address(publish_addr), secret, signed)
-        self._run, self._gone = run, gone
+        self._run, self._gone, self._secrets = run, gone, secrets
         self._path_of = path_of or (lambda key, suffix: names.public(secret, key, suffix))
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
@@ -174,7 +175,7 @@ class Publisher:
                 source = self._source(arch, kind)
                 if same and self._is_made(path, source):
                     continue
-                made = made or hosts.build(inputs, host, run=self._run)
+                made = made or self._build(inputs, host)
                 if isinstance(source, Iso):
                     overlay = hosts.iso_overlay(source, made, host, enlarge=enlarge)
                 else:
@@ -192,6 +193,13 @@ class Publisher:
         return Outcome(
             {kind: self._urls.of(path) for kind, path in paths.items() if kind not in problems}, problems, warnings
         )
+
+    def _build(self, inputs: AgentInputs | None, host: HostInputs) -> hosts.HostConfig:
+        made = hosts.build(inputs, host, run=self._run)
+        found = hosts.secret_in(inputs, host, made.profiles)
+        if found and not self._secrets:
+            raise ImageError(hosts.GUESSED % found)
+        return made
 
     def _source(self, arch: str, kind: str) -> _Source:
         path = self._bases.path(arch, kind)

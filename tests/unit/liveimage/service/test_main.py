@@ -20,7 +20,7 @@ GOOD = {
 }
 CASES = {
     "no folder": (["--nmstate-dir", "{tmp}/gone"], {}, ["nmstate-dir '{tmp}/gone'", "No such file"]),
-    "no overlays": (["--overlays-dir", "{tmp}/gone"], {}, ["overlays-dir '{tmp}/gone'", "No such file"]),
+    "no overlays": (["--overlays-dir", "{tmp}/gone", "--guessable"], {}, ["overlays-dir '{tmp}/gone'", "No such file"]),
     "no agent": (["--nmstate-dir", "{tmp}"], {"IRONIC_AGENT_IMAGE": ""}, ["agent_image (IRONIC_AGENT_IMAGE) ''"]),
     "no ironic": (["--nmstate-dir", "{tmp}"], {"IRONIC_BASE_URL": ""}, ["IRONIC_BASE_URL", "is empty; give the URL"]),
     "bad ironic": (["--nmstate-dir", "{tmp}"], {"IRONIC_BASE_URL": "x y"}, ["IRONIC_BASE_URL", "'x y' is no http"]),
@@ -29,6 +29,15 @@ CASES = {
     "ca": (["--nmstate-dir", "{tmp}"], {"CA_BUNDLE": "{tmp}/gone"}, ["CA_BUNDLE: file {tmp}/gone cannot be read"]),
     "registries": (["--nmstate-dir", "{tmp}"], {"REGISTRIES_CONF_PATH": "{tmp}"}, ["REGISTRIES_CONF_PATH: file {tmp}"]),
     "no bases": (["--nmstate-dir", "{tmp}"], {"DEPLOY_ISO": "", "DEPLOY_INITRD": ""}, ["DEPLOY_ISO", "are not set"]),
+    "pull secret behind a name": (
+        ["--nmstate-dir", "{tmp}"], {"IRONIC_AGENT_PULL_SECRET": "eyJhdXRocyI6IHsiYSI6IHsiYXV0aCI6ICJTM0NSRVQifX19"},
+        ["the image holds the agent's pull secret", "give secret-file"],
+    ),
+    "proxy's password behind a name": (
+        ["--nmstate-dir", "{tmp}"], {"HTTPS_PROXY": "http://me:S3CRET@proxy.test:3128"}, ["a proxy's password"],
+    ),
+    "overlays behind names": (["--overlays-dir", "{tmp}"], {}, ["overlays-dir: its images may hold secrets"]),
+    "both": (["--nmstate-dir", "{tmp}", "--unguessable", "--guessable"], {}, ["exclude each other"]),
     "no secret": (["--nmstate-dir", "{tmp}", "--unguessable"], {}, ["give secret-file (KUBENODE_IMAGES_SECRET_FILE)"]),
     "readable secret": (
         ["--nmstate-dir", "{tmp}", "--unguessable", "--secret-file", "{tmp}/readable"], {}, ["mode 0644", "chmod 600"],
@@ -48,7 +57,9 @@ CASES = {
     "signed": (["--nmstate-dir", "{tmp}", "--signed-urls", "-1"], {}, ["signed-urls -1 is not within 0 to"]),
     "connections": (["--nmstate-dir", "{tmp}", "--max-connections", "0"], {}, ["max-connections 0 is not within"]),
     "no nmstatectl": (["--nmstate-dir", "{tmp}", "--nmstate", "nmstatectl"], {}, ["nmstatectl is not installed"]),
-    "one folder": (["--nmstate-dir", "{tmp}", "--overlays-dir", "{tmp}/."], {}, ["overlays-dir", "another folder"]),
+    "one folder": (
+        ["--nmstate-dir", "{tmp}", "--overlays-dir", "{tmp}/.", "--guessable"], {}, ["overlays-dir", "another folder"],
+    ),
 }  # fmt: skip
 
 
@@ -96,4 +107,13 @@ def test_defaults_are_the_peers():
     assert (found.metrics, found.static) == (("127.0.0.1", 8085), True)
     assert options.parse(["--metrics-addr", "0"], GOOD).metrics is None
     assert not options.parse([], GOOD).static
-    assert options.parse(["--overlays-dir", "x"], {}).iso == ""  # descriptors bring their bases
+    assert options.parse(["--overlays-dir", "x", "--guessable"], {}).iso == ""  # descriptors bring their bases
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hidden"),
+    [([], False), (["--secret-file", "s"], True), (["--secret-file", "s", "--guessable"], False),
+     (["--secret-file", "s", "--unguessable"], True)],
+)  # fmt: skip
+def test_names_are_hidden_where_there_is_a_secret(arguments, hidden):
+    assert options.parse(["--nmstate-dir", "x", *arguments], GOOD).unguessable is hidden

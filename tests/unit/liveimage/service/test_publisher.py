@@ -233,3 +233,36 @@ def test_the_table_has_what_is_served(place):
 def test_addresses_that_are_none(place, given):
     with pytest.raises(ImageError, match="images-publish-addr"):
         World(place, publish_addr=given)
+
+
+_8021X = """
+interfaces:
+- name: eth0
+  type: ethernet
+  state: up
+  802.1x: {eap-methods: [peap], identity: me, phase2-auth: mschapv2, password: S3CRET}
+"""
+SECRETS = {
+    "pull secret": (HOST, {"pull_secret": '{"auths": {"a": {"auth": "S3CRET"}}}'}, "the agent's pull secret"),
+    "proxy": (HOST, {"https_proxy": "http://me:S3CRET@proxy.test"}, "a proxy's password"),
+    "Ignition": (replace(HOST, ignition={"ignition": {"version": "3.2.0"}}), {}, "an Ignition of the host's own"),
+    "merge": (replace(HOST, merge={"storage": {}}), {}, "an Ignition of the host's own"),
+    "file": (replace(HOST, files={"/etc/key": (b"S3CRET", 0o600)}), {}, "files of the host's own"),
+    "unit": (replace(HOST, units={"a.service": "[Service]\nExecStart=/x S3CRET\n"}), {}, "files of the host's own"),
+    "network": (replace(HOST, network=_8021X), {}, "a password of the host's network"),
+}
+
+
+@pytest.mark.parametrize("case", SECRETS)
+def test_a_secret_is_not_served_under_a_name_that_can_be_guessed(place, case):
+    host, agent, told = SECRETS[case]
+    world = World(place, secrets=False)
+    good = world.publisher.offer("db", replace(HOST, name="db"), "", BOTH)
+    assert set(good.urls) == set(BOTH)
+    outcome = world.publisher.offer("web-1", host, "", BOTH, agent=agent)
+    assert outcome.urls == {}
+    for problem in outcome.problems.values():
+        assert f"the image holds {told}, and its name can be guessed; give secret-file" in str(problem)
+        assert "S3CRET" not in str(problem)
+    assert world.publisher.withheld(world.publisher.path("web-1", "iso"))
+    assert set(World(place).publisher.offer("web-1", host, "", BOTH, agent=agent).urls) == set(BOTH)
