@@ -14,9 +14,8 @@ from lab.cluster.running import RunningCluster
 from lab.running import RunningLab
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 
-from .world import Replica, World, kubeconfig
+from .world import MANIFESTS, Replica, World, kubeconfig
 
-MANIFESTS = Path(__file__).parents[3] / "deploy" / "image_server"
 CRD = Path(__file__).parent / "crd.yml"
 SMALL = 700  # bytes of an embed area that nothing fits into
 NUMBERS = itertools.count(1)
@@ -31,7 +30,7 @@ def cluster() -> Iterator[RunningCluster]:
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRD))
         # This kubectl's kustomize cannot build on a folder beside its own.
         cluster.kubectl("apply", "-k", str(MANIFESTS / "base"))
-        for name in ("role", "role_binding"):
+        for name in ("role", "role_binding", "secrets_role"):
             cluster.kubectl("apply", "-f", str(MANIFESTS / "cluster" / f"{name}.yaml"))
         yield cluster
 

@@ -12,8 +12,7 @@ import yaml
 from tests.unit.liveimage.maker import Layout, make
 from tests.waiting import until
 
-from .conftest import MANIFESTS
-from .world import World, conditions, kubeconfig, network
+from .world import MANIFESTS, World, conditions, kubeconfig, network
 
 pytestmark = pytest.mark.cluster
 HOSTS = [f"host-{number}" for number in range(1, 7)]

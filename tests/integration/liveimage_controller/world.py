@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
 from lab.cluster.api import ApiError
@@ -21,6 +22,7 @@ from lab.cluster.running import RunningCluster
 from tests.integration.liveimage.program import PATIENCE, Program
 from tests.waiting import until
 
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "image_server"
 FINALIZER = "preprovisioningimage.metal3.io"
 MERGE = "application/merge-patch+json"
 API = "/apis/metal3.io/v1alpha1"
@@ -57,6 +59,9 @@ class World:
         self.images = f"{API}/namespaces/{namespace}/preprovisioningimages"
         self.secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        binding = yaml.safe_load((MANIFESTS / "cluster" / "secrets_role_binding.yaml").read_text())
+        binding["metadata"]["namespace"] = namespace
+        self.api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
 
     def create(self, name: str, **more: Any) -> None:
         """An object as baremetal-operator makes it; ``labels``, ``finalizers``, and fields of the spec."""

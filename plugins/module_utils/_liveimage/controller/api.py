@@ -16,12 +16,11 @@ from typing import Any
 from ..errors import ImageError
 
 GROUP, VERSION, PLURAL = "metal3.io", "v1alpha1", "preprovisioningimages"
-# (API group, resource, subresource) → what the controller does with it
-RIGHTS = {
-    (GROUP, PLURAL, ""): ("get", "list", "watch", "patch"),
-    (GROUP, PLURAL, "status"): ("patch",),
-    ("", "secrets", ""): ("get", "list", "watch", "update"),
-}
+# (API group, resource, subresource) → what the controller does with it: with images wherever it looks for them, with
+# Secrets only in the namespaces that it serves. Secrets are watched where that is a right, else read now and then.
+IMAGE_RIGHTS = {(GROUP, PLURAL, ""): ("get", "list", "watch", "patch"), (GROUP, PLURAL, "status"): ("patch",)}
+SECRET_RIGHTS = {("", "secrets", ""): ("get", "update")}
+WATCH_RIGHTS = {("", "secrets", ""): ("list", "watch")}
 MERGE = "application/merge-patch+json"
 _AGENT = "kubenode-image-server"
 _TIMEOUT = (5, 30)  # seconds to connect, to answer
@@ -118,10 +117,12 @@ class Api:
             return False
         return any(one.get("name") == PLURAL for one in found.get("resources") or ())
 
-    def missing_rights(self, namespace: str | None) -> list[str]:
-        """What the service account may not do, of what the controller has to do."""
+    def missing_rights(
+        self, namespace: str | None, rights: Mapping[tuple[str, str, str], tuple[str, ...]]
+    ) -> list[str]:
+        """What of these the service account may not do there."""
         missing = []
-        for (group, resource, subresource), verbs in RIGHTS.items():
+        for (group, resource, subresource), verbs in rights.items():
             for verb in verbs:
                 attributes = {"group": group, "resource": resource, "verb": verb, "subresource": subresource}
                 if namespace:

@@ -24,6 +24,7 @@ from .reconcile import LOG, Reconciler
 from .watch import Watch, quiet
 
 _FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
+_UNWATCHED = 60.0  # seconds between looks at everything where Secrets are not watched
 _AGAIN = 5.0  # seconds until a watch that ended, or lacked a right, is tried again
 
 
@@ -61,6 +62,7 @@ class Controller:
         self._problem = "the cluster's images were not read yet"
         self._lock = threading.Lock()
         self._looks = self._errors = 0
+        self._watched = True  # Secrets
         self._threads = [threading.Thread(target=self._supervise, name="controller", daemon=True)] + [
             threading.Thread(target=self._work, name="controller-%d" % number, daemon=True)
             for number in range(settings.workers)
@@ -125,7 +127,8 @@ class Controller:
                     synced = float("-inf")  # events may have been missed
                 for key in self._images.outdated():
                     self._queue.put(key)
-                if self._asked or time.monotonic() - synced >= self._settings.resync:
+                resync = self._settings.resync if self._watched else min(self._settings.resync, _UNWATCHED)
+                if self._asked or time.monotonic() - synced >= resync:
                     self._asked = False
                     self._sync()
                     synced = time.monotonic()
@@ -138,14 +141,27 @@ class Controller:
 
     def _check(self) -> None:
         """Raise what stands in the way of watching: no such kind in the cluster, rights that are missing."""
-        missing = [one for place in self._places() for one in self._api.missing_rights(place)]
+        missing, hidden = [], []
+        for place in self._places():
+            missing += self._api.missing_rights(place, apis.IMAGE_RIGHTS)
+            if (
+                place is not None
+            ):  # else the rights are those of each namespace, and its objects tell of what is missing
+                missing += self._api.missing_rights(place, apis.SECRET_RIGHTS)
+            hidden += self._api.missing_rights(place, apis.WATCH_RIGHTS)
         if missing:
             raise Forbidden("the service account lacks %s; see deploy/image_server" % "; ".join(missing))
         if not self._api.kind_exists():
             raise ApiFailed("the cluster has no PreprovisioningImages; install the CRDs of metal3.io")
+        self._watched = not hidden
+        if hidden:
+            LOG.info(
+                "Secrets are read every %d seconds, and not watched: no right to %s", _UNWATCHED, "; ".join(hidden)
+            )
 
     def _watching(self) -> None:
-        watch = Watch(self._connection, self._settings.namespaces, self._image_event, self._secret_event, self._stop)
+        secret = self._secret_event if self._watched else None
+        watch = Watch(self._connection, self._settings.namespaces, self._image_event, secret, self._stop)
         try:
             watch.run()
         except Exception as error:  # noqa: BLE001 - whatever kopf gave up for, it is begun again

@@ -29,9 +29,12 @@ class Watch:
     """Tells of images and of Secrets that have our label; `run` ends when ``stop`` is set or kopf gives up."""
 
     def __init__(
-        self, settings: Any, namespaces: Sequence[str], image: Noticed, secret: Noticed, stop: threading.Event
+        self, settings: Any, namespaces: Sequence[str], image: Noticed, secret: Noticed | None, stop: threading.Event
     ) -> None:
-        """``image`` and ``secret`` are called with the event's type ("" for what was there before) and the object."""
+        """``image`` and ``secret`` are called with the event's type ("" for what was there before) and the object.
+
+        Without ``secret``, Secrets are not watched.
+        """
         self._settings, self._namespaces, self._stop = settings, tuple(namespaces), stop
         self._image, self._secret = image, secret
         self.ready = threading.Event()
@@ -46,7 +49,8 @@ class Watch:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
         kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, id="image", registry=registry)(_handler(self._image))
-        kopf.on.event("", "v1", "secrets", id="secret", registry=registry)(_handler(self._secret))
+        if self._secret is not None:
+            kopf.on.event("", "v1", "secrets", id="secret", registry=registry)(_handler(self._secret))
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.scanning.disabled = True  # namespaces and kinds are known: no right to look for them is needed

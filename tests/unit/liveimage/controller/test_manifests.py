@@ -9,16 +9,31 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.controller.api import RIGHTS
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.controller.api import (
+    IMAGE_RIGHTS,
+    SECRET_RIGHTS,
+)
 
 MANIFESTS = Path(__file__).parents[4] / "deploy" / "image_server"
 
 
-@pytest.mark.parametrize("kind", ["cluster", "namespaced"])
-def test_rights_are_those_the_controller_uses(kind):
+def secrets(verbs):
+    return {("", "secrets", ""): verbs}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "kinds", "rights"),
+    [
+        ("cluster", "", ("ClusterRole", "ClusterRoleBinding"), IMAGE_RIGHTS),
+        ("cluster", "secrets_", ("ClusterRole", "RoleBinding"), SECRET_RIGHTS),
+        ("namespaced", "", ("Role", "RoleBinding"), {**IMAGE_RIGHTS, **secrets(("get", "list", "watch", "update"))}),
+    ],
+)
+def test_rights_are_those_the_controller_uses(kind, name, kinds, rights):
     role, binding = (
-        yaml.safe_load((MANIFESTS / kind / f"{name}.yaml").read_text()) for name in ("role", "role_binding")
+        yaml.safe_load((MANIFESTS / kind / f"{name}{what}.yaml").read_text()) for what in ("role", "role_binding")
     )
+    assert (role["kind"], binding["kind"]) == kinds
     given = {}
     for rule in role["rules"]:
         assert set(rule) == {"apiGroups", "resources", "verbs"}
@@ -26,10 +41,19 @@ def test_rights_are_those_the_controller_uses(kind):
             for resource in rule["resources"]:
                 name, _slash, subresource = resource.partition("/")
                 given[(group, name, subresource)] = tuple(rule["verbs"])
-    assert given == RIGHTS
+    assert given == rights
     account = yaml.safe_load((MANIFESTS / "base" / "service_account.yaml").read_text())["metadata"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **{key: account[key] for key in ("name", "namespace")}}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+
+def test_no_right_to_secrets_is_for_the_whole_cluster():
+    parts = [one for file in MANIFESTS.glob("*/*.yaml") for one in yaml.safe_load_all(file.read_text())]
+    roles = {(one["kind"], one["metadata"]["name"]): one for one in parts if one["kind"].endswith("Role")}
+    for one in parts:
+        if one["kind"] == "ClusterRoleBinding":
+            rules = roles[("ClusterRole", one["roleRef"]["name"])]["rules"]
+            assert "secrets" not in {resource for rule in rules for resource in rule["resources"]}
 
 
 def test_every_file_is_in_use():
