@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""User data for Ignition, specification 3.4.0 (pure)."""
+"""User data for Ignition, specification 3.3.0 (pure)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def document(inputs):
     if inputs["hostname"]:
         written.append(files.File("/etc/hostname", 0o644, inputs["hostname"] + "\n"))
     result = {
-        "ignition": {"version": "3.4.0"},
+        "ignition": {"version": "3.3.0"},
         "storage": {
             "directories": [{"path": files.FOLDER, "mode": 0o700}],
             "files": [_file(entry) for entry in written],
