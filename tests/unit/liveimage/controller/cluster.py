@@ -13,11 +13,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.controller.api import Conflict, NotFound
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from .objects import merged
+from .objects import merged, schema, wrong
 
 
 class Cluster:
-    """Acts like `controller.api.Api`; ``disturb`` is called before every request."""
+    """Acts like `controller.api.Api`, and judges objects by the CRD; ``disturb`` is called before every request."""
+
+    _schema = schema()
 
     def __init__(self) -> None:
         self.object: dict[str, Any] | None = None
@@ -83,6 +85,7 @@ class Cluster:
         current = self._fresh(image)
         new = merged(current.get("status", {}), difference)
         assert new != current.get("status"), "a write that changes nothing"
+        assert wrong({"spec": current["spec"], "status": new}, self._schema) == []
         current["status"] = copy.deepcopy(new)
         current["metadata"]["resourceVersion"] = self.version()
         self.writes += 1
