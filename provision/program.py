@@ -21,7 +21,7 @@ _ANSIBLE_INTERRUPTED = 99
 
 
 def main() -> int:
-    """Run the program; errors are one line on stderr."""
+    """Run the program; errors are a line each on stderr."""
     try:
         version = unpack.resource(unpack.VERSION).decode("utf-8").strip()
         chosen = parse(None, version)
@@ -31,7 +31,8 @@ def main() -> int:
             _hide_token(chosen.token)
         return _run(chosen)
     except (UsageError, RunError) as error:
-        print(f"provision: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"provision: {line}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -65,7 +66,7 @@ def _run(chosen: argparse.Namespace) -> int:
         from provision import cloud_config, playbook, variables
 
         collection = payload / "collections/ansible_collections/kubenode/provision"
-        gathered = variables.gather(chosen, variables.specs(collection))
+        gathered = variables.gather(chosen, variables.rules(collection))
         # not before everything that was asked for is known to make sense
         if not chosen.check:
             for reason in unpack.remove_older(chosen.state_dir.resolve(), payload):

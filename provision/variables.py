@@ -9,31 +9,35 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import roles, values
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
-ROLES = ("base", "join")
 _LARGEST = 4 * 1024 * 1024
 
 
-def specs(collection: Path) -> dict[str, dict[str, Any]]:
-    """Every variable of the roles: its name → its spec."""
-    result: dict[str, dict[str, Any]] = {}
-    for role in ROLES:
-        text = (collection / "roles" / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-        result.update(yaml.safe_load(text)["argument_specs"]["main"]["options"])
-    return result
+def rules(collection: Path) -> roles.Rules:
+    """What the roles of the collection take."""
+    return roles.rules(str(collection), yaml.safe_load, _yaml)
 
 
-def gather(chosen: argparse.Namespace, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _yaml(text: str) -> Any:
+    """What a YAML text says; ValueError for a text that is none."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def gather(chosen: argparse.Namespace, rules_: roles.Rules) -> dict[str, Any]:
     """The variables of a run: files first, then --set, then the options of their own; UsageError when one is wrong."""
+    known: Mapping[str, Mapping[str, Any]] = rules_.specs
     result: dict[str, Any] = {}
     for name in chosen.files:
         result.update(_from_file(name, known))
@@ -47,7 +51,19 @@ def gather(chosen: argparse.Namespace, known: Mapping[str, Mapping[str, Any]]) -
         raise UsageError(
             f"--phase {chosen.phase} joins a cluster: name its API server by --api-server https://host:6443"
         )
+    _refuse(result, roles.ROLES if chosen.phase == "all" else (chosen.phase,), rules_)
     return result
+
+
+def _refuse(variables: Mapping[str, Any], running: Sequence[str], rules_: roles.Rules) -> None:
+    """Refuse what the roles would refuse, before anything is done, as no second try helps against it."""
+    name = variables.get("join_ca_file")
+    if "join" in running and isinstance(name, str) and name and not variables.get("join_ca_cert"):
+        text = _checked(f"join_ca_file {name}", values.certificates, _read("join_ca_file", name))
+        variables = {**variables, "join_ca_cert": text}
+    refused = roles.findings(variables, running, rules_)
+    if refused:
+        raise UsageError("\n".join(refused))
 
 
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -75,7 +75,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain, yaml_value
 
 inputs_ = Late("module_utils._node.join.inputs")
 machine = Late("module_utils._node.join.machine")
@@ -97,7 +97,7 @@ def join_plan(
         if name in needs and not isinstance(value, Mapping):
             raise AnsibleFilterError(f"join_plan: {purpose} needs {name}")
     try:
-        checked = inputs_.checked(_read(plain(given)), str(token or ""))
+        checked = inputs_.checked(inputs_.with_drop_ins(plain(given), yaml_value), str(token or ""))
         if purpose in _TOKEN_OF_THE_USER:
             inputs_.check_one_token(checked, token)
         return function(checked, plain(node), plain(seen), str(token or ""))
@@ -150,23 +150,6 @@ _PURPOSES: dict[str, tuple[tuple[str, ...], Callable[[Any, Any, Any, str], Any]]
 
 #: Later on, the token may be the one that was made.
 _TOKEN_OF_THE_USER = ("inputs", "check")
-
-
-def _read(given: dict) -> dict:
-    """The variables, with drop-ins that were given as YAML text read."""
-    drop_ins = given.get("kubelet_drop_ins")
-    if isinstance(drop_ins, dict):
-        given = {**given, "kubelet_drop_ins": {name: _parse(name, text) for name, text in drop_ins.items()}}
-    return given
-
-
-def _parse(name: str, content: Any) -> Any:
-    if not isinstance(content, str):
-        return content
-    try:
-        return yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise inputs_.InvalidInput(f"join_kubelet_drop_ins: {name}: not YAML: {error}") from error
 
 
 def _dump(value: dict) -> str:

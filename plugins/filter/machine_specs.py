@@ -66,6 +66,7 @@ names = Late("module_utils._common.names")
 paths = Late("plugin_utils._paths")
 spelling = Late("plugin_utils._variables")
 options = Late("module_utils._rescue.options")
+values = Late("module_utils._common.options")
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),
@@ -200,7 +201,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                 value = host.get(variable)
                 if value is not None:
                     spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
-                    wrong = spelling.wrong_value(kinds[key], value) if key in kinds else ""
+                    wrong = values.wrong_value(kinds[key], value) if key in kinds else ""
                     if wrong:
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
                     break

@@ -12,7 +12,8 @@ positional: format
 description:
   - Returns user data for cloud-init or Ignition. At its first boot the machine writes SSH keys, hostname, CA and
     C(cloud-config), fetches the program C(provision), proves its SHA-256, and runs it until it has succeeded.
-  - Every input is checked first; one error names everything that is wrong.
+  - Every input is checked first; one error names everything that is wrong. The variables of the roles that will run
+    are checked by the roles' own rules, as far as these need no machine.
   - The result holds the bootstrap token and every other secret of the inputs. Whoever may read the user data of the
     machine, its pods included where the provider has a metadata service, can read them; use tokens of a short life.
 options:
@@ -126,13 +127,19 @@ _value:
   type: string
 """
 
+from pathlib import Path
+
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, plain, yaml_value
 
 _text = Late("module_utils._common.text")
 _inputs = Late("module_utils._node.userdata.inputs")
 _render = Late("module_utils._node.userdata.render")
+_roles = Late("module_utils._node.userdata.roles")
+
+_COLLECTION = Path(__file__).parents[2]
 
 
 def node_user_data(inputs, format="cloud-init", limit=None):
@@ -141,7 +148,7 @@ def node_user_data(inputs, format="cloud-init", limit=None):
     if most is None:
         raise AnsibleFilterError("node_user_data: limit is %r; give a number of bytes, 0 for no limit" % limit)
     try:
-        return _render.user_data(inputs, format, most)
+        return _render.user_data(plain(inputs), _roles.rules(_COLLECTION, own_yaml, yaml_value), format, most)
     except _inputs.InputError as error:
         raise AnsibleFilterError("node_user_data: %s" % error) from None
 

@@ -11,6 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.options import wrong_value
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
@@ -24,7 +25,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
-from ansible_collections.kubenode.provision.plugins.plugin_utils._variables import wrong_value
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {

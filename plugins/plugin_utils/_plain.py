@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
+_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def plain(value: Any) -> Any:
     """Without Ansible's tags and lazy containers, which YAML and the checks do not know."""
@@ -21,3 +25,17 @@ def plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return value
+
+
+def yaml_value(text: str) -> Any:
+    """What a YAML text says; ValueError, and nothing else, for a text that is none."""
+    try:
+        # libyaml's loader ends the process when a text is nested too deeply
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def own_yaml(text: str) -> Any:
+    """What a file of this collection says, read fast."""
+    return yaml.load(text, _FAST_LOADER)

@@ -10,15 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
-
-_KINDS = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
-    "str": "a text", "path": "a path",
-}  # fmt: skip
 PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.
 _OF_USERS = """
@@ -117,18 +109,3 @@ def _sentence(name: str, hosts: list[str], known: Iterable[str] = OF_USERS) -> s
     more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
     text = f"{name}, set for {', '.join(hosts[:3])}{more}, is no variable of kubenode.provision and does nothing"
     return text + (f"; {near[0]} is one" if near else "")
-
-
-def wrong_value(option: Mapping[str, Any], value: Any) -> str:
-    """A value that cannot be an option's, and what can; empty when it can."""
-    checked = ArgumentSpecValidator({"value": {**option, "required": False}}).validate({"value": value})
-    # int() takes digits of every script, "1_0" and "1e9".
-    odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value.removeprefix("-"))
-    if not checked.error_messages and not odd:
-        return ""
-    shown = "(hidden)" if option.get("no_log") else repr(one_line(str(value), 60))
-    if "choices" in option:
-        return f"{shown}: use one of {', '.join(option['choices'])}"
-    if option.get("type") in _KINDS and not option.get("options"):
-        return f"{shown}: give {_KINDS[option['type']]}"
-    return f"{shown}: {one_line('; '.join(checked.error_messages))}"

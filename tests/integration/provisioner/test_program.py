@@ -24,6 +24,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.root
 
+#: where a cluster is, and what proves that it is this one
+API = ["--api-server", "https://192.0.2.1:6443", "--set", "join_discovery={ca_hashes: ['sha256:%s']}" % ("0" * 64)]
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
 #: every process from a module up to the program: its command line and environment
 SPY = """#!/bin/sh
@@ -79,13 +81,14 @@ def test_no_tests_and_no_lab_inside(machine):
 
 def test_variables_arrive_as_they_were(used, tmp_path):
     machine = used()
-    extra = {"base_no_proxy": "{{ lookup('pipe', 'id') }} 'x' \"y\" \\ \u2028 \x85 😀 #", "base_ipvs": True}
+    text = "{{ lookup('pipe', 'id') }} 'x' \"y\" \\ \u2028 \x85 😀 #"
+    extra = {"base_containerd_config": {"x": text}, "base_ipvs": True}
     (tmp_path / "vars.json").write_text(json.dumps(extra), encoding="utf-8")
     (tmp_path / "vars.yml").write_text(
         "base_sysctls: {vm.swappiness: '{{ 1 + 1 }}', a: 1.5, b: null}\n", encoding="utf-8"
     )
     files = [word for name in ("vars.json", "vars.yml") for word in ("--vars", str(tmp_path / name))]
-    sets = ["--set", "base_packages_extra=[jq, 'a b']", "--set", "base_mirror=http://x/{{ y }}"]
+    sets = ["--set", "base_packages_extra=[jq, 'yq']", "--set", "base_mirror=http://x/y"]
     done = machine.run("--phase", "base", *files, *sets, "--kubelet-version", "v1.36.4")
     assert done.returncode == 0, done.stdout + done.stderr
     told = variables(machine)
@@ -94,8 +97,8 @@ def test_variables_arrive_as_they_were(used, tmp_path):
         >= {
             **extra,
             "base_sysctls": {"vm.swappiness": "{{ 1 + 1 }}", "a": 1.5, "b": None},
-            "base_packages_extra": ["jq", "a b"],
-            "base_mirror": "http://x/{{ y }}",
+            "base_packages_extra": ["jq", "yq"],
+            "base_mirror": "http://x/y",
             "base_kubernetes_version": "1.36.4",
         }.items()
     )
@@ -285,6 +288,12 @@ def test_a_folder_that_others_can_write_to_is_refused(machine):
         (["--phase", "base", "--set", "base_prebake=maybe"], "it must be a bool"),
         (["--phase", "base", "--set", f"join_token={TOKEN}"], "join_token is a secret"),
         (["--phase", "base", "--vars", "/nowhere"], "--vars /nowhere: No such file"),
+        (["--phase", "base", "--set", "base_swap=on"], "base_swap is 'on': use one of off, limited, keep"),
+        (["--phase", "base", "--kubelet-version", "1.36.99"], "base_kubernetes_version is '1.36.99'; no sha256"),
+        (["--phase", "join", *API, "--set", "join_taints=[a]"], "join_taints: 'a' is no taint"),
+        (["--phase", "all", *API, "--set", "join_kubelet_config={maxPod: 1}"], "maxPods? (kubelet 1.36.4)"),
+        (["--phase", "join", *API[:2]], "join_ca_cert: there is no CA to trust"),
+        (["--phase", "join", *API[:2], "--set", "join_ca_file=/nowhere"], "join_ca_file /nowhere: No such file"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )

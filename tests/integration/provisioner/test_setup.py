@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, render
-from tests.unit.node_userdata.examples import written
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files
+from tests.unit.node_userdata.examples import rendered, written
 
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
 #: tells how it was called, and ends with the codes of a list, one a run
@@ -51,7 +51,7 @@ class Boot:
             "pause": 1,
             **changed,
         }
-        for path, (mode, content) in written(render.user_data(inputs), "cloud-init").items():
+        for path, (mode, content) in written(rendered(inputs), "cloud-init").items():
             target = self.root / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             text = content.replace(f"'{files.PROGRAMS}'", f"'{self.root}/programs'")

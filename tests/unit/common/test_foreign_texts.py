@@ -84,7 +84,7 @@ def test_a_lock_of_no_process_is_none(pid, tmp_path):
 @pytest.mark.parametrize("text", ["a: 2021-13-45", odd.DEEP, "a: [", "9" * 5000])
 def test_drop_ins_that_are_no_yaml_are_refused(text):
     with pytest.raises(join_plan.inputs_.InvalidInput, match="not YAML"):
-        join_plan._parse("10-x", text)
+        join_plan.inputs_.with_drop_ins({"kubelet_drop_ins": {"10-x": text}}, join_plan.yaml_value)
 
 
 @pytest.mark.parametrize("value", [odd.DEEP, "2021-13-45", "["])

@@ -10,7 +10,10 @@ from typing import Any
 
 import yaml
 
-from tests.unit.node_userdata.test_values import PEM
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import render, roles
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, yaml_value
+from dev.toolchain.paths import CHECKOUT
+from tests.unit.node.samples import CA
 
 DIGEST = "0123456789abcdef" * 4
 SMALL: dict[str, Any] = {"provision_source": f"http://10.0.0.1/provision#sha256={DIGEST}", "phase": "base"}
@@ -20,21 +23,28 @@ FULL: dict[str, Any] = {
     "ssh_authorized_keys": ["ssh-ed25519 AAAAC3Nz operator@example", 'ssh-rsa AAAAB3Nz it\'s "me" ü'],
     "kubelet_version": "v1.36.4",
     "api_server": "https://api.example.com:6443",
-    "ca_cert": PEM,
+    "ca_cert": CA,
     "token": "abcdef.0123456789abcdef",
     "cloud_provider": "external",
     "cloud_config": "[global]\nkey = 'value' \"quoted\" $HOME `id` %d \\n\n",
     "vars": {
         "base_http_proxy": "http://proxy:3128",
-        "base_no_proxy": ["10.0.0.0/8", ".local"],
-        "join_labels": {"example.com/a": "x'y"},
+        "base_no_proxy": "10.0.0.0/8,.local",
+        "join_labels": {"example.com/a": "x-y"},
         "join_taints": ["a=b:NoSchedule"],
     },
-    "source_ca": PEM,
+    "source_ca": CA,
     "python_source": f"https://files.example.com/python.tar.gz#sha256={DIGEST}",
     "attempts": 5,
     "pause": 2,
 }
+
+RULES = roles.rules(str(CHECKOUT), own_yaml, yaml_value)
+
+
+def rendered(inputs: object, *more: object, **named: object) -> str:
+    """The user data of inputs, by the rules of this collection."""
+    return render.user_data(inputs, RULES, *more, **named)
 
 
 def written(text: str, name: str) -> dict[str, tuple[int, str]]:

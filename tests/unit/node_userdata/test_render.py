@@ -14,9 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files, render
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata.inputs import InputError
-from tests.unit.node_userdata.examples import FULL, SMALL, written
+from tests.unit.node_userdata.examples import FULL, SMALL, rendered, written
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = ["cloud-init", "ignition"]
@@ -41,45 +41,45 @@ def decoded(text: str, name: str) -> str:
 @pytest.mark.parametrize(("label", "inputs"), [("full", FULL), ("small", SMALL)])
 def test_golden(name, label, inputs):
     path = GOLDEN / f"{label}.{name}.json"
-    text = decoded(render.user_data(inputs, name), name)
+    text = decoded(rendered(inputs, name), name)
     if os.environ.get("KUBENODE_WRITE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
 
 
 def test_cloud_init_begins_with_its_marker():
-    assert render.user_data(SMALL).startswith("#cloud-config\n")
+    assert rendered(SMALL).startswith("#cloud-config\n")
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_whoever_holds_a_secret_is_roots_alone(name):
-    secret = ["abcdef.0123456789abcdef", "x'y", "key = 'value'", "http://proxy:3128"]
-    for path, (mode, content) in written(render.user_data(FULL, name), name).items():
+    secret = ["abcdef.0123456789abcdef", "x-y", "key = 'value'", "http://proxy:3128"]
+    for path, (mode, content) in written(rendered(FULL, name), name).items():
         if any(part in content for part in secret):
             assert mode & 0o077 == 0, path
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_limit_is_exact_and_the_overrun_is_told(name):
-    size = len(render.user_data(FULL, name, limit=0).encode())
-    assert render.user_data(FULL, name, limit=size)
+    size = len(rendered(FULL, name, limit=0).encode())
+    assert rendered(FULL, name, limit=size)
     with pytest.raises(InputError, match=f"is {size} bytes, 1 more than the {size - 1} allowed"):
-        render.user_data(FULL, name, limit=size - 1)
+        rendered(FULL, name, limit=size - 1)
 
 
 def test_default_limit_is_hetzners():
     with pytest.raises(InputError, match="more than the 32768 allowed"):
-        render.user_data({**FULL, "cloud_config": "x" * 32768})
+        rendered({**FULL, "cloud_config": "x" * 32768})
 
 
 def test_the_same_inputs_give_the_same_text():
     again = {key: FULL[key] for key in reversed(list(FULL))}
-    assert render.user_data(FULL) == render.user_data(again)
+    assert rendered(FULL) == rendered(again)
 
 
 def test_identity_changes_with_what_is_to_be_done_not_with_the_token():
     def identity(**changed):
-        return written(render.user_data({**FULL, **changed}), "cloud-init")[files.FOLDER + "/id"]
+        return written(rendered({**FULL, **changed}), "cloud-init")[files.FOLDER + "/id"]
 
     assert identity() == identity(token="fedcba.0123456789abcdef")
     assert identity() != identity(kubelet_version="1.35.8")
@@ -100,7 +100,7 @@ def test_values_arrive_as_they_were(name, cloud_config, value, comment):
         "ssh_authorized_keys": [key],
         "vars": {"join_labels": {"k": value}},
     }
-    text = render.user_data(inputs, name)
+    text = rendered(inputs, name)
     contents = written(text, name)
     assert contents[files.CLOUD_CONFIG] == (0o600, cloud_config)
     assert json.loads(contents[files.FOLDER + "/vars.json"][1]) == {"join_labels": {"k": value}}
@@ -136,26 +136,26 @@ def test_values_arrive_as_they_were(name, cloud_config, value, comment):
 )
 def test_wrong_inputs_are_named(changed, told):
     with pytest.raises(InputError) as caught:
-        render.user_data({**SMALL, **changed})
+        rendered({**SMALL, **changed})
     assert str(caught.value).startswith(told)
 
 
 def test_everything_wrong_is_told_at_once():
     with pytest.raises(InputError) as caught:
-        render.user_data({"hostname": "A", "token": "B", "extra": 1})
+        rendered({"hostname": "A", "token": "B", "extra": 1})
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["extra", "hostname", "token"]
 
 
 def test_unknown_format():
     with pytest.raises(InputError, match="choose one of cloud-init, ignition"):
-        render.user_data(SMALL, "butane")
+        rendered(SMALL, "butane")
 
 
 @settings(deadline=None)
 @given(st.text(string.printable, max_size=60))
 def test_no_hostname_breaks_out_of_its_line(name):
     try:
-        text = render.user_data({**SMALL, "hostname": name})
+        text = rendered({**SMALL, "hostname": name})
     except InputError:
         return
     assert yaml.safe_load(text).get("hostname") == (name or None)

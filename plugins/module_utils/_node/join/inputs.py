@@ -96,6 +96,22 @@ def checked(given, token):
     return inputs
 
 
+def with_drop_ins(given, load):
+    """The variables with drop-ins that were given as YAML read; ``load`` raises ValueError for what is none."""
+    drop_ins = given.get("kubelet_drop_ins")
+    if not isinstance(drop_ins, dict):
+        return given
+    read = {}
+    for name, content in drop_ins.items():
+        try:
+            read[name] = load(content) if isinstance(content, str) else content
+        except ValueError as error:
+            raise InvalidInput(
+                "join_kubelet_drop_ins: %s: not YAML: %s" % (name, " ".join(str(error).split()))
+            ) from error
+    return dict(given, kubelet_drop_ins=read)
+
+
 def check_one_token(inputs, token):
     """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
     if token and inputs["token_create"]:
@@ -109,7 +125,8 @@ def _together(inputs, token):
             discovery.split_token(token)
         except ValueError as error:
             raise InvalidInput("join_token: %s" % error) from error
-    if not inputs["ca_cert"] and not pins and not (jws and token):
+    # what is in a file, the caller has read, or cannot read here
+    if not (inputs["ca_cert"] or inputs["ca_file"] or pins or (jws and token)):
         raise InvalidInput(
             "join_ca_cert: there is no CA to trust; give join_ca_cert, join_ca_file or join_discovery.ca_hashes "
             "(a signature by join_discovery.jws needs a join_token that exists before)"

@@ -12,36 +12,71 @@ from .inputs import InvalidInput
 _SOCKET = "unix:///run/containerd/containerd.sock"
 
 
-class Kubelet:
-    """The kubelet of one machine: ``name``, ``version``, ``minor``, ``path``, and what will be written for it."""
+class KubeletOptions:
+    """What the user gives to a kubelet itself, judged by its version alone: ``version``, ``minor``."""
 
-    def __init__(self, node, inputs):
-        self._node, self._inputs = node, inputs
-        self._base = node.get("base") or {}
-        self.path, self.version = _installed(node, self._base)
+    def __init__(self, inputs, version):
+        self._inputs, self.version = inputs, version
         self.minor = "%d.%d" % config.minor_number(self.version)
         self.fields, self.flag_table = tables.FIELDS.get(self.minor), tables.FLAGS.get(self.minor)
-        self.name = _say("node_name", names.node_name, inputs["node_name"], node["hostname"])
-        self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
-        self.taints = names.parse_taints(inputs["taints"])
 
     @property
     def reads_drop_ins(self):
         """Whether this kubelet is given a folder of drop-ins."""
-        can = flags.takes("config-dir", self.minor, self.flag_table)
-        if not can and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
+        self.check_drop_ins()
+        return self._can_read_drop_ins() and self._inputs["config_dir"] != "false"
+
+    def check_drop_ins(self):
+        """Raise :class:`InvalidInput` for drop-ins that this kubelet would not read."""
+        if not self._can_read_drop_ins() and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
             raise InvalidInput("join_kubelet_drop_ins: kubelet %s reads no folder of drop-ins" % self.version)
-        return can and self._inputs["config_dir"] != "false"
+
+    def _can_read_drop_ins(self):
+        return flags.takes("config-dir", self.minor, self.flag_table)
+
+    def check(self):
+        """Raise :class:`InvalidInput` for a field, a flag or a drop-in that this kubelet does not take."""
+        self.check_fields()
+        _say("kubelet_config", config.finished, {}, self._inputs["kubelet_config"])
+        self.extra_args()
+        self.check_drop_ins()
+
+    def check_fields(self):
+        """Raise :class:`InvalidInput` for a field of KubeletConfiguration that this kubelet does not take."""
+        self._check(self._inputs["kubelet_config"], "join_kubelet_config")
+        for name, content in sorted(self._inputs["kubelet_drop_ins"].items()):
+            self._check(content, "join_kubelet_drop_ins: %s" % name)
+
+    def extra_args(self):
+        """The user's own flags, {name: value}."""
+        table = None if self._inputs["unknown_fields"] == "allow" else self.flag_table
+        return _say("kubelet_extra_args", flags.check_extra, self._inputs["kubelet_extra_args"], table, self.minor)
+
+    def _check(self, given, where):
+        if self.fields is None or self._inputs["unknown_fields"] == "allow":
+            return
+        try:
+            config.check_fields(given, self.fields)
+        except config.InvalidConfig as error:
+            raise InvalidInput("%s: %s (kubelet %s)" % (where, error, self.version)) from error
+
+
+class Kubelet(KubeletOptions):
+    """The kubelet of one machine: its ``name`` and ``path`` besides, and what will be written for it."""
+
+    def __init__(self, node, inputs):
+        self._node, self._base = node, node.get("base") or {}
+        self.path, version = _installed(node, self._base)
+        super().__init__(inputs, version)
+        self.name = _say("node_name", names.node_name, inputs["node_name"], node["hostname"])
+        self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
+        self.taints = names.parse_taints(inputs["taints"])
 
     def config(self):
         """KubeletConfiguration as a dictionary."""
-        inputs = self._inputs
-        user = inputs["kubelet_config"]
-        self._check(user, "join_kubelet_config")
-        for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-            self._check(content, "join_kubelet_drop_ins: %s" % name)
+        self.check_fields()
         made = config.known(config.defaults(self._facts()), self.minor, self.fields)
-        return _say("kubelet_config", config.finished, made, user)
+        return _say("kubelet_config", config.finished, made, self._inputs["kubelet_config"])
 
     def args(self):
         """The arguments of the kubelet."""
@@ -64,11 +99,6 @@ class Kubelet:
         extra = self.extra_args()
         lines = flags.flag_lines(wanted, self.minor, self.flag_table)
         return lines + ["--%s=%s" % item for item in sorted(extra.items()) if item[0] not in wanted]
-
-    def extra_args(self):
-        """The user's own flags, {name: value}."""
-        table = None if self._inputs["unknown_fields"] == "allow" else self.flag_table
-        return _say("kubelet_extra_args", flags.check_extra, self._inputs["kubelet_extra_args"], table, self.minor)
 
     def warnings(self):
         """What the user should know, but what stops nothing."""
@@ -108,14 +138,6 @@ class Kubelet:
             "system_reserved": system,
             "taints": self.taints,
         }
-
-    def _check(self, given, where):
-        if self.fields is None or self._inputs["unknown_fields"] == "allow":
-            return
-        try:
-            config.check_fields(given, self.fields)
-        except config.InvalidConfig as error:
-            raise InvalidInput("%s: %s (kubelet %s)" % (where, error, self.version)) from error
 
 
 def queries():

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from . import values
+from . import roles, values
 
 PHASES = ("all", "base", "join")
 
@@ -106,8 +106,11 @@ KEYS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-def normalised(inputs):
-    """Every key with its value or default; InputError names each key that is unknown, missing or wrong."""
+def normalised(inputs, known):
+    """Every key with its value or default; InputError names each key that is unknown, missing or wrong.
+
+    ``known``: the rules of the roles (roles.rules), which their variables keep to.
+    """
     if not isinstance(inputs, dict):
         raise InputError("the inputs must be a dictionary")
     result, errors = {}, []
@@ -124,7 +127,7 @@ def normalised(inputs):
         except ValueError as error:
             errors.append("%s: %s" % (name, error))
     if not errors:
-        errors = _together(result)
+        errors = _together(result) or roles.findings(variables(result), running(result), known)
     if errors:
         raise InputError("\n".join(errors))
     return result
@@ -142,3 +145,23 @@ def _together(inputs):
     if inputs["phase"] != "base" and not (inputs["api_server"] or inputs["vars"].get("join_api_server")):
         errors.append("api_server: is missing; phase %s joins a cluster: https://host:6443" % inputs["phase"])
     return errors
+
+
+#: key → the variable of a role that it becomes
+_BECOMES = {
+    "kubelet_version": "base_kubernetes_version",
+    "api_server": "join_api_server",
+    "ca_cert": "join_ca_cert",
+    "cloud_provider": "join_cloud_provider",
+    "token": "join_token",
+}
+
+
+def variables(inputs):
+    """The variables of the roles that the machine will have."""
+    return dict(inputs["vars"], **{name: inputs[key] for key, name in _BECOMES.items() if inputs[key] is not None})
+
+
+def running(inputs):
+    """The roles that the machine will run."""
+    return roles.ROLES if inputs["phase"] == "all" else (inputs["phase"],)

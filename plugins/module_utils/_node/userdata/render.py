@@ -13,11 +13,14 @@ FORMATS = {"cloud-init": cloud_init.document, "ignition": ignition.document}
 HETZNER_LIMIT = 32 * 1024
 
 
-def user_data(inputs, format_name="cloud-init", limit=HETZNER_LIMIT):
-    """The user data as text; InputError when an input is wrong or the result is over `limit` bytes (0: no limit)."""
+def user_data(inputs, known, format_name="cloud-init", limit=HETZNER_LIMIT):
+    """The user data as text; InputError when an input is wrong or the result is over `limit` bytes (0: no limit).
+
+    ``known``: the rules of the roles (roles.rules).
+    """
     if format_name not in FORMATS:
         raise InputError("the format is %r; choose one of %s" % (format_name, ", ".join(FORMATS)))
-    text = FORMATS[format_name](normalised(inputs))
+    text = FORMATS[format_name](normalised(inputs, known))
     size = len(text.encode("utf-8"))
     if limit and size > limit:
         raise InputError(

@@ -1,0 +1,41 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Values of options, judged by the specification that documents them."""
+
+from __future__ import annotations
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from .text import is_digits
+
+_KINDS = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
+    "str": "a text", "path": "a path",
+}  # fmt: skip
+#: How much of a value is shown.
+_MOST = 60
+
+
+def wrong_value(option, value):
+    """A value that cannot be an option's, and what can; empty when it can."""
+    try:
+        checked = ArgumentSpecValidator({"value": dict(option, required=False)}).validate({"value": value})
+        messages = checked.error_messages
+    except TypeError:
+        # it looks into what should be a dictionary before it has looked whether it is one
+        option, messages = dict(option, options=None), ["no %s" % option["type"]]
+    # int() takes digits of every script, "1_0" and "1e9".
+    odd = option.get("type") == "int" and isinstance(value, str) and not is_digits(value[value.startswith("-") :])
+    if not messages and not odd:
+        return ""
+    shown = "(hidden)" if option.get("no_log") else repr(_shortened(str(value), _MOST))
+    if "choices" in option:
+        return "%s: use one of %s" % (shown, ", ".join(option["choices"]))
+    if option.get("type") in _KINDS and not option.get("options"):
+        return "%s: give %s" % (shown, _KINDS[option["type"]])
+    return "%s: %s" % (shown, _shortened("; ".join(messages), 400))
+
+
+def _shortened(text, limit):
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,115 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of the roles' variables are refused where user data is made, by the roles' own rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.filter.node_user_data import node_user_data
+from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import roles
+from tests.unit.node.test_inputs import REFUSED, SECRETS
+from tests.unit.node_join._machines import Authority
+from tests.unit.node_userdata.examples import FULL, RULES, SMALL
+
+CA = Authority().pem
+JOINS = {**SMALL, "phase": "all", "api_server": "https://192.0.2.1:6443", "ca_cert": CA, "token": FULL["token"]}
+
+
+def refused(inputs: dict[str, Any]) -> str:
+    with pytest.raises(AnsibleFilterError) as caught:
+        node_user_data(inputs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("variables", "told"), REFUSED)
+def test_what_base_refuses_is_not_rendered(variables, told):
+    del told  # the same variable is named; a wrong type has a sentence of its own
+    text = refused({**SMALL, "vars": {f"base_{name}": value for name, value in variables.items()}})
+    assert any(f"base_{name}" in text for name in [*variables, "shutdown_grace_period_critical", "repository_keys"])
+
+
+@pytest.mark.parametrize("variables", SECRETS)
+def test_a_refusal_never_shows_a_credential(variables):
+    text = refused({**SMALL, "vars": {f"base_{name}": value for name, value in variables.items()}})
+    assert "geheim" not in text
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"labels": {"node-role.kubernetes.io/x": ""}}, "join_labels: a kubelet may not set"),
+        ({"taints": ["a"]}, "join_taints: 'a' is no taint"),
+        ({"node_name": "Node"}, "join_node_name: 'Node'"),
+        ({"provider_id": "42"}, "join_provider_id"),
+        ({"kubelet_config": {"maxPod": 1}}, "join_kubelet_config: maxPod: .*maxPods.* .kubelet 1.36.4"),
+        ({"kubelet_drop_ins": {"a": {}}}, "join_kubelet_drop_ins: 'a' is no name"),
+        ({"kubelet_drop_ins": {"a.conf": {"maxPod": 1}}}, "join_kubelet_drop_ins: a.conf: maxPod"),
+        ({"kubelet_drop_ins": {"a.conf": "maxPod: 1"}}, "join_kubelet_drop_ins: a.conf: maxPod"),
+        ({"kubelet_drop_ins": {"a.conf": "a: ["}}, "join_kubelet_drop_ins: a.conf: not YAML"),
+        ({"kubelet_extra_args": {"pod-infra-container-image": "x"}}, "knows no flag --pod-infra-container-image"),
+        ({"kubelet_extra_args": {"node-ip": "x"}}, "set join_node_ip instead"),
+        ({"discovery": {"ca_hashes": ["x"]}}, "join_discovery: 'x' is no pin"),
+        ({"timeout": 1}, "join_timeout: 1 must be from 5"),
+        ({"timeout": "soon"}, "join_timeout is 'soon': give a whole number"),
+        ({"token_create": {"kubeconfig": "x"}}, "join_token and join_token_create"),
+        ({"reserved": {"kubelet": {}}}, "join_reserved"),
+        ({"method": "kubadm"}, "join_method is 'kubadm': use one of"),
+        ({"ready": "maybe"}, "join_ready is 'maybe'"),
+        ({"lables": {}}, "'join_lables', which is no variable.*join_labels"),
+    ],
+)
+def test_what_join_refuses_is_not_rendered(variables, told):
+    text = refused({**JOINS, "vars": {f"join_{name}": value for name, value in variables.items()}})
+    assert re.search(told, text), text
+
+
+def test_what_has_an_input_of_its_own_is_checked_as_well():
+    assert "base_kubernetes_version is '1.36.99'; no sha256" in refused({**JOINS, "kubelet_version": "1.36.99"})
+    assert "join_ca_cert: there is no CA to trust" in refused({**JOINS, "ca_cert": None})
+
+
+def test_the_fields_of_the_kubelet_that_will_be_installed():
+    fields = {"vars": {"join_kubelet_config": {"maxPod": 1}}}
+    assert "(kubelet 1.35.8)" in refused({**JOINS, **fields, "kubelet_version": "1.35.8"})
+    # which kubelet a machine has that only joins, only the machine knows
+    assert node_user_data({**JOINS, **fields, "phase": "join"})
+
+
+def test_only_the_roles_that_will_run_are_checked_in_full():
+    assert node_user_data({**SMALL, "vars": {"join_taints": ["a"]}})
+    assert node_user_data({**JOINS, "phase": "join", "vars": {"base_kubernetes_version": "1.36.99"}})
+    assert "join_taints" in refused({**SMALL, "vars": {"join_taints": {"a": "b"}}})
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    text = refused({**JOINS, "vars": {"base_swap": "on", "base_mirror": "y", "base_ipvs": 2, "join_taints": ["a"]}})
+    assert [name in text for name in ("base_swap", "base_mirror", "base_ipvs", "join_taints")] == [True] * 4
+    assert len(text.splitlines()) == 4
+
+
+def test_right_values_pass():
+    variables = yaml.safe_load("base_swap: off\nbase_download_timeout: '60'\njoin_ready: 'true'\njoin_ca_file: ca.crt")
+    assert node_user_data({**JOINS, "ca_cert": None, "vars": variables})
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(name=st.sampled_from(sorted(RULES.specs)), value=ANY)
+def test_any_value_is_taken_or_refused_by_name(name, value):
+    given_ = {"join_api_server": "https://192.0.2.1:6443", "join_ca_cert": CA, name: value}
+    for line in roles.findings(given_, roles.ROLES, RULES):
+        assert "_" in line
