@@ -26,6 +26,7 @@ options:
       inputs: The variables, checked, with their defaults.
       queries: Options for M(kubenode.provision.node_info).
       check: C(options) for M(kubenode.provision.node_join_check), and C(warnings). Needs O(node).
+      lacks: What the machine needs and was not given, a sentence or nothing. Needs O(seen).
       settings: Settings for M(kubenode.provision.node_settings) that make the machine join. Needs O(node), O(seen), and
         O(token) for a machine that is no node yet.
       secrets: Secrets that belong to these settings. Needs O(node), O(seen) and O(token).
@@ -46,6 +47,16 @@ options:
       - The bootstrap token.
     type: string
     default: ''
+  kubelet_version:
+    description:
+      - The kubelet that the machine will have. The fields and flags that the user gives it are checked for it.
+    type: string
+    default: ''
+  fail:
+    description:
+      - Whether a variable that is refused fails the task. Otherwise the result is a dictionary with C(refused).
+    type: boolean
+    default: true
 author:
   - kubenode.provision authors (@kubenode)
 """
@@ -68,6 +79,7 @@ _value:
   type: raw
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -82,12 +94,17 @@ machine = Late("module_utils._node.join.machine")
 plan = Late("module_utils._node.join.plan")
 
 
+_VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
+
+
 def join_plan(
     given: Mapping[str, Any],
     purpose: str,
     node: Mapping[str, Any] | None = None,
     seen: Mapping[str, Any] | None = None,
     token: str = "",
+    kubelet_version: str = "",
+    fail: bool = True,
 ) -> Any:
     """What ``purpose`` says; every error names the variable, its value and the fix."""
     if purpose not in _PURPOSES:
@@ -100,9 +117,14 @@ def join_plan(
         checked = inputs_.checked(inputs_.with_drop_ins(plain(given), yaml_value), str(token or ""))
         if purpose in _TOKEN_OF_THE_USER:
             inputs_.check_one_token(checked, token)
+        # a version that is none, the role base refuses
+        if _VERSION.fullmatch(str(kubelet_version)) and checked["state"] == "present":
+            machine.KubeletOptions(checked, str(kubelet_version)).check()
         return function(checked, plain(node), plain(seen), str(token or ""))
     except inputs_.InvalidInput as error:
-        raise AnsibleFilterError(str(error)) from error
+        if fail:
+            raise AnsibleFilterError(str(error)) from error
+        return {"refused": str(error)}
 
 
 def _check(inputs: dict, node: dict, _seen: dict, token: str) -> dict:
@@ -128,19 +150,20 @@ def _check(inputs: dict, node: dict, _seen: dict, token: str) -> dict:
     }
 
 
-def _settings(inputs: dict, node: dict, seen: dict, token: str) -> list[dict]:
-    if seen["need_bootstrap"] and not token:
-        why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
-        state = why.get(seen["client"]["state"], "it is no node yet")
-        raise inputs_.InvalidInput(f"join_token: the machine needs one, since {state}; or set join_token_create")
-    return plan.present(node, inputs, seen, _dump)
+def _lacks(inputs: dict, _node: dict, seen: dict, token: str) -> str:
+    if not seen["need_bootstrap"] or token or inputs["token_create"]:
+        return ""
+    why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
+    state = why.get(seen["client"]["state"], "it is no node yet")
+    return f"join_token: the machine needs one, since {state}; or set join_token_create"
 
 
 _PURPOSES: dict[str, tuple[tuple[str, ...], Callable[[Any, Any, Any, str], Any]]] = {
     "inputs": ((), lambda inputs, node, seen, token: inputs),
     "queries": ((), lambda inputs, node, seen, token: machine.queries()),
     "check": (("node",), _check),
-    "settings": (("node", "seen"), _settings),
+    "lacks": (("seen",), _lacks),
+    "settings": (("node", "seen"), lambda inputs, node, seen, token: plan.present(node, inputs, seen, _dump)),
     "secrets": (("node", "seen"), lambda inputs, node, seen, token: plan.secrets(node, inputs, seen, token, _dump)),
     "finished": (("node", "seen"), lambda inputs, node, seen, token: plan.finished(node, inputs, seen)),
     "undone": (("seen",), lambda inputs, node, seen, token: plan.undone(seen)),

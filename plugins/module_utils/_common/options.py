@@ -1,10 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Values of options, judged by the specification that documents them."""
+"""Values of options: judged by the specification that documents them, read as the command line gives them."""
 
 from __future__ import annotations
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
 from .text import is_digits
 
@@ -34,6 +35,14 @@ def wrong_value(option, value):
     if option.get("type") in _KINDS and not option.get("options"):
         return "%s: give %s" % (shown, _KINDS[option["type"]])
     return "%s: %s" % (shown, _shortened("; ".join(messages), 400))
+
+
+def truth(value):
+    """What Ansible's words for true and false mean, such as ``yes``, ``off`` and 1; any other value as it is."""
+    word = value.lower() if isinstance(value, str) else value
+    if not isinstance(word, (str, int)):
+        return value
+    return True if word in BOOLEANS_TRUE else False if word in BOOLEANS_FALSE else value
 
 
 def _shortened(text, limit):

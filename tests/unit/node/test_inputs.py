@@ -122,7 +122,16 @@ def test_prefix_or_not():
     assert given(swap="keep") == inputs.normalised({"base_swap": "keep", "base_unknown": 1, "other": 2}, data())
 
 
-WORDS = [("yes", True), ("true", True), ("False", False), ("no", False), (True, True)]
+WORDS = [
+    ("yes", True),
+    ("true", True),
+    ("False", False),
+    ("no", False),
+    (True, True),
+    ("1", True),
+    ("N", False),
+    (0, False),
+]
 
 
 @pytest.mark.parametrize(("word", "meant"), WORDS)

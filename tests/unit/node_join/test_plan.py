@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -137,8 +138,13 @@ def test_a_certificate_that_is_refused_is_taken_away():
 
 @pytest.mark.parametrize(("state", "said"), [("none", "it is no node yet"), ("lapsed", "has lapsed")])
 def test_no_token(state, said):
-    with pytest.raises(AnsibleFilterError, match=r"join_token: the machine needs one, since .*" + said):
-        settings(token="", client={"state": state, "server": None})
+    at = {"client": {"state": state, "server": None}}
+    assert re.fullmatch(
+        f"join_token: the machine needs one, since .*{said}; .*", join_plan(GIVEN, "lacks", seen=seen(**at))
+    )
+    assert join_plan(GIVEN, "lacks", seen=seen(**at), token=TOKEN) == ""
+    assert join_plan({**GIVEN, "token_create": {"ttl": "1h"}}, "lacks", seen=seen(**at)) == ""
+    assert join_plan(GIVEN, "lacks", seen=seen(**at, need_bootstrap=False)) == ""
 
 
 def test_undoing_takes_back_only_what_was_not_there():
@@ -189,6 +195,7 @@ def test_drop_ins():
         ({"kubelet_extra_args": {"--hostname-overide": "x"}}, "did you mean hostname-override"),
         ({"discovery": {"ca_hashes": ["x"]}}, "join_discovery: 'x' is no pin"),
         ({"discovery": {"hashes": []}}, "join_discovery: 'hashes' is no option"),
+        ({"discovery": {"jws": "maybe"}}, "join_discovery: jws: 'maybe' must be true or false"),
         ({"timeout": 1}, "join_timeout: 1 must be from 5"),
         ({"timeout": "soon"}, "join_timeout: 'soon' must be a whole number"),
         ({"token_create": {"kubeconfig": "x"}}, "join_token and join_token_create"),
@@ -232,9 +239,19 @@ def test_the_kubelet_that_check_mode_did_not_install():
     assert join_plan(GIVEN, "check", node=node)["options"]["kubelet_version"] == "1.35.8"
 
 
-def test_values_from_the_command_line():
-    inputs = join_plan({**GIVEN, "timeout": "60", "ready": "true"}, "inputs")
-    assert (inputs["timeout"], inputs["ready"]) == (60, True)
+@pytest.mark.parametrize(("word", "meant"), [("true", True), ("on", True), ("1", True), ("Off", False), ("n", False)])
+def test_values_from_the_command_line(word, meant):
+    given = {**GIVEN, "timeout": "60", "ready": word, "discovery": {"jws": word}}
+    inputs = join_plan(given, "inputs")
+    assert (inputs["timeout"], inputs["ready"], inputs["discovery"]["jws"]) == (60, meant, meant)
+
+
+def test_refused_without_an_error():
+    wrong = {**GIVEN, "kubelet_config": {"maxPod": 1}}
+    assert "maxPod" in join_plan(wrong, "inputs", kubelet_version="1.36.4", fail=False)["refused"]
+    assert "refused" not in join_plan({**wrong, "state": "absent"}, "inputs", kubelet_version="1.36.4", fail=False)
+    # base tells that this is no version
+    assert "refused" not in join_plan(wrong, "inputs", kubelet_version="banana", fail=False)
 
 
 def test_leaving_needs_no_cluster():

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 
 from . import checks, versions
@@ -82,8 +83,6 @@ DEFAULTS: dict[str, Any] = {
     "repository_keys": {},
     "repository_key_fingerprints": {},
 }
-#: truth values of the command line (-e) arrive as text
-_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PROBE = {"interval": "10s", "timeout": "10s", "threshold": 6}
 #: component of the data file → (variable of its version, entry of the defaults)
 _DEFAULTED = {
@@ -140,7 +139,7 @@ def _taken(given):
     inputs["swap"] = "off" if inputs["swap"] is False else inputs["swap"]
     for name in inputs:
         if isinstance(DEFAULTS.get(name, True), bool):
-            inputs[name] = _WORDS.get(str(inputs[name]).lower(), inputs[name])
+            inputs[name] = truth(inputs[name])
     return inputs
 
 

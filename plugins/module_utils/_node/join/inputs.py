@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 
 from ..api import der, discovery
@@ -159,9 +160,7 @@ def _converted(value, kinds):
     """Numbers and truth as they come from the command line."""
     if kinds is int and whole_number(value) is not None:
         return whole_number(value)
-    if kinds is bool and isinstance(value, str) and value.lower() in ("true", "yes", "false", "no"):
-        return value.lower() in ("true", "yes")
-    return value
+    return truth(value) if kinds is bool else value
 
 
 def _kinds(kinds):
@@ -245,7 +244,10 @@ def _discovery(value):
     pins = value.get("ca_hashes") or []
     if not isinstance(pins, list):
         raise ValueError("ca_hashes: %r must be a list" % (pins,))
-    return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": bool(value.get("jws", False))}
+    jws = truth(value.get("jws") or False)
+    if not isinstance(jws, bool):
+        raise ValueError("jws: %r must be true or false" % (jws,))
+    return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": jws}
 
 
 def _token_create(value):
