@@ -20,6 +20,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
     versions,
     wait,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import process
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 EXIT = "kubelet.service: Main process exited, code=exited, status=1/FAILURE"
 CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a signed certificate: "
@@ -44,25 +46,122 @@ def test_reasons_in_the_log(line, code):
     assert journal.told(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
 
 
+NO_SWAP = "failed to run Kubelet: running with swap on is not supported"
+STRICT = 'failed to decode: strict decoding error: unknown field "maxPod"'
+#: What kubelet 1.36 says at every start before it has its certificate; it means nothing.
+HARMLESS = (
+    'I1125 01:02:03.4 99 bootstrap.go:241] "unable to read existing bootstrap client config from '
+    '/etc/kubernetes/kubelet.conf: invalid configuration: [unable to read client-cert]"'
+)
+#: What kubelet 1.37 says at every start.
+EFFECTIVE = [
+    'I1125 01:02:03.4 99 server.go:257] "Effective KubeletConfiguration" config=<',
+    "\tapiVersion: kubelet.config.k8s.io/v1beta1",
+    '\tfoo: "command failed" err="none"',
+    " >",
+]
+FAILED = 'E1125 01:02:03.5 99 run.go:72] "command failed" err='
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("lines", "reason"),
     [
-        'E run.go:74] "command failed" err="failed to parse kubelet flag: unknown flag: --pod-infra-container-image"',
-        "Error: unknown flag: --network-plugin",
-        'E "command failed" err="failed to load kubelet config file, path: /var/lib/kubelet/config.yaml"',
-        'E "command failed" err="failed to run Kubelet: running with swap on is not supported"',
-        "E kubelet is configured to not run on a host using cgroup v1",
+        ([FAILED + f'"{NO_SWAP}"'], NO_SWAP),
+        ([FAILED + f'"{STRICT}"'.replace('"maxPod"', '\\"maxPod\\"')], STRICT),
+        ([FAILED + "<", "\tfirst", "\tsecond", " >"], "first second"),
+        ([FAILED + '"old"', EXIT, FAILED + '"new"', EXIT], "new"),
+        ([FAILED + '"a"', EXIT, HARMLESS, *EFFECTIVE], "a"),
+        (
+            ['E1 kubelet.go:1850] "Failed to start ContainerManager" err="no cpu"'],
+            "Failed to start ContainerManager: no cpu",
+        ),
+        (['{"ts":1.5,"caller":"app/run.go:72","msg":"command failed","err":"in \\"JSON\\""}'], 'in "JSON"'),
+        (["Error: unknown flag: --network-plugin"], "unknown flag: --network-plugin"),
+        (["panic: runtime error: index out of range"], "panic: runtime error: index out of range"),
+        ([FAILED + '"cut off in the mid'], "cut off in the mid"),
+        ([FAILED.rstrip("r=e")], ""),
+        (EFFECTIVE, ""),
+        ([HARMLESS, EXIT], ""),
     ],
 )
-def test_lines_after_which_no_start_helps(line):
-    assert journal.hopeless(["a", line, EXIT]) == line
+def test_the_reason_of_an_exit(lines, reason):
+    assert journal.reason(["I first", *lines, EXIT, HARMLESS]) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "hopeless"),
+    [
+        ("failed to parse kubelet flag: unknown flag: --pod-infra-container-image", True),
+        ("unknown flag: --network-plugin", True),
+        ("failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: " + STRICT, True),
+        ("failed to validate kubelet configuration, error: invalid configuration: maxPods must be positive", True),
+        (NO_SWAP, True),
+        ("failed to run Kubelet: kubelet is configured to not run on a host using cgroup v1", True),
+        ("failed to run Kubelet: validate service connection: dial unix /run/x.sock: connect: no such file", False),
+        ("", False),
+    ],
+)
+def test_reasons_after_which_no_start_helps(reason, hopeless):
+    assert journal.hopeless(reason) is hopeless
 
 
 def test_tail_leaves_out_noise_and_shortens():
-    noise = ['E "Unable to register mirror pod because node is not registered yet"'] * 100
-    text = journal.tail(["first", "x" * 1000] + noise + [EXIT, ""])
+    noise = ['E "Unable to register mirror pod because node is not registered yet"', HARMLESS] * 50
+    text = journal.tail(["first", "x" * 1000, *EFFECTIVE] + noise + [EXIT, ""])
     assert text.splitlines() == ["first", "x" * 400, EXIT]
     assert journal.exits([EXIT, "a", EXIT]) == 2
+
+
+class Unit(Host):
+    """A machine whose kubelet ends again and again: its log, the number of its restarts."""
+
+    def __init__(self, root, lines, restarts):
+        super().__init__(str(root), self.answer)
+        self.lines, self.restarts = lines, list(restarts)
+
+    def answer(self, commands):
+        return [self.one(argv) for argv, _seconds, _stdin in commands]
+
+    def one(self, argv):
+        if argv[0] == "systemctl":
+            count = self.restarts.pop(0) if len(self.restarts) > 1 else self.restarts[0]
+            return process.Done(0, f"ActiveState=activating\nLoadState=loaded\nNRestarts={count}\n", "")
+        newest = self.lines[::-1][: int(argv[argv.index("--lines") + 1])]
+        return process.Done(0, "\n".join(newest if "--reverse" in argv else newest[::-1]), "")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """The machine has its next state as soon as it is asked."""
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+
+
+def failure(tmp_path, lines, restarts):
+    """Why a wait with ample time ends."""
+    options = {"api_server": "https://192.0.2.1:6443", "node_name": "n1", "since": 0, "timeout": 600, "ready": False}
+    with pytest.raises(codes.JoinFailure) as caught:
+        wait.Wait(options, Unit(tmp_path, lines, restarts)).run()
+    assert caught.value.code == "kubelet_exited"
+    return caught.value.detail
+
+
+def test_one_exit_is_enough_when_no_start_helps(tmp_path):
+    lines = [*EFFECTIVE, FAILED + f'"{NO_SWAP}"', EXIT, HARMLESS]
+    assert failure(tmp_path, lines, [1]).startswith(f"it ended once: {NO_SWAP}; its last lines:\n")
+
+
+def test_a_crash_loop_with_much_to_say_is_seen(tmp_path):
+    lines = [FAILED + '"no socket"', EXIT] + [f"I1125 line {number}" for number in range(5000)]
+    # another run's restarts do not count
+    text = failure(tmp_path, lines, [57, 57, 58, 60])
+    assert text.startswith("it ended 3 times: no socket; its last lines:\nI1125 line 4988\n")
+
+
+def test_harmless_lines_are_no_reason(tmp_path):
+    lines = [HARMLESS, FAILED + '"no socket"', EXIT] * 3
+    assert failure(tmp_path, lines, [0]).startswith("it ended 3 times: no socket; its last lines:\n")
+    # one exit with such a line is no end: it goes on until there are three
+    assert failure(tmp_path, [HARMLESS, EXIT], [0, 0, 3]).startswith("it ended 3 times; its last lines:\n")
 
 
 def request(name: str, created: str, node: str = "n1", conditions=(), signer=wait._SIGNER) -> dict:

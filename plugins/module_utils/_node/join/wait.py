@@ -9,6 +9,7 @@ import binascii
 import time
 from urllib.parse import quote
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 from ..api import der
@@ -26,6 +27,9 @@ _POLL, _FIRST_POLL = 1.0, 0.25
 _PATIENCE = 10
 #: A kubelet that ended so often will not come up.
 _EXITS = 3
+_PROPERTIES = "ActiveState,SubState,LoadState,NRestarts"
+#: How far back the reason of an exit is looked for, in lines, and how much of it is said, in characters.
+_MANY_LINES, _LONGEST_REASON = 10000, 1000
 
 
 class Wait:
@@ -125,18 +129,27 @@ class Wait:
 
     def _exited(self, lines):
         """A failure when the kubelet cannot come up."""
-        line = journal.hopeless(lines)
-        count = journal.exits(lines)
-        if (line and count) or count >= _EXITS:
-            return JoinFailure(
-                "kubelet_exited", "it ended %d times; its last lines:\n%s" % (count, journal.tail(lines))
-            )
         state = self._unit()
-        if state.get("ActiveState") == "failed":
-            return JoinFailure("kubelet_exited", "the unit has failed; its last lines:\n%s" % journal.tail(lines))
         if state.get("LoadState") == "not-found":
             return JoinFailure("kubelet_exited", "there is no unit %s; run the role base first" % _UNIT)
-        return None
+        count = max(journal.exits(lines), self._restarts(state))
+        failed = state.get("ActiveState") == "failed"
+        if not count and not failed:
+            return None
+        # one that says much has pushed its last words out of these lines
+        reason = journal.reason(lines) or journal.reason(self._journal(_MANY_LINES))
+        if not failed and not journal.hopeless(reason) and count < _EXITS:
+            return None
+        ended = "the unit has failed" if failed else "it ended once" if count == 1 else "it ended %d times" % count
+        ended += ": " + reason[:_LONGEST_REASON] if reason else ""
+        return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (ended, journal.tail(lines)))
+
+    def _restarts(self, state):
+        """How often systemd has started the kubelet again since this wait began."""
+        count = whole_number(state.get("NRestarts")) or 0
+        # a start by hand makes it 0
+        self._seen["restarts"] = min(count, self._seen.get("restarts", count))
+        return count - self._seen["restarts"]
 
     def _refused(self):
         """A failure when the API server says that the token or the request will not do."""
@@ -181,13 +194,14 @@ class Wait:
         detail += "; the unit is %s (%s)" % (state.get("ActiveState"), state.get("SubState"))
         return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, journal.tail(lines) or "(none)"))
 
-    def _journal(self):
-        argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", "500"]
-        done = self._host.run(argv + ["--no-pager", "--quiet"], 10)
-        return done.out.splitlines() if done.code == 0 else []
+    def _journal(self, most=500):
+        argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", str(most)]
+        # the newest first, since only the begin of a very long output is kept
+        done = self._host.run(argv + ["--reverse", "--no-pager", "--quiet"], 10)
+        return done.out.splitlines()[::-1] if done.code == 0 else []
 
     def _unit(self):
-        done = self._host.run(["systemctl", "show", _UNIT, "--property", "ActiveState,SubState,LoadState,Result"], 10)
+        done = self._host.run(["systemctl", "show", _UNIT, "--property", _PROPERTIES], 10)
         return dict(line.split("=", 1) for line in done.out.splitlines() if "=" in line)
 
 
