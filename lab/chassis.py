@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from lab.delays import Delays
 from lab.faults import BootFault, Faults
-from lab.machines.base import BootSource, Machine
+from lab.machines.base import BootSource, FromDisk, Machine
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ class Chassis(abc.ABC):
 
     def __init__(self, delays: Delays, faults: Faults) -> None:
         self.powered = False
+        self.boots_from_disk = False  # what the guest that runs was started from
         self._delays = delays
         self._faults = faults
         self._machine: Machine | None = None
@@ -154,7 +155,9 @@ class Chassis(abc.ABC):
         from_inside = not self._scripted
         fault = self._faults.boot(self.names) if from_inside else self._fault
         self._fault, self._scripted = None, False
-        return self.take_source(ignore_rescue=_ignores_rescue(fault), from_inside=from_inside)
+        source = self.take_source(ignore_rescue=_ignores_rescue(fault), from_inside=from_inside)
+        self.boots_from_disk = isinstance(source, FromDisk)
+        return source
 
 
 def _ignores_rescue(fault: BootFault | None) -> bool:

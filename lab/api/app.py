@@ -13,9 +13,11 @@ from lab.api.control import Control
 from lab.api.disks import Disks
 from lab.api.gate import Gate
 from lab.api.http import CLOUD
+from lab.api.load_balancers import LoadBalancers
 from lab.api.power import Power
 from lab.api.routes_books import thin_routes
 from lab.api.routes_images import image_routes
+from lab.api.routes_load_balancers import load_balancer_routes
 from lab.api.routes_servers import book_routes, disk_routes, power_routes, server_routes
 from lab.api.servers import Servers
 
@@ -37,6 +39,7 @@ def build(cloud: Cloud, gate: Gate, control: Control) -> web.Application:
         book_routes(books),
         image_routes(disks),
         thin_routes(books),
+        load_balancer_routes(LoadBalancers(cloud)),
     ):
         api.add_routes(routes)
     own = web.Application(middlewares=[control.middleware()])

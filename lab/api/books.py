@@ -134,7 +134,6 @@ class Books:
             "ip_range": str(block),
             "subnets": body.subnets or [],
             "routes": body.routes or [],
-            "load_balancers": [],
             "expose_routes_to_vswitch": bool(body.expose_routes_to_vswitch),
             "protection": {"delete": False},
         }
@@ -154,7 +153,11 @@ class Books:
         if kind == "placement_group":
             return {"servers": [server.id for server in servers if server.placement_group == item.id]}
         if kind == "network":
-            return {"servers": [s.id for s in servers if any(net.network == item.id for net in s.private_net)]}
+            balancers = self.cloud.load_balancers.values()
+            return {
+                "servers": [s.id for s in servers if any(net.network == item.id for net in s.private_net)],
+                "load_balancers": [b.id for b in balancers if any(net.network == item.id for net in b.private_net)],
+            }
         if kind == "firewall":
             applied = [server.id for server in servers if item.id in server.firewalls]
             return {"applied_to": [{"type": "server", "server": {"id": identifier}} for identifier in applied]}
@@ -163,7 +166,7 @@ class Books:
     def delete(self, kind: str, item: Thin) -> None:
         """Remove a resource that nobody uses."""
         used = any(self.members(item, kind).values())
-        refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use by servers"))
+        refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use"))
         del self.cloud.thin[kind][item.id]
 
     def _add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> Thin:

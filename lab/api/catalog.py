@@ -150,6 +150,38 @@ SERVER_TYPES: dict[int, ServerType] = {server_type.id: server_type for server_ty
 
 
 @dataclass(frozen=True)
+class LoadBalancerType:
+    """A size of load balancer; sold everywhere."""
+
+    id: int
+    name: str
+    max_connections: int
+    max_services: int
+    max_targets: int
+    max_certificates: int
+    monthly: float
+
+    def hourly(self) -> float:
+        """The price of one hour."""
+        return self.monthly / _HOURS_PER_MONTH
+
+    @staticmethod
+    def included_traffic(location: str) -> int:
+        """Bytes a month that cost nothing at this location."""
+        return ServerType.included_traffic(location)
+
+
+LOAD_BALANCER_TYPES: dict[int, LoadBalancerType] = {
+    item.id: item
+    for item in (
+        LoadBalancerType(1, "lb11", 10_000, 5, 25, 10, 5.39),
+        LoadBalancerType(2, "lb21", 20_000, 15, 75, 25, 16.40),
+        LoadBalancerType(3, "lb31", 40_000, 30, 150, 50, 32.90),
+    )
+}
+
+
+@dataclass(frozen=True)
 class SystemImage:
     """An image of the provider; in the lab the bytes of all of them are the lab's own Debian."""
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lab.api import catalog
+from lab import chassis as hardware
+from lab.api import catalog, selectors
 from lab.api.catalog import Location, ServerType
 from lab.api.chassis import Chassis
 from lab.api.engine import Engine
 from lab.api.errors import ApiError, invalid_input, not_found
-from lab.api.model import Image, PrimaryIp, Server, SshKey, Thin
+from lab.api.model import Image, LoadBalancer, PrimaryIp, Server, SshKey, Target, Thin
 from lab.delays import Delays
 from lab.faults import Faults
 from lab.machines.site import Site
@@ -32,6 +34,7 @@ class Settings:
     refill_per_second: float = 1.0
     rescue_lifetime: float = 3600.0
     server_limit: int = 200
+    load_balancer_limit: int = 50
     #: Answer as the API did before July 2026, with data centers; older clients cannot do without them.
     datacenters: bool = False
 
@@ -56,8 +59,9 @@ class Cloud:
     ssh_keys: dict[int, SshKey] = field(default_factory=dict)
     primary_ips: dict[int, PrimaryIp] = field(default_factory=dict)
     thin: dict[str, dict[int, Thin]] = field(default_factory=lambda: defaultdict(dict))
-    #: Machine numbers that others than the servers of this project use.
-    occupied: set[int] = field(default_factory=set)
+    load_balancers: dict[int, LoadBalancer] = field(default_factory=dict)
+    #: Machine numbers that others than the servers of this project use, and what stands there.
+    occupied: dict[int, hardware.Chassis] = field(default_factory=dict)
     _ids: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,7 +87,13 @@ class Cloud:
 
     def new_id(self, kind: str) -> int:
         """The next id of this kind; images continue above those of the catalogue."""
-        first = {"server": 60_000_001, "image": 400_000_001, "ssh_key": 20_000_001, "primary_ip": 80_000_001}
+        first = {
+            "server": 60_000_001,
+            "image": 400_000_001,
+            "ssh_key": 20_000_001,
+            "primary_ip": 80_000_001,
+            "load_balancer": 5_000_001,
+        }
         return next(self._ids.setdefault(kind, itertools.count(first.get(kind, 1_000_001))))
 
     def server(self, identifier: int) -> Server:
@@ -97,9 +107,42 @@ class Cloud:
                 return server
         return None
 
+    def chassis_by_address(self, address: str) -> hardware.Chassis | None:
+        """The dedicated server whose machine has this IPv4 address."""
+        return next((item for index, item in self.occupied.items() if self.site.address(index) == address), None)
+
+    def targeted(self, target: Target) -> list[Server]:
+        """The servers that a target of a load balancer means now."""
+        if target.type == "server":
+            return [server for server in self.servers.values() if server.id == target.value]
+        if target.type == "label_selector":
+            matches = selectors.parse(str(target.value))
+            return [server for server in self.servers.values() if matches(server.labels)]
+        return []
+
+    def balancers_of(self, server: Server) -> list[int]:
+        """The load balancers that have this server as a target."""
+        return [
+            item.id
+            for item in self.load_balancers.values()
+            if any(server in self.targeted(target) for target in item.targets)
+        ]
+
+    def place_in_network(self, network_id: int, ip: str | None) -> str:
+        """A free address of a network: the one that was asked for, or the next one."""
+        network = self.thin_reference("network", network_id, "network")
+        block = ipaddress.IPv4Network(str(network.content["ip_range"]))
+        owners: list[Server | LoadBalancer] = [*self.servers.values(), *self.load_balancers.values()]
+        used = {net.ip for owner in owners for net in owner.private_net if net.network == network_id}
+        hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
+        address = ip or next((host for host in hosts if host not in used), "")
+        refuse_if(not _within(address, block), invalid_input({"ip": [f"'{address}' is not in {block}"]}))
+        refuse_if(address in used, ApiError(422, "ip_not_available", f"IP {address} is not available"))
+        return address
+
     def free_index(self) -> int:
         """The lowest machine number nobody uses."""
-        used = {server.index for server in self.servers.values()} | self.occupied
+        used = {server.index for server in self.servers.values()} | self.occupied.keys()
         return next(index for index in itertools.count(1) if index not in used)
 
     def server_type(self, wanted: int | str, field_name: str = "server_type") -> ServerType:
@@ -161,3 +204,10 @@ def refuse_if(condition: bool, error: ApiError) -> None:
     """Raise the error when the condition holds."""
     if condition:
         raise error
+
+
+def _within(address: str, block: ipaddress.IPv4Network) -> bool:
+    try:
+        return ipaddress.IPv4Address(address) in block
+    except ValueError:
+        return False

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lab.api.model import Action, Server, now
+from lab.api.model import Action, Lockable, now
 from lab.delays import Delays
 from lab.faults import ActionFault, Faults
 
@@ -53,7 +53,7 @@ class Engine:
         machine: str,
         resources: list[tuple[str, int]],
         job: Job,
-        holds: Server | None = None,
+        holds: Lockable | None = None,
         after: Action | None = None,
     ) -> Action:
         """Start an action now, or when ``after`` has succeeded; ``holds`` is locked until it ended."""
@@ -76,7 +76,7 @@ class Engine:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, action: Action, machine: str, job: Job, holds: Server | None, after: Action | None) -> None:
+    async def _run(self, action: Action, machine: str, job: Job, holds: Lockable | None, after: Action | None) -> None:
         try:
             if after is not None:
                 await after.ended.wait()
@@ -111,7 +111,7 @@ class Engine:
 
     @staticmethod
     def _end(
-        action: Action, holds: Server | None, callback: Callable[[], None] | None, error: dict[str, str] | None
+        action: Action, holds: Lockable | None, callback: Callable[[], None] | None, error: dict[str, str] | None
     ) -> None:
         if callback is not None:
             callback()

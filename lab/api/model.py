@@ -8,8 +8,9 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal, Protocol
 
-from lab.api.catalog import Location, ServerType
+from lab.api.catalog import LoadBalancerType, Location, ServerType
 
 
 def now() -> datetime:
@@ -35,6 +36,12 @@ class Action:
     def concerns(self, kind: str, identifier: int | None = None) -> bool:
         """Whether the action is about an object of this kind (and this one, if given)."""
         return any(resource["type"] == kind and identifier in (None, resource["id"]) for resource in self.resources)
+
+
+class Lockable(Protocol):
+    """What a running action locks."""
+
+    locks: set[int]
 
 
 @dataclass
@@ -73,7 +80,7 @@ class Image:
 
 @dataclass
 class PrimaryIp:
-    """A public address of a server."""
+    """A public address of a server or of a load balancer."""
 
     id: int
     name: str
@@ -82,6 +89,7 @@ class PrimaryIp:
     location: Location
     created: datetime
     assignee_id: int | None
+    assignee_type: str = "server"
     auto_delete: bool = True
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -99,11 +107,41 @@ class Thin:
 
 @dataclass(frozen=True)
 class PrivateNet:
-    """A server's place in a network."""
+    """A place in a network; load balancers have no MAC address."""
 
     network: int
     ip: str
-    mac: str
+    mac: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a load balancer sends to: a server's id, a label selector or an address."""
+
+    type: Literal["server", "label_selector", "ip"]
+    value: int | str
+    use_private_ip: bool = False
+
+
+@dataclass
+class LoadBalancer:
+    """A load balancer of the books: it has an address, services and targets, and no traffic."""
+
+    id: int
+    name: str
+    created: datetime
+    type: LoadBalancerType
+    location: Location
+    labels: dict[str, str]
+    algorithm: str
+    public: bool
+    ipv4: PrimaryIp
+    ipv6: PrimaryIp
+    services: dict[int, dict[str, Any]] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
+    private_net: list[PrivateNet] = field(default_factory=list)
+    protected: bool = False
+    locks: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

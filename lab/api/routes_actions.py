@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Routes that read actions: by id, in batches, of all servers or images, of one of them."""
+"""Routes that read actions: by id, in batches, of all objects of a kind, of one of them."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ async def list_actions(request: web.Request) -> web.Response:
 
 
 @routes.get(r"/actions/{id:[0-9]+}")
-@routes.get(r"/{kind:servers|images}/actions/{id:[0-9]+}")
+@routes.get(r"/{kind:servers|images|load_balancers}/actions/{id:[0-9]+}")
 async def get_action(request: web.Request) -> web.Response:
     """One action."""
     return _answer(request, identifier(request), None)
 
 
-@routes.get("/{kind:servers|images}/actions")
+@routes.get("/{kind:servers|images|load_balancers}/actions")
 async def list_kind_actions(request: web.Request) -> web.Response:
     """The actions of all objects of a kind."""
     kind = request.match_info["kind"].removesuffix("s")
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(kind)])
 
 
-@routes.get(r"/{kind:servers|images}/{owner:[0-9]+}/actions")
+@routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions")
 async def list_owner_actions(request: web.Request) -> web.Response:
     """The actions of one object."""
     owner = _owner(request)
     return _listing(request, [item for item in cloud(request).engine.actions.values() if item.concerns(*owner)])
 
 
-@routes.get(r"/{kind:servers|images}/{owner:[0-9]+}/actions/{id:[0-9]+}")
+@routes.get(r"/{kind:servers|images|load_balancers}/{owner:[0-9]+}/actions/{id:[0-9]+}")
 async def get_owner_action(request: web.Request) -> web.Response:
     """One action of one object."""
     return _answer(request, identifier(request), _owner(request))
@@ -64,8 +64,13 @@ async def get_owner_action(request: web.Request) -> web.Response:
 
 def _owner(request: web.Request) -> tuple[str, int]:
     kind, owner = request.match_info["kind"].removesuffix("s"), identifier(request, "owner")
-    objects: dict[int, Any] = cloud(request).servers if kind == "server" else cloud(request).images
-    found(kind, objects, owner)
+    project = cloud(request)
+    objects: dict[str, dict[int, Any]] = {
+        "server": project.servers,
+        "image": project.images,
+        "load_balancer": project.load_balancers,
+    }
+    found(kind, objects[kind], owner)
     return kind, owner
 
 

@@ -49,6 +49,20 @@ async def get_server_type(request: web.Request) -> web.Response:
     return answer({"server_type": views.server_type(item)})
 
 
+@routes.get("/load_balancer_types")
+async def list_load_balancer_types(request: web.Request) -> web.Response:
+    """All load balancer types."""
+    items = _named(request, catalog.LOAD_BALANCER_TYPES)
+    return listing(request, "load_balancer_types", items, views.load_balancer_type, BY_NAME)
+
+
+@routes.get(r"/load_balancer_types/{id:[0-9]+}")
+async def get_load_balancer_type(request: web.Request) -> web.Response:
+    """One load balancer type."""
+    item = found("load balancer type", catalog.LOAD_BALANCER_TYPES, identifier(request))
+    return answer({"load_balancer_type": views.load_balancer_type(item)})
+
+
 @routes.get("/isos")
 async def list_isos(request: web.Request) -> web.Response:
     """The lab has no ISOs."""
@@ -63,8 +77,9 @@ async def get_iso(request: web.Request) -> web.Response:
 
 @routes.get("/pricing")
 async def get_pricing(request: web.Request) -> web.Response:
-    """Prices of server types, in EUR."""
+    """Prices of what is on offer, in EUR."""
     types = [views.server_type(item) for item in catalog.SERVER_TYPES.values()]
+    balancer_types = [views.load_balancer_type(item) for item in catalog.LOAD_BALANCER_TYPES.values()]
     pricing = {
         "currency": "EUR",
         "vat_rate": f"{(catalog.VAT - 1) * 100:.2f}",
@@ -87,7 +102,9 @@ async def get_pricing(request: web.Request) -> web.Response:
             for kind, net in (("ipv4", 0.5), ("ipv6", 0.0))
         ],
         "floating_ips": [],
-        "load_balancer_types": [],
+        "load_balancer_types": [
+            {"id": item["id"], "name": item["name"], "prices": item["prices"]} for item in balancer_types
+        ],
     }
     return answer({"pricing": pricing})
 

@@ -164,7 +164,7 @@ def view(request: web.Request, server: Server) -> dict[str, object]:
     members = (
         [] if group is None else [item.id for item in project.servers.values() if item.placement_group == group.id]
     )
-    return views.server(server, group, members, datacenters=project.settings.datacenters)
+    return views.server(server, group, members, project.balancers_of(server), datacenters=project.settings.datacenters)
 
 
 def _started(action: Action) -> web.Response:

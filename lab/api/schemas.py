@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from lab.api.errors import ApiError, invalid_input
@@ -178,7 +178,123 @@ class FirewallCreate(Body):
     apply_to: list[dict[str, Any]] | None = None
 
 
-BodyType = TypeVar("BodyType", bound=Body)
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1)]
+BalancerProtocol = Literal["tcp", "http", "https"]
+Algorithm = Literal["round_robin", "least_connections"]
+
+
+class HealthCheckHttp(Body):
+    domain: str | None = None
+    path: str | None = None
+    response: str | None = None
+    status_codes: list[str] | None = None
+    tls: bool | None = None
+
+
+class HealthCheck(Body):
+    protocol: BalancerProtocol | None = None
+    port: Port | None = None
+    interval: Seconds | None = None
+    timeout: Seconds | None = None
+    retries: Annotated[int, Field(ge=1)] | None = None
+    http: HealthCheckHttp | None = None
+
+
+class ServiceHttp(Body):
+    cookie_name: str | None = None
+    cookie_lifetime: Seconds | None = None
+    certificates: list[int] | None = None
+    redirect_http: bool | None = None
+    sticky_sessions: bool | None = None
+    timeout_idle: Seconds | None = None
+
+
+class ServiceUpdate(Body):
+    listen_port: Port
+    protocol: BalancerProtocol | None = None
+    destination_port: Port | None = None
+    proxyprotocol: bool | None = None
+    http: ServiceHttp | None = None
+    health_check: HealthCheck | None = None
+
+
+class ServiceCreate(Body):
+    protocol: BalancerProtocol
+    listen_port: Port | None = None
+    destination_port: Port | None = None
+    proxyprotocol: bool | None = None
+    http: ServiceHttp | None = None
+    health_check: HealthCheck | None = None
+
+
+class ServiceDelete(Body):
+    listen_port: Port
+
+
+class TargetServer(Body):
+    id: int
+
+
+class TargetSelector(Body):
+    selector: Annotated[str, Field(min_length=1)]
+
+
+class TargetIp(Body):
+    ip: str
+
+
+class BalancerTarget(Body):
+    type: Literal["server", "label_selector", "ip"]
+    server: TargetServer | None = None
+    label_selector: TargetSelector | None = None
+    ip: TargetIp | None = None
+    use_private_ip: bool | None = None
+
+
+class AlgorithmChange(Body):
+    type: Algorithm
+
+
+class BalancerPublicNet(Body):
+    ipv4: int | None = None
+    ipv6: int | None = None
+
+
+class LoadBalancerCreate(Body):
+    name: Name
+    load_balancer_type: IdOrName
+    algorithm: AlgorithmChange | None = None
+    location: IdOrName | None = None
+    network_zone: str | None = None
+    labels: Labels | None = None
+    services: list[ServiceCreate] | None = None
+    targets: list[BalancerTarget] | None = None
+    public_interface: bool | None = None
+    public_net: BalancerPublicNet | None = None
+    network: int | None = None
+
+
+class Metrics(BaseModel):
+    """The query of a request for metrics: texts, so they are converted."""
+
+    type: list[Literal["open_connections", "connections_per_second", "requests_per_second", "bandwidth"]]
+    start: AwareDatetime
+    end: AwareDatetime
+    step: Annotated[int, Field(ge=1)] | None = None
+
+
+class LoadBalancerChangeType(Body):
+    load_balancer_type: IdOrName
+
+
+class LoadBalancerAttach(Body):
+    network: int
+    ip: str | None = None
+    ip_range: str | None = None
+
+
+BodyType = TypeVar("BodyType", bound=BaseModel)
 
 
 def parse(model: type[BodyType], body: dict[str, Any]) -> BodyType:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from dataclasses import dataclass, field
 
@@ -126,6 +125,8 @@ class Servers:
             for address in (server.ipv4, server.ipv6):
                 if address is not None:
                     cloud.primary_ips.pop(address.id, None)
+            for balancer in cloud.load_balancers.values():
+                balancer.targets = [item for item in balancer.targets if item.value != server.id]
 
         job = Job(work, done, lambda: self.power.settle(server))
         return cloud.engine.start("delete_server", server.name, [("server", server.id)], job, holds=server)
@@ -150,19 +151,12 @@ class Servers:
 
     def attach_network(self, server: Server, network_id: int, ip: str | None = None) -> None:
         """Give the server a place in a network."""
-        network = self.cloud.thin_reference("network", network_id, "network")
+        self.cloud.thin_reference("network", network_id, "network")
         refuse_if(
             any(net.network == network_id for net in server.private_net),
             not_unique("network", "server is already attached to this network"),
         )
-        block = ipaddress.ip_network(str(network.content["ip_range"]))
-        used = {net.ip for other in self.cloud.servers.values() for net in other.private_net}
-        hosts = (str(host) for position, host in enumerate(block.hosts()) if position > 0)
-        address = ip or next((host for host in hosts if host not in used), "")
-        refuse_if(
-            not _within(address, block),
-            invalid_input({"ip": [f"'{address}' is not in {block}"]}),
-        )
+        address = self.cloud.place_in_network(network_id, ip)
         mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network_id & 0xFF:02x}"
         server.private_net.append(PrivateNet(network_id, address, mac))
 
@@ -260,10 +254,3 @@ class Servers:
 def new_password() -> str:
     """A root password."""
     return secrets.token_urlsafe(15)
-
-
-def _within(address: str, block: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    try:
-        return ipaddress.ip_address(address) in block
-    except ValueError:
-        return False

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from lab.api import catalog
-from lab.api.catalog import Location, ServerType
+from lab.api.catalog import LoadBalancerType, Location, ServerType
 from lab.api.engine import progress
 from lab.api.model import Action, Image, PrimaryIp, Server, SshKey, Thin
 
@@ -67,16 +68,7 @@ def server_type(item: ServerType) -> dict[str, Any]:
         "disk": item.disk,
         "deprecated": False,
         "deprecation": None,
-        "prices": [
-            {
-                "location": place.name,
-                "price_hourly": price(item.hourly()),
-                "price_monthly": price(item.monthly),
-                "included_traffic": item.included_traffic(place.name),
-                "price_per_tb_traffic": price(1.0),
-            }
-            for place in places
-        ],
+        "prices": _prices(item, places),
         "storage_type": "local",
         "cpu_type": item.cpu_type,
         "architecture": item.architecture,
@@ -84,6 +76,35 @@ def server_type(item: ServerType) -> dict[str, Any]:
             {"id": place.id, "name": place.name, "deprecation": None, "available": True, "recommended": True}
             for place in places
         ],
+    }
+
+
+def _prices(item: ServerType | LoadBalancerType, places: Iterable[Location]) -> list[dict[str, Any]]:
+    return [
+        {
+            "location": place.name,
+            "price_hourly": price(item.hourly()),
+            "price_monthly": price(item.monthly),
+            "included_traffic": item.included_traffic(place.name),
+            "price_per_tb_traffic": price(1.0),
+        }
+        for place in places
+    ]
+
+
+def load_balancer_type(item: LoadBalancerType) -> dict[str, Any]:
+    """A load balancer type with its prices."""
+    return {
+        "id": item.id,
+        "name": item.name,
+        "description": item.name.upper(),
+        "max_connections": item.max_connections,
+        "max_services": item.max_services,
+        "max_targets": item.max_targets,
+        "max_assigned_certificates": item.max_certificates,
+        "deprecated": None,
+        "deprecation": None,
+        "prices": _prices(item, catalog.LOCATIONS.values()),
     }
 
 
@@ -141,7 +162,7 @@ def primary_ip(item: PrimaryIp) -> dict[str, Any]:
         "type": item.type,
         "ip": item.ip,
         "assignee_id": item.assignee_id,
-        "assignee_type": "server",
+        "assignee_type": item.assignee_type,
         "auto_delete": item.auto_delete,
         "blocked": False,
         "created": moment(item.created),
@@ -176,7 +197,9 @@ def datacenter(place: Location) -> dict[str, Any]:
     }
 
 
-def server(item: Server, group: Thin | None, members: list[int], *, datacenters: bool) -> dict[str, Any]:
+def server(
+    item: Server, group: Thin | None, members: list[int], balancers: list[int], *, datacenters: bool
+) -> dict[str, Any]:
     """A server; ``datacenters`` adds the field that was removed in July 2026."""
     view = {
         "id": item.id,
@@ -205,13 +228,23 @@ def server(item: Server, group: Thin | None, members: list[int], *, datacenters:
         "protection": {"delete": item.protected, "rebuild": item.protected},
         "labels": item.labels,
         "volumes": item.volumes,
-        "load_balancers": [],
+        "load_balancers": balancers,
         "primary_disk_size": item.primary_disk_size,
         "placement_group": None if group is None else thin(group) | {"servers": members},
     }
     if datacenters:
         view["datacenter"] = datacenter(item.location)
     return view
+
+
+def no_traffic(start: datetime, end: datetime, step: int | None, kinds: Iterable[str]) -> dict[str, Any]:
+    """Metrics of something that nothing goes through; without a step there are about 200 values."""
+    seconds = max(0, int((end - start).total_seconds()))
+    step = max(step or seconds // 200, seconds // 500, 1)
+    values = [[int(start.timestamp()) + passed, "0"] for passed in range(0, seconds + 1, step)]
+    names = [name for kind in kinds for name in ((f"{kind}.in", f"{kind}.out") if kind == "bandwidth" else (kind,))]
+    series = {name: {"values": values} for name in names}
+    return {"start": moment(start), "end": moment(end), "step": float(step), "time_series": series}
 
 
 def ipv6_network(index: int) -> str:

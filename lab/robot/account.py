@@ -89,7 +89,7 @@ class Account:
         """Take a server away for good."""
         await self.chassis[server.number].destroy()
         del self.servers[server.number], self.chassis[server.number]
-        self.cloud.occupied.discard(server.index)
+        self.cloud.occupied.pop(server.index, None)
 
     def server(self, text: str) -> Dedicated:
         """The server with this number or main address."""
@@ -167,7 +167,7 @@ class Account:
         )
         chassis = Chassis(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
         chassis.install(lambda firmware, on_off: site.machine(hardware, firmware, on_off))
-        self.cloud.occupied.add(index)
+        self.cloud.occupied[index] = chassis
         self.servers[number], self.chassis[number] = server, chassis
         return server
 

@@ -6,6 +6,12 @@ import hcloud
 import pytest
 from hcloud.actions import ActionFailedException
 from hcloud.images import Image
+from hcloud.load_balancers import (
+    LoadBalancerHealthCheck,
+    LoadBalancerService,
+    LoadBalancerTarget,
+    LoadBalancerTargetLabelSelector,
+)
 from hcloud.locations import Location
 from hcloud.server_types import ServerType
 from hcloud.servers import ServerCreatePublicNetwork
@@ -216,6 +222,42 @@ def test_addresses_networks_groups_firewalls(client):
     server.detach_from_network(network).wait_until_finished()
     server.reload()
     assert server.private_net == []
+
+
+def test_load_balancers(client):
+    server = create(client, labels={"role": "control-plane"})
+    network = client.networks.create("net", "10.0.0.0/16")
+    service = LoadBalancerService(
+        protocol="tcp",
+        listen_port=6443,
+        destination_port=6443,
+        proxyprotocol=False,
+        health_check=LoadBalancerHealthCheck("tcp", 6443, interval=15, retries=3, timeout=10),
+    )
+    by_label = LoadBalancerTarget("label_selector", label_selector=LoadBalancerTargetLabelSelector("role"))
+    by_label.use_private_ip = False
+    kind = client.load_balancer_types.get_by_name("lb11")
+    answer = client.load_balancers.create("lb", kind, location=Location(name="fsn1"), targets=[by_label])
+    answer.action.wait_until_finished()
+    balancer = answer.load_balancer
+    balancer.add_service(service).wait_until_finished()
+    balancer.attach_to_network(network).wait_until_finished()
+    target = LoadBalancerTarget("server", server=server, use_private_ip=False)
+    balancer.add_target(target).wait_until_finished()
+    balancer.reload()
+    assert (balancer.targets[0].type, balancer.targets[0].health_status) == ("label_selector", [])
+    assert balancer.targets[1].health_status[0].status == "unhealthy"
+    server.power_on().wait_until_finished()
+    (balancer,) = client.load_balancers.get_all()
+    assert [item.health_status[0].status for item in (balancer.targets[0].targets[0], balancer.targets[1])] == [
+        "healthy",
+        "healthy",
+    ]
+    assert balancer.services[0].health_check.port == 6443
+    assert balancer.private_net[0].network.id == network.id
+    balancer.remove_target(target).wait_until_finished()
+    balancer.delete().action.wait_until_finished()
+    assert client.load_balancers.get_by_name("lb") is None
 
 
 def test_an_action_without_an_agent_fails(client):

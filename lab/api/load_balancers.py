@@ -1,0 +1,376 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Load balancers of the books: addresses, services and targets. No connection is ever balanced."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+from lab.api import catalog, schemas, selectors
+from lab.api.catalog import LoadBalancerType, Location
+from lab.api.cloud import Cloud, by_id_or_name, refuse_if
+from lab.api.engine import Job
+from lab.api.errors import ApiError, invalid_input, limit_exceeded, locked, not_unique, protected
+from lab.api.load_balancer_views import reaches
+from lab.api.model import Action, LoadBalancer, PrimaryIp, PrivateNet, Target, now
+
+Start = Callable[[LoadBalancer, Any], Action]
+_PORTS = {"http": (80, 80), "https": (443, 80)}
+_HTTP = {
+    "cookie_name": "HCLBSTICKY",
+    "cookie_lifetime": 300,
+    "certificates": [],
+    "redirect_http": False,
+    "sticky_sessions": False,
+    "timeout_idle": 60,
+}
+_CHECK = {"interval": 15, "timeout": 10, "retries": 3}
+_CHECK_HTTP = {"domain": "", "path": "/", "response": "", "status_codes": ["2??", "3??"], "tls": False}
+
+
+class LoadBalancers:
+    """The life of load balancers, from create to delete."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def actions(self) -> dict[str, tuple[type[schemas.Body], Start]]:
+        """Route name, body and starter of every action."""
+        return {
+            "add_service": (schemas.ServiceCreate, self.add_service),
+            "update_service": (schemas.ServiceUpdate, self.update_service),
+            "delete_service": (schemas.ServiceDelete, self.delete_service),
+            "add_target": (schemas.BalancerTarget, self.add_target),
+            "remove_target": (schemas.BalancerTarget, self.remove_target),
+            "change_algorithm": (schemas.AlgorithmChange, self.change_algorithm),
+            "change_protection": (schemas.ChangeDeleteProtection, self.change_protection),
+            "change_type": (schemas.LoadBalancerChangeType, self.change_type),
+            "attach_to_network": (schemas.LoadBalancerAttach, self.attach_to_network),
+            "detach_from_network": (schemas.DetachFromNetwork, self.detach_from_network),
+            "enable_public_interface": (schemas.Empty, self.enable_public_interface),
+            "disable_public_interface": (schemas.Empty, self.disable_public_interface),
+        }
+
+    def create(self, body: schemas.LoadBalancerCreate) -> tuple[LoadBalancer, Action]:
+        """Create a load balancer with all that the request names, or nothing."""
+        cloud = self.cloud
+        self._check_name(body.name, None)
+        refuse_if(
+            len(cloud.load_balancers) >= cloud.settings.load_balancer_limit,
+            limit_exceeded("load_balancer_limit", "load balancer limit exceeded"),
+        )
+        net = body.public_net
+        refuse_if(
+            net is not None and (net.ipv4 is not None or net.ipv6 is not None),
+            invalid_input({"public_net": ["the lab has no free primary IPs; leave ipv4 and ipv6 out"]}),
+        )
+        kind, location = self._type(body.load_balancer_type), self._location(body)
+        number = cloud.new_id("load_balancer")
+        taken = {item.ipv4.ip for item in cloud.load_balancers.values()}
+        index = next(free for free in itertools.count(1) if _address(free) not in taken)
+        item = LoadBalancer(
+            id=number,
+            name=body.name,
+            created=now(),
+            type=kind,
+            location=location,
+            labels=dict(body.labels or {}),
+            algorithm=body.algorithm.type if body.algorithm else "round_robin",
+            public=body.public_interface is not False,
+            ipv4=self._new_address(number, "ipv4", _address(index), location),
+            ipv6=self._new_address(number, "ipv6", f"2001:db8:ffff:{index:x}::1", location),
+        )
+        if body.network is not None:
+            item.private_net.append(PrivateNet(body.network, cloud.place_in_network(body.network, None)))
+        for service in body.services or ():
+            self._add_service(item, service)
+        for target in body.targets or ():
+            self._add_target(item, target)
+        # Nothing is in the books before all of it was found to be good.
+        cloud.load_balancers[number] = item
+        cloud.primary_ips |= {address.id: address for address in (item.ipv4, item.ipv6)}
+        return item, self._start(item, "create_load_balancer", None)
+
+    def update(self, item: LoadBalancer, body: schemas.NamedUpdate) -> None:
+        """Rename or relabel."""
+        if body.name is not None:
+            self._check_name(body.name, item)
+            item.name = body.name
+        if body.labels is not None:
+            item.labels = dict(body.labels)
+
+    def delete(self, item: LoadBalancer) -> Action:
+        """Delete with its addresses."""
+        refuse_if(item.protected, protected("load balancer deletion"))
+
+        def done() -> None:
+            del self.cloud.load_balancers[item.id]
+            for address in (item.ipv4, item.ipv6):
+                self.cloud.primary_ips.pop(address.id, None)
+
+        return self._start(item, "delete_load_balancer", done)
+
+    def add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> Action:
+        """Listen at one more port."""
+        return self._changed(item, "add_service", lambda: self._add_service(item, body))
+
+    def update_service(self, item: LoadBalancer, body: schemas.ServiceUpdate) -> Action:
+        """Change what is named of a service; the port says which one."""
+        return self._changed(item, "update_service", lambda: self._update_service(item, body))
+
+    def delete_service(self, item: LoadBalancer, body: schemas.ServiceDelete) -> Action:
+        """Listen no longer at a port."""
+        return self._changed(
+            item, "delete_service", lambda: item.services.pop(self._service(item, body.listen_port)["listen_port"])
+        )
+
+    def add_target(self, item: LoadBalancer, body: schemas.BalancerTarget) -> Action:
+        """Send to one more server, to all servers of a selector, or to an address."""
+        return self._changed(item, "add_target", lambda: self._add_target(item, body))
+
+    def remove_target(self, item: LoadBalancer, body: schemas.BalancerTarget) -> Action:
+        """Send there no longer."""
+        wanted = _target(body)
+
+        def change() -> None:
+            kept = [target for target in item.targets if (target.type, target.value) != (wanted.type, wanted.value)]
+            refuse_if(len(kept) == len(item.targets), ApiError(404, "not_found", "target not found"))
+            item.targets = kept
+
+        return self._changed(item, "remove_target", change)
+
+    def change_algorithm(self, item: LoadBalancer, body: schemas.AlgorithmChange) -> Action:
+        """Choose targets in another way."""
+
+        def done() -> None:
+            item.algorithm = body.type
+
+        return self._start(item, "change_algorithm", done)
+
+    def change_protection(self, item: LoadBalancer, body: schemas.ChangeDeleteProtection) -> Action:
+        """Protect against deletion."""
+        refuse_if(body.delete is None, invalid_input({"delete": ["Missing data for required field."]}))
+
+        def done() -> None:
+            item.protected = cast(bool, body.delete)
+
+        return self._start(item, "change_protection", done)
+
+    def change_type(self, item: LoadBalancer, body: schemas.LoadBalancerChangeType) -> Action:
+        """Another size, which must have room for what there is."""
+        kind = self._type(body.load_balancer_type)
+        small = kind.max_services < len(item.services) or kind.max_targets < len(item.targets)
+        refuse_if(
+            small or kind is item.type,
+            ApiError(422, "invalid_load_balancer_type", f"load balancer type {kind.name} does not fit"),
+        )
+
+        def done() -> None:
+            item.type = kind
+
+        return self._start(item, "change_load_balancer_type", done)
+
+    def attach_to_network(self, item: LoadBalancer, body: schemas.LoadBalancerAttach) -> Action:
+        """Give a load balancer its one private address."""
+        refuse_if(
+            bool(item.private_net),
+            ApiError(422, "load_balancer_already_attached", "the load balancer is already attached to a network"),
+        )
+
+        def change() -> None:
+            item.private_net = [PrivateNet(body.network, self.cloud.place_in_network(body.network, body.ip))]
+
+        return self._changed(item, "attach_to_network", change)
+
+    def detach_from_network(self, item: LoadBalancer, body: schemas.DetachFromNetwork) -> Action:
+        """Take the private address away, and the targets that are reached by it."""
+        refuse_if(
+            all(net.network != body.network for net in item.private_net),
+            invalid_input({"network": [f"load balancer is not attached to network '{body.network}'"]}),
+        )
+
+        def change() -> None:
+            item.private_net = []
+            item.targets = [target for target in item.targets if not target.use_private_ip]
+
+        return self._changed(item, "detach_from_network", change)
+
+    def enable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
+        """Answer at the public addresses."""
+
+        def done() -> None:
+            item.public = True
+
+        return self._start(item, "enable_public_interface", done)
+
+    def disable_public_interface(self, item: LoadBalancer, _body: schemas.Body) -> Action:
+        """Answer in the private network alone."""
+        refuse_if(not item.private_net, _not_attached())
+        refuse_if(
+            any(not target.use_private_ip for target in item.targets),
+            ApiError(422, "targets_without_use_private_ip", "the load balancer has targets that use the public IP"),
+        )
+
+        def done() -> None:
+            item.public = False
+
+        return self._start(item, "disable_public_interface", done)
+
+    def _add_service(self, item: LoadBalancer, body: schemas.ServiceCreate) -> None:
+        refuse_if(
+            len(item.services) >= item.type.max_services,
+            limit_exceeded("load_balancer_services", f"{item.type.name} has {item.type.max_services} services"),
+        )
+        ports = _PORTS.get(body.protocol, (None, None))
+        listen, destination = body.listen_port or ports[0], body.destination_port or ports[1]
+        missing = {"listen_port": listen, "destination_port": destination}
+        if listen is None or destination is None:
+            names = [name for name, value in missing.items() if value is None]
+            raise invalid_input({name: ["Missing data for required field."] for name in names})
+        item.services[self._free_port(item, listen)] = _service(
+            {"protocol": body.protocol, "listen_port": listen, "destination_port": destination, "proxyprotocol": False},
+            body,
+        )
+
+    @staticmethod
+    def _free_port(item: LoadBalancer, port: int) -> int:
+        refuse_if(
+            port in item.services, ApiError(412, "source_port_already_used", f"source port {port} is already in use")
+        )
+        return port
+
+    @staticmethod
+    def _service(item: LoadBalancer, port: int) -> dict[str, Any]:
+        if port not in item.services:
+            raise ApiError(404, "not_found", f"service with listen port {port} not found")
+        return item.services[port]
+
+    def _update_service(self, item: LoadBalancer, body: schemas.ServiceUpdate) -> None:
+        known = self._service(item, body.listen_port)
+        wanted = {name: getattr(body, name) for name in ("protocol", "destination_port")}
+        known = known | {name: value for name, value in wanted.items() if value is not None}
+        item.services[body.listen_port] = _service(known, body)
+
+    def _add_target(self, item: LoadBalancer, body: schemas.BalancerTarget) -> None:
+        target = _target(body)
+        refuse_if(
+            len(item.targets) >= item.type.max_targets,
+            limit_exceeded("load_balancer_targets", f"{item.type.name} has {item.type.max_targets} targets"),
+        )
+        refuse_if(
+            any((other.type, other.value) == (target.type, target.value) for other in item.targets),
+            ApiError(422, "target_already_defined", "the target is already defined"),
+        )
+        if target.type == "ip":
+            self._check_ip(str(target.value))
+        refuse_if(target.use_private_ip and not item.private_net, _not_attached())
+        if target.type == "server":
+            self._check_server(item, target)
+        item.targets.append(target)
+
+    def _check_ip(self, address: str) -> None:
+        refuse_if(
+            self.cloud.server_by_address(address) is not None,
+            ApiError(422, "cloud_resource_ip_not_allowed", f"{address} belongs to a server of the cloud"),
+        )
+        refuse_if(
+            self.cloud.chassis_by_address(address) is None,
+            ApiError(422, "ip_not_owned", f"{address} is not the address of a dedicated server of the project's owner"),
+        )
+
+    def _check_server(self, item: LoadBalancer, target: Target) -> None:
+        server = self.cloud.servers.get(int(target.value))
+        if server is None:
+            raise invalid_input({"server": [f"server '{target.value}' not found"]})
+        code = "server_not_attached_to_network" if target.use_private_ip else "missing_ipv4"
+        refuse_if(
+            not reaches(item, server, target.use_private_ip),
+            ApiError(422, code, f"server {server.name} cannot be reached by this load balancer"),
+        )
+
+    def _type(self, wanted: int | str) -> LoadBalancerType:
+        return by_id_or_name(catalog.LOAD_BALANCER_TYPES, wanted, "load_balancer_type", "load balancer type")
+
+    def _location(self, body: schemas.LoadBalancerCreate) -> Location:
+        refuse_if(
+            (body.location is None) == (body.network_zone is None),
+            invalid_input({"location": ["either location or network_zone must be given"]}),
+        )
+        if body.location is not None:
+            return self.cloud.location(body.location)
+        for place in catalog.LOCATIONS.values():
+            if place.network_zone == body.network_zone:
+                return place
+        raise invalid_input({"network_zone": [f"network zone '{body.network_zone}' not found"]})
+
+    def _check_name(self, name: str, itself: LoadBalancer | None) -> None:
+        taken = any(item.name == name and item is not itself for item in self.cloud.load_balancers.values())
+        refuse_if(taken, not_unique("name", "load balancer name is already used"))
+
+    def _new_address(self, owner: int, kind: str, ip: str, location: Location) -> PrimaryIp:
+        identifier = self.cloud.new_id("primary_ip")
+        name = f"primary_ip-{identifier}"
+        return PrimaryIp(identifier, name, kind, ip, location, now(), owner, assignee_type="load_balancer")
+
+    def _changed(self, item: LoadBalancer, command: str, change: Callable[[], object]) -> Action:
+        """Change the books at once, so that of two requests one is refused; the action takes its time."""
+        self._check_unlocked(item)
+        change()
+        return self._start(item, command, None)
+
+    def _start(self, item: LoadBalancer, command: str, done: Callable[[], None] | None) -> Action:
+        self._check_unlocked(item)
+        resources = [("load_balancer", item.id)]
+        return self.cloud.engine.start(command, item.name, resources, Job(done=done), item)
+
+    @staticmethod
+    def _check_unlocked(item: LoadBalancer) -> None:
+        refuse_if(bool(item.locks), locked("load balancer"))
+
+
+def _address(index: int) -> str:
+    """A public address out of the range for documentation: nothing answers there."""
+    return f"203.0.113.{index}"
+
+
+def _not_attached() -> ApiError:
+    return ApiError(422, "load_balancer_not_attached_to_network", "the load balancer is not attached to a network")
+
+
+def _target(body: schemas.BalancerTarget) -> Target:
+    """The target that a request names; exactly the field of its type must be there."""
+    given = {"server": body.server, "label_selector": body.label_selector, "ip": body.ip}
+    wrong = [name for name, value in given.items() if (value is not None) != (name == body.type)]
+    if wrong:
+        raise invalid_input({name: [f"does not fit the type '{body.type}'"] for name in wrong})
+    private = bool(body.use_private_ip)
+    if body.server is not None:
+        return Target("server", body.server.id, private)
+    if body.label_selector is not None:
+        selectors.parse(body.label_selector.selector)
+        return Target("label_selector", body.label_selector.selector, private)
+    return Target("ip", cast(schemas.TargetIp, body.ip).ip)
+
+
+def _service(known: dict[str, Any], body: schemas.ServiceCreate | schemas.ServiceUpdate) -> dict[str, Any]:
+    """A service as it is shown: what was known, what the request names, and defaults for the rest."""
+    service = {name: known[name] for name in ("protocol", "listen_port", "destination_port", "proxyprotocol")}
+    if body.proxyprotocol is not None:
+        service["proxyprotocol"] = body.proxyprotocol
+    if service["protocol"] != "tcp":
+        service["http"] = _HTTP | known.get("http", {}) | _given(body.http)
+        wrong = service["http"]["certificates"] or service["protocol"] == "https"
+        refuse_if(bool(wrong), invalid_input({"http.certificates": ["the lab has no certificates"]}))
+    before = known.get("health_check", {})
+    check = {"protocol": "tcp" if service["protocol"] == "tcp" else "http", "port": service["destination_port"]}
+    check |= _CHECK | {name: value for name, value in before.items() if name != "http"} | _given(body.health_check)
+    asked = check.pop("http", {})
+    if check["protocol"] != "tcp":
+        check["http"] = _CHECK_HTTP | before.get("http", {}) | asked
+    return service | {"health_check": check}
+
+
+def _given(body: schemas.Body | None) -> dict[str, Any]:
+    return {} if body is None else body.model_dump(exclude_none=True)
