@@ -19,7 +19,7 @@ from lab.robot import specs
 from lab.robot.chassis import Chassis
 from lab.robot.errors import server_not_found
 from lab.robot.hostkeys import Stock
-from lab.robot.model import Dedicated, Key
+from lab.robot.model import Dedicated, Key, Template, VSwitch
 from lab.robot.specs import DedicatedSpec, SpecError
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ class RobotSettings:
 
     user: str = USER
     rescue_lifetime: float = 3600.0
+    #: How long a change of a firewall or of a vSwitch is in process.
+    process_seconds: float = 1.0
     clock: Callable[[], float] = time.time
 
 
@@ -51,6 +53,8 @@ class Account:
     servers: dict[int, Dedicated] = field(default_factory=dict)
     chassis: dict[int, Chassis] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
+    templates: dict[int, Template] = field(default_factory=dict)
+    vswitches: dict[int, VSwitch] = field(default_factory=dict)
     host_keys: Stock = field(default_factory=Stock)
     _rotated: bool = False
     _presses: set[asyncio.Task[None]] = field(default_factory=set)
@@ -90,13 +94,24 @@ class Account:
         await self.chassis[server.number].destroy()
         del self.servers[server.number], self.chassis[server.number]
         self.cloud.occupied.pop(server.index, None)
+        for vswitch in self.vswitches.values():
+            vswitch.members.pop(server.number, None)
+        for other in self.servers.values():
+            other.routed = {ip: None if to == server.number else to for ip, to in other.routed.items()}
 
     def server(self, text: str) -> Dedicated:
         """The server with this number or main address."""
+        found = self.named(text)
+        if found is None:
+            raise server_not_found(text)
+        return found
+
+    def named(self, text: str) -> Dedicated | None:
+        """The server with this number, main address or IPv6 network, or None."""
         for server in self.servers.values():
-            if text in (str(server.number), server.ipv4):
+            if text in (str(server.number), server.ipv4, server.ipv6_net):
                 return server
-        raise server_not_found(text)
+        return None
 
     def ordered(self) -> list[Dedicated]:
         """All servers by number."""
@@ -152,6 +167,7 @@ class Account:
         index, site = self.cloud.free_index(), self.cloud.site
         net = f"2001:db8:{index >> 8:x}:{index & 255:x}::"
         server = Dedicated(number, spec.name, index, spec, site.address(index), net, site.mac(index))
+        server.routed = dict.fromkeys(spec.failover, number)
         hardware = Hardware(
             machine_id=number,
             name=spec.name or f"server-{number}",

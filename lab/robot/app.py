@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from lab.robot import routes_keys, routes_servers
+from lab.robot import routes_firewall, routes_keys, routes_network, routes_servers, routes_vswitch
 from lab.robot.account import Account
 from lab.robot.gate import Gate
 from lab.robot.http import ACCOUNT
@@ -17,6 +17,13 @@ def build(account: Account, gate: Gate) -> web.Application:
     """The application, at the root path as the real service has it."""
     app = web.Application(middlewares=[gate.middleware()])
     app[ACCOUNT] = account
-    for routes in (routes_servers.routes, boot_routes(), routes_keys.routes):
+    for routes in (
+        routes_servers.routes,
+        boot_routes(),
+        routes_keys.routes,
+        routes_network.routes,
+        routes_firewall.routes,
+        routes_vswitch.routes,
+    ):
         app.add_routes(routes)
     return app

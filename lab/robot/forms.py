@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl
 
+from lab.numbers import whole_number
 from lab.robot.errors import invalid_input
 
 _INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[[0-9]*\]")
@@ -37,6 +38,26 @@ class Form:
     def text(self, name: str, default: str = "") -> str:
         """One value; the last one wins."""
         return self._fields.get(name, [default])[-1]
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A switch, written true or false (or 1 and 0)."""
+        text = self.text(name).lower()
+        if text not in ("", "true", "false", "1", "0"):
+            raise invalid_input(invalid=[name])
+        return default if text == "" else text in ("true", "1")
+
+    def has(self, name: str) -> bool:
+        """Whether any field of this name is there, nested ones included."""
+        return any(key == name or key.startswith(f"{name}[") for key in self._fields)
+
+    def rows(self, name: str, chain: str) -> list[dict[str, str]]:
+        """The rows of ``name[chain][0][field]``, by their numbers."""
+        pattern = re.compile(rf"{re.escape(name)}\[{re.escape(chain)}\]\[([0-9]{{1,4}})\]\[([a-z_]+)\]")
+        rows: dict[int, dict[str, str]] = {}
+        for key, values in self._fields.items():
+            if match := pattern.fullmatch(key):
+                rows.setdefault(whole_number(match[1]) or 0, {})[match[2]] = values[-1]
+        return [rows[number] for number in sorted(rows)]
 
     def many(self, name: str) -> list[str]:
         """All values of a list, in their order."""

@@ -13,6 +13,8 @@ from lab.robot.errors import rate_limit_exceeded
 HOUR = 3600
 _KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")
 
+_READ_AND_WARN = (("GET", ""), ("GET", "/{ip}"), ("POST", "/{ip}"))
+
 #: Requests an hour by method and path pattern.
 LIMITS: dict[str, int] = {
     "GET /server": 200,
@@ -31,6 +33,23 @@ LIMITS: dict[str, int] = {
     "GET /key/{fingerprint}": 500,
     "POST /key/{fingerprint}": 200,
     "DELETE /key/{fingerprint}": 200,
+    **{f"{method} /{kind}{tail}": 5000 for kind in ("ip", "subnet") for method, tail in _READ_AND_WARN},
+    "GET /ip/{ip}/mac": 5000,
+    "PUT /ip/{ip}/mac": 10,
+    "DELETE /ip/{ip}/mac": 10,
+    "GET /rdns": 500,
+    **{f"{method} /rdns/{{ip}}": 500 for method in ("GET", "PUT", "POST", "DELETE")},
+    "GET /failover": 100,
+    "GET /failover/{ip}": 100,
+    "POST /failover/{ip}": 50,
+    "DELETE /failover/{ip}": 50,
+    **{f"{method} /firewall/{{server}}": 500 for method in ("GET", "POST", "DELETE")},
+    **{f"{method} /firewall/template": 500 for method in ("GET", "POST")},
+    **{f"{method} /firewall/template/{{template}}": 500 for method in ("GET", "POST", "DELETE")},
+    "GET /vswitch": 500,
+    "GET /vswitch/{vswitch}": 500,
+    "POST /vswitch": 100,
+    **{f"{method} /vswitch/{{vswitch}}{tail}": 100 for method in ("POST", "DELETE") for tail in ("", "/server")},
 }
 
 

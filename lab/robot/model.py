@@ -73,6 +73,58 @@ class Reset:
 
 
 @dataclass
+class TrafficWarnings:
+    """When Robot writes a mail about the traffic of an address (GB an hour and a day, TB a month)."""
+
+    on: bool = False
+    hourly: int = 200
+    daily: int = 2000
+    monthly: int = 20
+
+
+#: The rules of a firewall by chain.
+Rules = dict[str, list[dict[str, str | None]]]
+
+
+@dataclass
+class Firewall:
+    """The firewall of a server in the books; a change is in process until ``busy_until``."""
+
+    status: str = "disabled"
+    filter_ipv6: bool = False
+    whitelist_hos: bool = True
+    rules: Rules = field(default_factory=lambda: {"input": [], "output": []})
+    busy_until: float = 0.0
+
+
+@dataclass
+class Template:
+    """A set of rules for firewalls."""
+
+    id: int
+    name: str
+    filter_ipv6: bool
+    whitelist_hos: bool
+    is_default: bool
+    rules: Rules
+
+
+@dataclass
+class VSwitch:
+    """A virtual switch; its members by server number, each in process until a moment."""
+
+    id: int
+    name: str
+    vlan: int
+    cancelled: bool = False
+    members: dict[int, float] = field(default_factory=dict)
+
+    def busy(self, now: float) -> bool:
+        """Whether a change is in process."""
+        return any(now < until for until in self.members.values())
+
+
+@dataclass
 class Dedicated:
     """A dedicated server; the machine is its chassis' business."""
 
@@ -87,6 +139,10 @@ class Dedicated:
     boots: list[Boot] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
     manual_reset: bool = False
+    pointers: dict[str, str] = field(default_factory=dict)  #: reverse DNS by address
+    traffic: dict[str, TrafficWarnings] = field(default_factory=dict)  #: by address and by network
+    routed: dict[str, int | None] = field(default_factory=dict)  #: its failover addresses: to which server
+    firewall: Firewall = field(default_factory=Firewall)
 
     def activation(self, now: float) -> Activation | None:
         """The boot configuration that the next boot would take; there is never more than one."""

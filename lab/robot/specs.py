@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
@@ -51,6 +52,10 @@ def _unique(values: list[ResetType]) -> list[ResetType]:
     return values
 
 
+def _address(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -94,6 +99,7 @@ class DedicatedSpec(_Entry):
     wol: bool = True
     rescue: bool = True
     operating_status: bool = True
+    failover: list[Annotated[str, AfterValidator(_address)]] = Field(default_factory=list)
     powered: bool = True
     image: str | None = Field(default=None, min_length=1)
 

@@ -135,6 +135,35 @@ def test_key_rescue_reset_and_infos(robot, tmp_path):
     assert machine["boots"][1]["authorized_keys"] == [key.rpartition(" ")[0]]
 
 
+def test_addresses_firewalls_and_switches(robot, tmp_path):
+    robot.dedicated({"number": 4713, "name": "n3", "failover": ["192.0.2.10"]})
+    (address,) = (row["address"] for row in robot.control("GET", "/machines")["machines"] if row["number"] == 4711)
+    rule = {"name": "ssh", "ip_version": "ipv4", "dst_port": "22", "protocol": "tcp", "action": "accept"}
+    wall = {"server_number": 4711, "state": "present", "rules": {"input": [rule]}, "wait_delay": 1}
+    switch = {"vlan": 4010, "name": "inner", "servers": ["4711", "4712"], "wait_delay": 1}
+    names = ("named", "again", "led", "walled", "same", "switched", "left")
+    tasks = [
+        {"community.hrobot.reverse_dns": {"ip": address, "value": "n1.example.com"}},
+        {"community.hrobot.reverse_dns": {"ip": address, "value": "n1.example.com"}},
+        {"community.hrobot.failover_ip": {"failover_ip": "192.0.2.10", "value": address}},
+        {"community.hrobot.firewall": wall},
+        {"community.hrobot.firewall": wall},
+        {"community.hrobot.v_switch": switch},
+        {"community.hrobot.v_switch": switch | {"servers": ["4712"]}},
+    ]
+    seen = play(
+        robot,
+        tmp_path,
+        [task | {"register": name} for task, name in zip(tasks, names, strict=True)],
+        rules="{{ same.firewall.rules.input }}",
+        members="{{ left.v_switch.server | map(attribute='server_number') | list }}",
+        **{name: "{{ %s.changed }}" % name for name in names},
+    )
+    assert {name: seen[name] for name in names} == dict.fromkeys(names, True) | {"again": False, "same": False}
+    assert [(item["name"], item["dst_port"], item["action"]) for item in seen["rules"]] == [("ssh", "22", "accept")]
+    assert seen["members"] == [4712]
+
+
 def test_refusals_reach_the_user(robot, tmp_path):
     robot.control("POST", "/robot/limits", {"route": "POST /reset/{server}", "remaining": 1})
     tasks = [

@@ -10,7 +10,7 @@ IDENTITY = {"server_ip": "127.66.0.1", "server_ipv6_net": "2001:db8:0:1::", "ser
 
 
 def test_nothing_there_is_not_found_instead_of_an_empty_list(robot):
-    for path in ("/server", "/reset", "/key", "/failover", "/nothing/here"):
+    for path in ("/server", "/reset", "/key", "/ip", "/subnet", "/rdns", "/failover", "/nothing/here"):
         assert robot.refused("GET", path) == (404, "NOT_FOUND")
 
 
