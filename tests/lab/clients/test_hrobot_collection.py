@@ -9,6 +9,7 @@ front; the lab's CA is named by SSL_CERT_FILE.
 import json
 import os
 import subprocess
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +18,7 @@ import yaml
 from lab.robot.tls import HOST
 from tests.lab.clients.keys import public_key
 
+ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.long]
 
 #: $1 is bound over /etc/hosts, the rest is run.
@@ -31,12 +33,30 @@ def robot(lab, tmp_path):
     return running
 
 
-def play(lab, folder, tasks, **out):
-    """Run tasks on localhost, in the namespace; returns the values of ``out``."""
+def run(lab, folder, *command):
+    """Run a command in the namespace; returns its output."""
     tls = lab.lab.robot_tls
     front = urlsplit(tls["endpoint"])
     assert front.port == 443, "the modules know no other port"
     (folder / "hosts").write_text(f"127.0.0.1 localhost\n{front.hostname} {HOST}\n")
+    env = os.environ | lab.env
+    env |= {"HOME": str(folder), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"}
+    env["SSL_CERT_FILE"] = tls["ca_file"]
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", IN_NAMESPACE, "sh", folder / "hosts", *command],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def play(lab, folder, tasks, **out):
+    """Run tasks on localhost; returns the values of ``out``."""
     variables = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
     defaults = {
         "group/community.hrobot.robot": {
@@ -51,20 +71,7 @@ def play(lab, folder, tasks, **out):
     }
     book = {"hosts": "localhost", "gather_facts": False, "vars": variables, "module_defaults": defaults}
     (folder / "play.yml").write_text(yaml.safe_dump([book | {"tasks": [*tasks, dump]}]))
-    env = os.environ | lab.env
-    env |= {"HOME": str(folder), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "False"}
-    env["SSL_CERT_FILE"] = tls["ca_file"]
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", IN_NAMESPACE, "sh", folder / "hosts"]
-        + ["ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(lab, folder, "ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml")
     return json.loads((folder / "out.json").read_text())
 
 
@@ -182,3 +189,11 @@ def test_refusals_reach_the_user(robot, tmp_path):
     assert "RATE_LIMIT_EXCEEDED" in seen["limit"]
     assert "Maximum allowed requests: 50" in seen["limit"]
     assert seen["unknown"] == "This server does not exist, or you do not have access rights for it"
+
+
+def test_the_inventory_of_our_documentation(robot, tmp_path):
+    robot.dedicated({"number": 4713, "name": "n3", "product": "AX52"})
+    text = (ROOT / "docs/robot.md").read_text().partition("```yaml\n# inventory.robot.yml\n")[2].partition("```")[0]
+    (tmp_path / "inventory.robot.yml").write_text(text)
+    seen = json.loads(run(robot, tmp_path, "ansible-inventory", "-i", "inventory.robot.yml", "--list"))
+    assert {name: host["hrobot_server_number"] for name, host in seen["_meta"]["hostvars"].items()} == {"n3": 4713}
