@@ -117,8 +117,11 @@ options:
     description:
       - What to do with O(state=ready) about a chosen disk that says of itself that it is failing (SMART). V(check)
         refuses it.
+      - V(speed) refuses besides a chosen disk that is read at less than 20000 KiB/s (40000 when it does not turn), or
+        not at all. C(fio) reads it for three seconds, twice when it was too slow, and writes nothing. Without C(fio)
+        there is a warning.
     type: str
-    choices: [check, ignore]
+    choices: [check, speed, ignore]
     default: check
   reinstall:
     description:

@@ -169,6 +169,7 @@ class _Disks:
                 "consent": consents.EMPTY,
                 **self._facts(),
             }
+        slow, notes = self._speeds(chosen) if given["health"] == "speed" else ([], [])
         verdict = guard.judge(
             self._disks,
             [disk["name"] for disk in chosen],
@@ -176,9 +177,11 @@ class _Disks:
             list(self._words["wipe"]),
             self._words["reinstall"].names(machine),
             claimed,
-            given["health"] == "check",
+            given["health"] != "ignore",
             self._used,
         )
+        for text in slow:
+            verdict.refuse(text)
         if verdict.errors:
             raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
         by_name = {disk["name"]: disk for disk in self._disks}
@@ -187,7 +190,7 @@ class _Disks:
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo) and not later}
         about["to_empty"] = [{key: disk[key] for key in _TARGET} for disk in todo] if later else []
         written = {disk["name"] for disk in chosen} | set(verdict.wipe)
-        about["warnings"] = [f"{machine}: {text}" for text in guard.could_boot(self._disks, written)]
+        about["warnings"] = [f"{machine}: {text}" for text in (*guard.could_boot(self._disks, written), *notes)]
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
@@ -213,6 +216,14 @@ class _Disks:
                 _claims.claim(self._claim, machine, chosen, begun=False)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
+
+    def _speeds(self, chosen: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+        """What stands against the chosen disks by their speeds, and what could not be measured."""
+        targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
+        measured = self._call(steps.MEASURE, targets=targets)["disks"]
+        if len(measured) != len(chosen):
+            raise _Failed("the rescue did not tell how fast its disks are; run again")
+        return guard.speeds(self._disks, [disk["name"] for disk in chosen], measured)
 
     def _wiped(self, job: dict[str, bool]) -> dict[str, Any]:
         """The disks that the user named are empty, whether one is to be written or not."""

@@ -357,7 +357,7 @@ def machine_disks_spec():
         state={"type": "str", "choices": ["facts", "ready", "wiped"], "default": "facts"},
         empty={"type": "str", "choices": ["now", "later"], "default": "now"},
         device_strings={"type": "str", "choices": ["short", "wwn", "by-id"], "default": "short"},
-        health={"type": "str", "choices": ["check", "ignore"], "default": "check"},
+        health={"type": "str", "choices": ["check", "speed", "ignore"], "default": "check"},
         reinstall={"type": "raw", "default": False},
         claim_file={"type": "path"},
         rescue_timeout={"type": "int", "default": 360},

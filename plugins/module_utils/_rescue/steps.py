@@ -15,8 +15,8 @@ from .disks import serve
 
 #: Start the job ``payload``, or attach to it; the first one looks at the disks of the job before.
 IMAGE_COMMAND, INSTALLIMAGE, PRE_PROVISION = "image command", "installimage", "pre-provision command"
-#: The disks: their facts; empty those that ``targets`` name.
-LOOK, WIPE = "look at disks", "empty disks"
+#: The disks: their facts; how fast those are read that ``targets`` name; empty those that ``targets`` name.
+LOOK, MEASURE, WIPE = "look at disks", "measure disks", "empty disks"
 
 
 def answer(request):
@@ -45,6 +45,7 @@ _STEPS = {
     INSTALLIMAGE: _start,
     PRE_PROVISION: lambda request: pre_provision.start_or_attach(jobs.Job.unpack(request["payload"]), run),
     LOOK: lambda request: serve.look(_in_english),
+    MEASURE: lambda request: serve.measure(_in_english, request["targets"]),
     WIPE: lambda request: serve.wipe(_in_english, request["targets"]),
 }
 

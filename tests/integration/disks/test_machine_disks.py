@@ -34,6 +34,18 @@ sync
 """
 
 
+#: A disk that is read slowly, and one that cannot be measured.
+FIO = "/usr/local/bin/fio"
+MEASURED = r"""#!/bin/sh
+case " $* " in *" --readonly --rw=read "*) ;; *) exit 9 ;; esac
+for word; do case $word in --filename=*) disk=${word#*=} ;; esac; done
+[ "$disk" = /dev/nvme0n1 ] || exit 3
+echo "$disk" >>/tmp/measured
+echo 'fio: a warning'
+echo '{"jobs": [{"error": 0, "read": {"bw": 39999}}]}'
+"""
+
+
 def put_system(machine, device: str, record: dict | None = None) -> None:
     """Put a system on a disk of the machine, with an installed record or without."""
     words = shlex.join(["sh", "-c", FOREIGN, "sh", device, json.dumps(record) if record else ""])
@@ -74,6 +86,18 @@ def test_facts_hints_and_an_empty_disk(machine):
     assert [disk["serial"] for disk in json.loads(machine.claim.read_text())["disks"]] == ["SATA1"]
     run = machine.ready(root_device_hints={"query": "[?kind=='nvme'] | [0]"}, device_strings="by-id")
     assert run["root_devices"] == ["nvme-LAB_NVMe_NVME1"]
+    assert machine.disk_marks() == before
+
+    machine.sh(f"test ! -e {FIO} && cat >{FIO} <<'END'\n{MEASURED}END\nchmod 755 {FIO}")
+    run = machine.ready(root_device_hints={"model": "lab nvme"}, health="speed")
+    assert run.failed
+    assert "disk nvme0n1 " in run["msg"]
+    assert "is read at 39999 KiB/s, and 40000 are the least; replace it, or say health: check" in run["msg"]
+    assert machine.sh("cat /tmp/measured").split() == ["/dev/nvme0n1"] * 2
+    assert not machine.ready(root_device_hints={"model": "lab nvme"}).failed
+    run = machine.ready(root_device_hints={"smallest": True}, health="speed")
+    assert not run.failed
+    assert "how fast it is read is unknown: fio measured nothing (exit code 3)" in str(run["warnings"])
     assert machine.disk_marks() == before
 
 

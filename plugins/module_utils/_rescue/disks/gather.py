@@ -118,6 +118,17 @@ def _health(tools, disk, more):
         more["nvme"][disk.name] = (code, out)
 
 
+def read_speed(tools, path):
+    """How fast a disk is read from its beginning, see parse.read_speed(); it takes three seconds and writes nothing."""
+    if not tools.has("fio"):
+        return {"speed": None, "failed": False, "detail": "fio is not there"}
+    code, out, _err = tools(
+        "fio", "--name=read", "--filename=" + path, "--readonly", "--rw=read", "--bs=128k", "--direct=1", "--runtime=3",
+        "--time_based", "--output-format=json", limit=60,
+    )  # fmt: skip
+    return parse.read_speed(code, out)
+
+
 def has_data(path, size):
     """Whether the first or the last MiB holds anything but one byte repeated; None when it cannot be read."""
     try:

@@ -60,6 +60,37 @@ def _never(_variable, _name, _record):
     return ""
 
 
+#: The least speed in KiB/s at which a disk that turns, and any other, has to be read; those of CAPH.
+_LEAST = {True: 20000, False: 40000}
+
+
+def too_slow(disk, speed):
+    """Whether a disk that is read at ``speed`` KiB/s is too slow to be written."""
+    return speed < _LEAST[bool(disk["rotational"])]
+
+
+def speeds(disks, chosen, measured):
+    """What stands against the chosen disks (names) by their speeds, and what could not be measured: two lists of texts.
+
+    ``measured``: what gather.read_speed() said of each, in their order.
+    """
+    by_name = {disk["name"]: disk for disk in disks}
+    against, unknown = [], []
+    for name, found in zip(chosen, measured):
+        disk = by_name[name]
+        text = "disk %s (%s)" % (name, names.identity(disk))
+        way_out = "replace it, or say health: check"
+        if found["failed"]:
+            against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
+        elif found["speed"] is None:
+            unknown.append("%s: how fast it is read is unknown: %s" % (text, found["detail"]))
+        elif too_slow(disk, found["speed"]):
+            least = _LEAST[bool(disk["rotational"])]
+            told = (text, found["speed"], least, way_out)
+            against.append("%s is read at %d KiB/s, and %d are the least; %s" % told)
+    return against, unknown
+
+
 def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True, used=_never):
     """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
 

@@ -172,6 +172,22 @@ def smart(code, text):
     return {"status": "unknown", "detail": detail or "SMART is not available"}
 
 
+def read_speed(code, text):
+    """What ``fio --output-format=json`` measured: ``speed`` in KiB/s (None: unknown), ``failed`` and ``detail``."""
+    try:
+        job = json.loads(text[text.index("{") :])["jobs"][0]
+        error, speed = number(job["error"]), _number(job["read"]["bw"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        error, speed = 0, None
+    if error:
+        return {"speed": None, "failed": True, "detail": "reading it fails (fio: error %d)" % error}
+    if code in (124, 137):
+        return {"speed": None, "failed": True, "detail": "reading it did not end"}
+    if code or speed is None:
+        return {"speed": None, "failed": False, "detail": "fio measured nothing (exit code %d)" % code}
+    return {"speed": speed, "failed": False, "detail": ""}
+
+
 _NVME_WARNINGS = (
     "the spare space is low",
     "the temperature is out of range",
