@@ -101,7 +101,9 @@ async def get_pricing(request: web.Request) -> web.Response:
             }
             for kind, net in (("ipv4", 0.5), ("ipv6", 0.0))
         ],
+        "floating_ip": {"price_monthly": views.price(3.0)},
         "floating_ips": [],
+        "traffic": {"price_per_tb": views.price(0.0)},
         "load_balancer_types": [
             {"id": item["id"], "name": item["name"], "prices": item["prices"]} for item in balancer_types
         ],

@@ -68,6 +68,8 @@ def server_type(item: ServerType) -> dict[str, Any]:
         "disk": item.disk,
         "deprecated": False,
         "deprecation": None,
+        # on the place of the prices since 2024; what is left here has said 0 since
+        "included_traffic": 0,
         "prices": _prices(item, places),
         "storage_type": "local",
         "cpu_type": item.cpu_type,
