@@ -133,8 +133,16 @@ class Network:
         )
         await run("ip", "addr", "add", f"{self.controller}/24", "dev", self.host_link)
         await run("ip", "link", "set", self.host_link, "up")
+        # Nobody asks who has an address, so that packets to a machine that is off vanish, as they do on the platform.
+        await self._ns.ip(*self._neighbours("lab"))
+        await run("ip", "-batch", "-", text="\n".join(self._neighbours(self.host_link)) + "\n")
         # Packets to the rest of the world are refused at once instead of vanishing.
         self._ns.call(lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
+
+    def _neighbours(self, link: str) -> list[str]:
+        """Every machine that there can be, known at ``link`` for good."""
+        indexes = range(1, MACHINES + 1)
+        return [f"neigh replace {self.address(n)} lladdr {self.mac(n)} dev {link} nud permanent" for n in indexes]
 
     async def _start_dhcp(self, services: CGroup) -> None:
         """One DHCP server with a fixed lease for every machine that the subnet can hold."""

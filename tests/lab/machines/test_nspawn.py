@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ async def test_rescue_opens_for_the_armed_key_only(nspawn_site: Site, key: Key, 
     assert (await one.ssh("sshd -T | grep '^passwordauthentication'")).out.split() == ["passwordauthentication", "no"]
     size = (await one.ssh("blockdev --getsize64 /dev/sda")).out
     assert int(size) == one.hardware.disk_bytes
+
+
+async def test_packets_to_a_machine_that_is_off_vanish(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+
+    def connect(port: int) -> None:
+        socket.create_connection((one.hardware.ipv4, port), timeout=5).close()
+
+    with pytest.raises(TimeoutError):  # on the platform no router says that there is no machine
+        await asyncio.to_thread(connect, 22)
+    await one.machine.power_on()
+    await one.answers("true")
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.to_thread(connect, 23)
+    await one.machine.cut_power()
+    with pytest.raises(TimeoutError):
+        await asyncio.to_thread(connect, 22)
 
 
 async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_site: Site, key: Key) -> None:
