@@ -49,6 +49,11 @@ class Chassis(abc.ABC):
         """How long from the power button to the start of the guest."""
         return self._delays.firmware(self.names[0], rescue=rescue)
 
+    def reboot_seconds(self, *, rescue: bool) -> float:
+        """The same for a guest that reboots by itself; nothing, unless a kind of server says more."""
+        del rescue
+        return 0.0
+
     @abc.abstractmethod
     def on_switched(self) -> None:
         """Called when somebody worked the power switch."""
@@ -67,7 +72,7 @@ class Chassis(abc.ABC):
     @property
     def running(self) -> bool:
         """Whether the guest has power; false while the firmware is counting."""
-        return self._machine is not None and self._machine.running
+        return self._machine is not None and self._machine.running and not self._machine.counting
 
     @property
     def boot_order(self) -> tuple[int, ...]:
@@ -81,6 +86,7 @@ class Chassis(abc.ABC):
     def install(self, build: Callable[[Callable[[], BootSource], Callable[[], None]], Machine]) -> Machine:
         """Put a machine in; ``build`` is given the firmware and what to call when the guest goes off."""
         self._machine = build(self._boot_source, self.went_off)
+        self._machine.counts = self._counts
         return self._machine
 
     async def switch_on(self) -> None:
@@ -148,6 +154,10 @@ class Chassis(abc.ABC):
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
             self._starting = None
+
+    def _counts(self) -> float:
+        """What a boot waits that nobody worked the switch for; the time of the others has passed already."""
+        return 0.0 if self._scripted else self.reboot_seconds(rescue=self.rescue_armed())
 
     def _boot_source(self) -> BootSource:
         """The firmware: asked by the machine once for each boot."""

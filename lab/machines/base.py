@@ -10,6 +10,7 @@ exactly once, so that a one-shot such as an armed rescue is consumed by the boot
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,7 +81,20 @@ class Machine(abc.ABC):
         self.hardware = hardware
         self.firmware = firmware
         self.on_off = on_off
+        #: How long the firmware counts; asked before each boot. Zero where somebody let the time pass already.
+        self.counts: Callable[[], float] = lambda: 0.0
+        self.counting = False
         self._first: tuple[int, ...] = ()
+
+    async def _count(self) -> None:
+        """Let the firmware count; there is power, and nothing runs."""
+        seconds = self.counts()
+        if seconds > 0:
+            self.counting = True
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self.counting = False
 
     @property
     def boot_order(self) -> tuple[int, ...]:

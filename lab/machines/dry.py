@@ -37,6 +37,7 @@ class DryMachine(Machine):
         self._disks = disks_of(hardware, store)
         self._console = Console(folder / f"m{hardware.machine_id}.log")
         self._on = False
+        self._timer: asyncio.TimerHandle | None = None
 
     async def create(self, image: Path | None) -> None:
         """Install the disks."""
@@ -51,22 +52,28 @@ class DryMachine(Machine):
 
     async def cut_power(self) -> None:
         """Off, at once."""
-        self._on = False
+        self._off()
 
     async def press_power_button(self) -> None:
         """Off, by itself."""
         if self._on:
-            self._on = False
+            self._off()
             self.on_off()
 
     async def reset(self) -> None:
         """Boot again."""
-        self._on = False
+        self._off()
         await self.power_on()
 
     async def request_reboot(self) -> None:
-        """Boot again."""
-        if self._on:
+        """Boot again, when the firmware has counted."""
+        if not self._on or self.counting:
+            return
+        seconds = self.counts()
+        if seconds > 0:
+            self.counting = True
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._counted)
+        else:
             self._boot()
 
     async def ctrl_alt_del(self) -> None:
@@ -109,7 +116,7 @@ class DryMachine(Machine):
 
     async def destroy(self) -> None:
         """Remove the disk files."""
-        self._on = False
+        self._off()
         for disk in self._disks:
             disk.remove()
 
@@ -126,6 +133,15 @@ class DryMachine(Machine):
     def console(self) -> str:
         """The boot decisions since the last power on."""
         return self._console.text()
+
+    def _off(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on, self.counting, self._timer = False, False, None
+
+    def _counted(self) -> None:
+        self.counting, self._timer = False, None
+        self._boot()
 
     def _boot(self) -> None:
         source = self.firmware()

@@ -58,6 +58,10 @@ class Chassis(chassis.Chassis):
         """Dedicated servers take longer than cloud servers."""
         return self._delays.firmware(self.names[0], rescue=rescue, dedicated=True)
 
+    def reboot_seconds(self, *, rescue: bool) -> float:
+        """Every boot of a dedicated server goes through its firmware, a reboot from inside, too."""
+        return self.firmware_seconds(rescue=rescue)
+
     def on_switched(self) -> None:
         """Whoever works the switch begins a new life, which no earlier one silences."""
         if self._hanging is not None:

@@ -18,6 +18,7 @@ from lab.machines.host import run
 from lab.machines.site import Site
 from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.nspawn
 _CAP_SYS_RESOURCE = 24
@@ -74,6 +75,27 @@ async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_site: Site
     assert (await one.ssh("ls /root")).out == ""
     assert (await one.ssh("head -c 8 /dev/sda")).out == "on-disk\n"[:8]
     assert one.boots == [one.rescue(), one.rescue()]
+
+
+async def test_a_firmware_that_counts_runs_nothing(nspawn_site: Site, key: Key) -> None:
+    one = bench(nspawn_site, key, 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    first = await one.answers(BOOT_ID)
+    one.machine.counts = lambda: 3600.0
+    await one.machine.request_reboot()
+
+    async def counting() -> bool:
+        return one.machine.counting
+
+    await until_async(counting, "the firmware", LIMIT, 0.1, one.machine.console)
+    assert one.machine.running
+    assert len(one.boots) == 1, "the firmware has not been asked yet"
+    assert (await one.ssh("true", connect=2)).status == 255
+    one.machine.counts = lambda: 0.0
+    await one.machine.reset()
+    assert await one.answers(BOOT_ID) != first
+    assert not one.machine.counting
 
 
 @pytest.mark.parametrize("content", ["nothing", "a table only"])

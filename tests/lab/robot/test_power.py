@@ -4,6 +4,8 @@
 
 import pytest
 
+from lab.robot.chassis import Chassis
+
 
 @pytest.mark.parametrize(
     ("kind", "powered", "boots", "status"),
@@ -24,6 +26,48 @@ def test_every_button_in_both_states(robot, kind, powered, boots, status):
     robot.reset(1, kind)
     assert (robot.boots(1), robot.status(1)) == (boots, status)
     assert [reset["type"] for reset in robot.machine(1)["resets"]] == [kind]
+
+
+class TestFirmwareTakesItsTimeAtEveryBoot:
+    @pytest.fixture
+    def seconds(self, monkeypatch):
+        """How long each boot waits, by what it would boot; the test sets it."""
+        seconds = {"rescue": 0, "disk": 0}
+
+        def firmware_seconds(_chassis, *, rescue):
+            return seconds["rescue" if rescue else "disk"]
+
+        monkeypatch.setattr(Chassis, "firmware_seconds", firmware_seconds)
+        return seconds
+
+    @pytest.mark.parametrize("kind", ["sw", "hw"])
+    def test_nothing_runs_meanwhile(self, robot, server, seconds, kind):
+        seconds["rescue"] = 3600
+        robot.arm(server)
+        robot.reset(server, kind)
+        machine = robot.machine(server)
+        assert (machine["powered"], machine["running"], robot.boots(server)) == (True, False, ["disk"])
+        assert robot.rescue(server)["active"], "nobody asked for it yet"
+        robot.reset(server, "sw")
+        robot.reset(server, "power")
+        assert robot.boots(server) == ["disk"], "a firmware that counts hears no keyboard"
+        seconds["rescue"] = 0
+        robot.reset(server, "hw")
+        assert robot.boots(server) == ["disk", "rescue"]
+
+    def test_a_reboot_from_inside(self, robot, server, seconds):
+        seconds["rescue"] = 0.1
+        robot.arm(server)
+        robot.reset(server, "sw")
+        robot.until(lambda: robot.boots(server) == ["disk", "rescue"], "the rescue")
+        seconds["disk"] = 3600
+        robot.reset(server, "sw")
+        assert not robot.machine(server)["running"]
+        robot.reset(server, "power_long")
+        assert (robot.status(server), robot.boots(server)) == ("shut off", ["disk", "rescue"])
+        seconds["disk"] = 0
+        robot.reset(server, "power")
+        assert robot.boots(server) == ["disk", "rescue", "disk"]
 
 
 def test_wake_on_lan(robot):
