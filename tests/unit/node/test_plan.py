@@ -197,6 +197,27 @@ def test_packages_that_are_there_are_not_asked_for():
     assert repositories.repositories(node("debian-13", packages=there), taken) == []
 
 
+@pytest.mark.parametrize("name", ["rocky-10", "almalinux-10", "rhel-10"])
+def test_the_modules_of_the_running_kernel(name):
+    """The RHEL family 10 has br_netfilter in a package of its own, whose newest may be another kernel's."""
+    version, kernel = "6.12.0-124.8.1.el10_1", "6.12.0-124.8.1.el10_1.x86_64"
+    machine_ = node(name, kernel=kernel)
+    assert f"kernel-modules-extra-{version}" in packages.packages(machine_, given())["missing"]
+    there = {"kernel-modules-extra": version}
+    assert "kernel-modules-extra" in packages.packages({**machine_, "packages": there}, given())["present"]
+    older = {"kernel-modules-extra": "6.12.0-55.el10"}
+    assert f"kernel-modules-extra-{version}" in packages.packages({**machine_, "packages": older}, given())["missing"]
+    # the kernel of another vendor, of the machine below a container, or the user's own business
+    for other in ({"kernel": "6.18.1-1.elrepo.x86_64"}, {"container": True}):
+        assert "kernel-modules-extra" not in packages.packages({**machine_, **other}, given())["names"]
+    assert "kernel-modules-extra" not in packages.packages(machine_, given(manage_kernel=False))["names"]
+
+
+def test_what_brings_its_modules_needs_no_package():
+    for name in ("rocky-9", "amzn-2023", "debian-13"):
+        assert not any("kernel" in one for one in packages.packages(node(name), given())["names"])
+
+
 def test_every_needed_package_is_looked_at():
     for choice in CHOICES:
         taken = given(**choice, storage_clients=["nfs", "iscsi"], packages_extra=["jq=1.7"])

@@ -154,6 +154,10 @@ def test_dpkg_tells_installed_from_known_and_held():
 def test_rpm_and_candidates():
     text = "bash\t5.1.8-9.el9\npackage nope is not installed\nbind\t32:9.16.23-1.el9\n"
     assert packages.rpm(text) == {"bash": "5.1.8-9.el9", "bind": "32:9.16.23-1.el9"}
+    kernels = "k\t(none):6.12.0-55.el10\nk\t(none):6.12.0-55.7.el10\nk\t(none):6.12.0-99.el10\n"
+    assert packages.rpm(kernels, "6.12.0-55.7.el10.x86_64") == {"k": "6.12.0-55.7.el10"}
+    assert packages.rpm(kernels, "6.12.0-55.el10.x86_64") == {"k": "6.12.0-55.el10"}
+    assert packages.rpm(kernels, "6.13.0") == packages.rpm(kernels) == {"k": "6.12.0-99.el10"}
     policy = (
         "containerd:\n  Installed: (none)\n  Candidate: 1.7.24~ds1-6+deb13u1\n  Version table:\n"
         "     1.7.24 500\nghost:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"

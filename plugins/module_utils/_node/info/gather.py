@@ -168,7 +168,7 @@ def _packages(host, manager, found):
     held = set()
     for path in VERSIONLOCKS:
         held |= packages.versionlock(host.text(path))
-    return packages.rpm(found.get("packages")), held
+    return packages.rpm(found.get("packages"), os.uname().release), held
 
 
 def _candidates(queries, manager, found):

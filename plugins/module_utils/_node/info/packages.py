@@ -23,10 +23,17 @@ def dpkg(text):
     return versions, held
 
 
-def rpm(text):
-    """rpm's lines `name TAB [epoch:]version-release` as {name: version}; other lines name what is missing."""
-    fields = (line.split("\t") for line in (text or "").splitlines())
-    return {pair[0]: pair[1].replace("(none):", "") for pair in fields if len(pair) == 2}
+def rpm(text, kernel=""):
+    """rpm's lines `name TAB [epoch:]version-release` as {name: version}; other lines name what is missing.
+
+    Of a package that is there in several versions, the one of the running kernel counts, else the last.
+    """
+    found: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        pair = line.split("\t")
+        if len(pair) == 2 and not (kernel and kernel.startswith(found.get(pair[0], "-") + ".")):
+            found[pair[0]] = pair[1].replace("(none):", "")
+    return found
 
 
 def apt_policy(text):

@@ -28,8 +28,8 @@ def plan_module(context, setting):
         if setting.get("optional"):
             return same(state, "is optional")
         raise SettingError(
-            "the running kernel %s has no module %s; install the kernel's modules, or reboot into the kernel that is"
-            " installed" % (os.uname().release, name)
+            "the running kernel %s has no module %s; install the kernel's modules (%s), or reboot into the kernel that"
+            " is installed" % (os.uname().release, name, _package(os.uname().release))
         )
 
     def act():
@@ -39,6 +39,11 @@ def plan_module(context, setting):
 
     context.changed.add("module:" + name)
     return Step(True, state, "loaded", "is not loaded", act)
+
+
+def _package(release):
+    """The package that brings the modules of a kernel which are not for every machine."""
+    return "kernel-modules-extra-" + release if ".el" in release else "linux-modules-extra-%s on Ubuntu" % release
 
 
 def plan_sysctl(context, setting):
