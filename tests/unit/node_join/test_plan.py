@@ -259,3 +259,9 @@ def test_leaving_needs_no_cluster():
     paths = {one["path"] for one in listed if one["kind"] == "absent"}
     assert {"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki", "/etc/kubenode/join.json"} <= paths
     assert "/etc/cni/net.d/10-kubenode.conflist" not in paths
+    # seen in the folder of a kubelet 1.36 that was stopped
+    left = "dra_manager_state checkpoints image_manager device-plugins pod-resources plugins plugins_registry pods"
+    assert {f"/var/lib/kubelet/{name}" for name in left.split()} <= paths
+    assert all(one.get("recursive") for one in listed if one.get("path", "").endswith(("/pods", "/plugins")))
+    # the folder itself may be a disk of its own
+    assert "/var/lib/kubelet" not in paths

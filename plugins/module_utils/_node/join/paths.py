@@ -26,3 +26,22 @@ KUBEADM_JOIN = "/run/kubenode/kubeadm-join.yaml"
 MADE = (BOOTSTRAP_KUBECONFIG, KUBECONFIG, CONFIG, KUBEADM_FLAGS, KUBELET_ENV, CNI, KUBEADM_JOIN, RECORD, CA)
 #: Folders of the same kind.
 MADE_FOLDERS = (DROP_INS, PATCHES, PKI)
+#: What the kubelet itself keeps in its folder of one cluster and its pods: a node of the next one must not read it.
+STATE = tuple(
+    KUBELET_DIR + "/" + name
+    for name in (
+        "actuated_pods_state",
+        "allocated_pods_state",
+        "checkpoints",
+        "cpu_manager_state",
+        "device-plugins",
+        "dra_manager_state",
+        "image_manager",
+        "instance-config.yaml",
+        "memory_manager_state",
+        "plugins",
+        "plugins_registry",
+        "pod-resources",
+        "pods",
+    )
+)

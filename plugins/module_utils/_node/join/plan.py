@@ -77,9 +77,8 @@ def absent(seen):
     if paths.CNI in (seen.get("record") or {}).get("files", []):
         listed.append(_absent("leave" + paths.CNI, paths.CNI))
     listed += [_absent("leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
-    for name in ("cpu_manager_state", "memory_manager_state", "instance-config.yaml"):
-        path = posixpath.join(paths.KUBELET_DIR, name)
-        listed.append(_absent("leave" + path, path))
+    # what is mounted below them is unmounted first, never emptied
+    listed += [_absent("leave" + path, path, recursive=True) for path in paths.STATE]
     return listed
 
 
