@@ -37,8 +37,8 @@ options:
         C(swap.target) and the C(.swap) units are masked, zram is disabled. With V(limited) and V(keep) it stays.
       - C(unit) has C(name), C(enabled), C(masked), C(state) (C(started), C(stopped), or C(restarted_on), which is like
         no state and means that a running unit is restarted when it must), C(restart_on) and C(reload_on) (ids of
-        earlier settings or of O(changed_before)), C(wait) (seconds until it is active, V(30); with V(0)
-        nobody waits) and C(optional) (it may not exist).
+        earlier settings or of O(changed_before)), C(wait) (seconds until it is active, by itself as long as the unit
+        says, from V(30) to V(600); V(0) does not wait) and C(optional) (it may not exist).
       - C(handler) has C(argv), a command that is run when one of the settings in C(on) changed.
       - C(hold) has C(packages) and C(held). C(selinux) has C(mode) (C(enforcing) or C(permissive)). C(firewall) has
         C(ports), such as V(10250/tcp) or V(30000-32767/udp), to open in an active firewalld or ufw. C(hostname) has

@@ -89,6 +89,48 @@ def test_a_restart_that_was_cut_off_happens_in_the_next_run(running, cut):
     assert running.pending == "{}"
 
 
+@pytest.mark.parametrize(
+    ("span", "seconds"),
+    [
+        ("", 30),
+        ("3s", 30),
+        ("1min 30s", 95),
+        ("2min", 125),
+        ("1h 5s", 600),
+        ("infinity", 600),
+        ("1w", 600),
+        ("500ms", 30),
+        ("0", 30),
+        ("odd", 30),
+    ],
+)
+def test_a_start_may_take_as_long_as_the_unit_says(span, seconds):
+    assert units.patience({}, {"TimeoutStartUSec": span}) == seconds
+    assert units.patience({"wait": 7}, {"TimeoutStartUSec": span}) == 7
+
+
+def started(machine, monkeypatch, state, **more):
+    """How long, in seconds of its clock, a start was waited for until it was given up."""
+    clock = [0.0]
+    monkeypatch.setattr(units.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(units.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    machine.unit("x.service", enabled="enabled", **more)
+    machine.programs["systemctl start"] = lambda: machine.units["x.service"].update(state) or Done(0, "", "")
+    with pytest.raises(engine.ApplyError, match=r"unit x\.service is activating"):
+        machine.apply([setting("unit", name="x", state="started")])
+    return clock[0]
+
+
+def test_a_unit_is_waited_for_until_its_own_limit(machine, monkeypatch):
+    slow = {"ActiveState": "activating", "SubState": "start"}
+    assert 95 < started(machine, monkeypatch, slow, TimeoutStartUSec="1min 30s") < 98
+
+
+def test_a_unit_that_is_started_again_and_again_is_not(machine, monkeypatch):
+    failing = {"ActiveState": "activating", "SubState": "auto-restart"}
+    assert 30 < started(machine, monkeypatch, failing, TimeoutStartUSec="1min 30s") < 33
+
+
 def test_a_failed_start_has_its_last_lines_and_is_tried_again(machine):
     machine.unit("x.service", enabled="enabled")
     wanted = [setting("unit", name="x", state="started"), setting("file", path="/later", content="")]

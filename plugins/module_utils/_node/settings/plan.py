@@ -18,7 +18,7 @@ SYSTEMD_FOLDERS = (
 GENERATOR_FILES = ("/etc/fstab", "/etc/systemd/zram-generator.conf")
 _PROPERTIES = (
     "Id,Type,LoadState,ActiveState,SubState,Result,UnitFileState,FragmentPath,SourcePath,ConditionResult,"
-    "ConditionTimestampMonotonic,NeedDaemonReload,InvocationID"
+    "ConditionTimestampMonotonic,NeedDaemonReload,InvocationID,TimeoutStartUSec"
 )
 
 

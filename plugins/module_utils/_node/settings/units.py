@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from ..info import gather
 from .files import tail
 from .plan import SYSTEMD_FOLDERS, SettingError, Step, same
 
-WAIT = 30
+#: Seconds until a unit must be active, where the unit says less, and where it says nothing or more than the second.
+WAIT, _LONGEST_WAIT = 30, 600
+#: So much longer than systemd's own limit, in seconds, so that its judgement is seen.
+_LATER = 5
+_SPAN = re.compile(r"([0-9]{1,9})(us|ms|s|min|h|d|w|month|y)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
 #: A simple service counts as started before it has even begun; it must live that long (seconds).
 _SETTLE = 1.0
 _RUNNING = ("active", "reloading", "activating")
@@ -98,7 +104,7 @@ def _apply(context, name, setting, actions):
     if context.unit(name).get("NeedDaemonReload") == "yes":
         context.reload_owed = True
     context.reload()
-    wait = patience(setting)
+    wait = patience(setting, context.unit(name, fresh=context.host.systemd_runs))
     for verb in actions:
         runs = verb in ("start", "restart", "reload")
         argv = ["systemctl"] + (["--no-block"] if runs and not wait else []) + [verb, "--", name]
@@ -109,14 +115,27 @@ def _apply(context, name, setting, actions):
             _wait(context, name, setting)
 
 
-def patience(setting):
-    """Seconds until the unit must be active; 0 means that somebody else looks after that."""
-    return WAIT if setting.get("wait") is None else setting["wait"]
+def patience(setting, properties=None):
+    """Seconds until the unit must be active, by itself its own limit; 0 means that another one looks after that."""
+    if setting.get("wait") is not None:
+        return setting["wait"]
+    own = _seconds((properties or {}).get("TimeoutStartUSec") or "")
+    return WAIT if own is None else min(_LONGEST_WAIT, max(WAIT, own + _LATER))
+
+
+def _seconds(text):
+    """A span as systemctl shows it, such as `1min 30s`; None for none, endless for `infinity` and days. Pure."""
+    if text == "infinity":
+        return _LONGEST_WAIT
+    parts = [_SPAN.fullmatch(word) for word in text.split()]
+    if not parts or None in parts:
+        return None
+    return sum(int(part[1]) * _SECONDS.get(part[2], _LONGEST_WAIT) for part in parts if part)
 
 
 def _wait(context, name, setting):
     """Wait until the unit is active and stays so; raises SettingError with its last lines."""
-    deadline = time.monotonic() + patience(setting)
+    began = time.monotonic()
     settled, invocation = None, None
     while True:
         properties = context.unit(name, fresh=True)
@@ -133,7 +152,9 @@ def _wait(context, name, setting):
             return
         elif active in ("inactive", "failed"):
             raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
-        if time.monotonic() > deadline + _SETTLE:
+        # one that ended and is started again has used its own limit up
+        limit = patience(setting, None if properties.get("SubState") == "auto-restart" else properties)
+        if time.monotonic() > began + limit + _SETTLE:
             raise SettingError("unit %s is %s: %s" % (name, _detail(properties), journal(context.host, name)))
         time.sleep(0.2)
 
