@@ -102,11 +102,18 @@ def test_defaults_are_fields_of_every_minor(minor, swap):
     assert (made["rotateCertificates"], made["cgroupDriver"], made["readOnlyPort"]) == (True, "systemd", 0)
     assert made["authentication"]["anonymous"] == {"enabled": False}
     assert made["authorization"]["mode"] == "Webhook"
+    assert (made["seccompDefault"], made["tlsMinVersion"], made["podPidsLimit"]) == (True, "VersionTLS12", 4096)
 
 
 def test_an_old_minor_gets_no_field_it_refuses():
     made = config.known(config.defaults(facts(provider_id="x://1")), "1.20", None)
-    assert not {"shutdownGracePeriod", "containerRuntimeEndpoint", "providerID", "maxParallelImagePulls"} & set(made)
+    assert not {
+        "seccompDefault",
+        "shutdownGracePeriod",
+        "containerRuntimeEndpoint",
+        "providerID",
+        "maxParallelImagePulls",
+    } & set(made)
     assert made["cgroupDriver"] == "systemd"
 
 

@@ -165,6 +165,8 @@ def test_drop_ins():
     assert yaml.safe_load(made["/etc/kubernetes/kubelet.conf.d/10-a.conf"]["content"])["maxPods"] == 7
     assert yaml.safe_load(made["/etc/kubernetes/kubelet.conf.d/20-b.conf"]["content"])["kind"] == "KubeletConfiguration"
     assert made["/etc/kubernetes/kubelet.conf.d/05-old.conf"]["kind"] == "absent"
+    assert made["/etc/kubernetes/kubelet.conf.d/10-a.conf"]["mode"] == "0600"
+    assert made["/var/lib/kubelet/config.yaml"]["mode"] == "0600"
     assert "--config-dir=/etc/kubernetes/kubelet.conf.d" in args(made)
     assert not any("evil" in str(path) for path in made)
 

@@ -134,12 +134,15 @@ def _credentials(inputs, seen):
 
 
 def _files(kubelet, inputs, seen, dump):
-    listed = [_directory("kubelet", paths.KUBELET_DIR, "0750"), _file("config", paths.CONFIG, dump(kubelet.config()))]
+    listed = [
+        _directory("kubelet", paths.KUBELET_DIR, "0750"),
+        _file("config", paths.CONFIG, dump(kubelet.config()), "0600"),
+    ]
     if kubelet.reads_drop_ins:
         listed.append(_directory("drop-ins", paths.DROP_INS))
     for name, content in sorted(inputs["kubelet_drop_ins"].items()):
         text = dump(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
-        listed.append(_file("drop-in/" + name, posixpath.join(paths.DROP_INS, name), text))
+        listed.append(_file("drop-in/" + name, posixpath.join(paths.DROP_INS, name), text, "0600"))
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
             listed.append(_absent("drop-in/" + name, posixpath.join(paths.DROP_INS, name)))

@@ -28,6 +28,7 @@ _SINCE = {
     "memorySwap": (1, 22),
     "providerID": (1, 22),
     "registerWithTaints": (1, 23),
+    "seccompDefault": (1, 25),
     "containerRuntimeEndpoint": (1, 27),
     "maxParallelImagePulls": (1, 27),
 }
@@ -56,13 +57,17 @@ def defaults(facts):
         "containerRuntimeEndpoint": facts["runtime_socket"],
         "failSwapOn": facts["swap"] == "off",
         "maxParallelImagePulls": 5,
+        # a pod that forks without end takes its own processes, not the machine's
+        "podPidsLimit": 4096,
         "protectKernelDefaults": True,
         "readOnlyPort": 0,
         "resolvConf": resolv_conf(facts["resolv"]),
         "rotateCertificates": True,
+        "seccompDefault": True,
         "serializeImagePulls": False,
         "shutdownGracePeriod": "60s",
         "shutdownGracePeriodCriticalPods": "20s",
+        "tlsMinVersion": "VersionTLS12",
     }
     if facts["swap"] == "limited":
         config["memorySwap"] = {"swapBehavior": "LimitedSwap"}
