@@ -209,6 +209,11 @@ class _Boot:
             self._noted(),
             system.seeded,
         )
+        if not given["reboot"]:
+            shown = given["installation"] or _record.installed.installation_of(system.record)
+            succeeded = intents.seen_to_succeed(self._intent(), shown)
+            machine, record = self._flow.machine, system.record
+            self._proof = _proof.of_earlier_run(self._proof, machine, record, succeeded, given["proof"])
         if self._proof.why:
             return _gate.Judgement(_gate.Verdict.NEVER, self._proof.why)
         return _gate.Judgement(_gate.Verdict.OPEN)
@@ -220,6 +225,12 @@ class _Boot:
             return None
         with contextlib.suppress(intents.IntentError):
             return intents.written_of(given["intent_file"], given["installation"])
+        return None
+
+    def _intent(self) -> dict[str, Any] | None:
+        """What this controller knows of the installation."""
+        with contextlib.suppress(intents.IntentError):
+            return intents.read(self._given["intent_file"]) if self._given["intent_file"] else None
         return None
 
     def _facts(self, system: System) -> dict[str, Any]:
@@ -265,19 +276,19 @@ class _Boot:
 
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given
-        about_image = system.record or given["image_url"] or given["command"]
+        image_url, command = given["image_url"], given["command"]
+        installation = given["installation"] or _record.installed.installation_of(system.record)
+        if not given["reboot"]:
+            # What an earlier run wrote is not what this one is asked for.
+            intent = self._intent() or {}
+            known = installation and intent.get("installation") == installation
+            image_url, command = (intent.get(key) if known else None for key in ("image_url", "command"))
+        about_image = system.record or image_url or command
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
         now = _states.to_rfc3339(time.time())
-        installation = given["installation"] or _record.installed.installation_of(system.record)
         record = _record.complete(
-            system.record,
-            self._flow.machine,
-            installation,
-            given["image_url"],
-            given["command"],
-            self._proof.kind,
-            now,
+            system.record, self._flow.machine, installation, image_url, command, self._proof.kind, now
         )
         if record is None:
             return False

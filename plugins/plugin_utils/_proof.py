@@ -89,6 +89,24 @@ def judge(
     )
 
 
+def of_earlier_run(
+    proof: Proof, machine: str, record: Mapping[str, Any] | None, succeeded: bool | None, wanted: str | None
+) -> Proof:
+    """What a proof is worth when the image command ran in an earlier run.
+
+    ``succeeded``: whether that run saw it end well; None where another controller ran it. Then the record says so when
+    it is whole: our commands write it last, from a disk that does not boot before it.
+    """
+    whole = all((record or {}).get(key) for key in ("command", "image_url", "installed_at"))
+    if not proof.verified or succeeded or (succeeded is None and (whole or installed.is_proven(record, machine))):
+        return proof
+    if wanted in (SSH, PORT, NONE):
+        return Proof(SSH)
+    seen = "its image command failed, or its end was not seen" if succeeded is False else "nothing tells that its image"
+    seen += "" if succeeded is False else " command ended well; run from the kubenode_dir that it was installed from"
+    return Proof(UNPROVEN, f"{seen}, so what it runs may be unfinished. {_ways_out(machine)}", final=True)
+
+
 def runs_from(origin: Origin, written: Sequence[Mapping[str, Any]] | None) -> tuple[bool | None, str]:
     """Whether a system runs from the disks that were written; None for what cannot be told, with the reason."""
     if written is None:

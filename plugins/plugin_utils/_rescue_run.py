@@ -128,9 +128,11 @@ class RescueRun:
         if status.output_error:  # ours, nothing of it is the file's
             _say.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
         about["written"] = self._written()
+        empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
+        succeeded = status.succeeded(self._job.rule) and not empty
         if given["intent_file"]:
-            with contextlib.suppress(intents.IntentError):  # without it the installation has no name, and no harm comes
-                intents.note_written(given["intent_file"], about["written"])
+            with contextlib.suppress(intents.IntentError):  # without it no later run can finish the proof
+                intents.note_written(given["intent_file"], about["written"], succeeded)
         about.update(
             installation=self._installation,
             attached=attached,
@@ -141,7 +143,6 @@ class RescueRun:
         )
         if self._touched():
             self._note_changed()
-        empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
         if status.succeeded(self._job.rule) and empty:
             flow.timeline.to(_states.PROVISIONING_FAILED)
             msg = (
@@ -149,7 +150,7 @@ class RescueRun:
             )
             msg += f"or to another disk. Log: {about['log_file']}{self._ending(about)}"
             return flow.result(failed=True, changed=True, msg=msg, **about)
-        if status.succeeded(self._job.rule):
+        if succeeded:
             msg = f"the {self.noun} succeeded after {status.seconds:.1f} s" + (
                 " (in an earlier run)" if finished else ""
             )

@@ -118,12 +118,26 @@ def write(path, intent):
         ) from error
 
 
-def note_written(path, written):
-    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them."""
+def note_written(path, written, succeeded):
+    """Write into an open intent which disks the image command wrote, as `origin.parse_written` tells them.
+
+    ``succeeded``: whether the command was seen to end well.
+    """
     intent = read(path)
     if intent is not None and intent.get("state") == OPEN:
         holds = sorted({uuid for disk in written or () for uuid in disk["holds"]})
-        write(path, dict(intent, holds=holds, written=list(written or ())))
+        write(path, dict(intent, holds=holds, written=list(written or ()), succeeded=bool(succeeded)))
+
+
+def seen_to_succeed(intent, installation):
+    """Whether the image command of an installation was seen to end well; None for what this controller cannot know."""
+    if not installation or not intent:
+        return None
+    if intent["installation"] != installation:
+        return intent.get("replaced_succeeded") if intent.get("replaces") == installation else None
+    if intent.get("succeeded") is True or intent.get("state") == DONE:
+        return True
+    return False if intent.get("begun") else None
 
 
 def written_of(path, installation):

@@ -37,6 +37,10 @@ class Book:
             if intents.is_open(kept, run.name, installation) and not kept.get("disarmed"):
                 return
             intent = intents.make(run.name, installation, consent, **dict(about, **more))
+            succeeded = intents.seen_to_succeed(kept, more.get("replaces"))
+            if succeeded is not None:
+                # What is there until this one begins, which may never be.
+                intent["replaced_succeeded"] = succeeded
             intents.write(intents.file_of(self._folder, run.name), intent)
         except intents.IntentError as error:
             raise MachineError("nothing was armed: %s" % error) from error

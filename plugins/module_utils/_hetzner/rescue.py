@@ -290,7 +290,8 @@ class RescueFleet:
             run.result["warning"] = "its rescue is enabled, so its next boot leads there; disable it to prevent that"
         if journey.sight.answer in (sights.SILENT, sights.DENIED):
             record = self._unproven(journey, run)
-        compare(run, record, facts, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
+        wanted, kept = self._wanted.get(run.name), self._intents.of(run.name)
+        compare(run, record, facts, wanted, self._fail_for_drift, self._tools.shell, kept)
         if not self._check and journey.sight.answer not in (sights.SILENT, sights.DENIED):
             self._intents.seen(run.name, run.result["proven"] and run.result["installation"] == expected)
 
@@ -392,10 +393,15 @@ class RescueFleet:
         run.result["msg"] = "left the rescue"
 
 
-def compare(run, record, facts, wanted, fail, shell):
-    """Say of a system that is left alone whether it was verified, and what it has that nobody asked for."""
+def compare(run, record, facts, wanted, fail, shell, kept):
+    """Say of a system that is left alone whether it was verified, and what it has that nobody asked for.
+
+    ``kept``: the intent on this controller. A record may claim what it likes of an image command that failed here.
+    """
     result = run.result
     result["proven"] = installed.is_proven(record, run.name, result["installation"])
+    if kept_intents.seen_to_succeed(kept, installed.installation_of(record)) is False:
+        result["proven"] = False
     if shell.shows_another_key(run.name):
         result["proven"] = False
         result["msg"] += "; the host key that it shows is none of kubenode_host_keys"

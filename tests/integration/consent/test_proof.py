@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
 import yaml
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
 
@@ -91,3 +94,31 @@ def test_a_second_run_finishes_the_proof_that_the_first_one_missed(seen):
     assert record["verified_at"]
     assert record["installation"] == cloud.server("key-1")["labels"]["kubenode.provision/installation"]
     cloud.inventory(hosts)
+
+
+#: Leaves in the record what a command of a user's own writes, and fails after that.
+FAILS_LATE = """
+mount /dev/sda2 /mnt
+printf '{"machine": "%s", "installation": "%s"}' "$3" "$KUBENODE_INSTALLATION" >/mnt/etc/kubenode/installed.json
+umount /mnt
+echo 'the image is damaged' >&2
+exit 1
+"""
+
+
+@pytest.mark.long
+def test_what_a_command_left_that_failed_is_never_verified(cloud):
+    """Its system boots, and shows the id of its installation; no run says that it is whole, or what it was made of."""
+    cloud.inventory({"late-1": cloud.command("fails-late", cloud.raw_disk(after=FAILS_LATE))})
+    assert cloud.run() != 0
+    assert "the image is damaged" in cloud.output
+    cloud.act("late-1", "reset")
+    until(lambda: cloud.boots("late-1")[-1] == "disk", "a boot from disk", pause=0.5)
+    left = cloud.record("late-1")
+    assert set(left) == {"machine", "installation"}
+    cloud.inventory({"late-1": {}})
+    for where in ("kubenode", "colleague"):
+        given = json.dumps({"kubenode_dir": str(cloud.stage.folder / where)}) if where == "colleague" else "{}"
+        assert cloud.run("-e", given) != 0, cloud.output
+        assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
+    assert cloud.record("late-1") == left

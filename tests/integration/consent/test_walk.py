@@ -74,7 +74,7 @@ class Walk:
         controller, plan = self.chance.choice([*self.controllers[:1] * 3, *self.controllers]), self._plan()
         empty = self.more.choice(["now", "later"])
         cut = plan.cut or (STOPPED if self.more.random() < 0.1 else "")
-        plan = dataclasses.replace(plan, empty=empty, cut=cut)
+        plan = dataclasses.replace(plan, empty=empty, cut=cut, fails=self.misses.random() < 0.1)
         self.steps[-1] = f"run {words} {plan} {controller.name}"
         self.runs += 1
         self.verified += self._run(controller, words, plan)

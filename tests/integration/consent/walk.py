@@ -17,6 +17,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,7 @@ class Content:
     lets_in: bool = True
     good: bool = True  # its cloud-init ends well
     whole: bool = True
+    finished: bool = True  # its image command ended well
     ran: bool = False
     placeholder: bool = False  # what a cloud server is made of
     over_begun: bool = False  # put where a run of ours was writing
@@ -123,15 +125,16 @@ class Words:
 class Plan:
     """What comes of a run: where it is killed (one of STAGES) or STOPPED, what it installs, and how that comes up.
 
-    ``record``: whether the image command writes one; ``reboots``: it restarts the machine in its middle; ``hiccup``:
-    SSH is silent until the machine boots; ``between``: what a person does between its two phases; ``empty``: when disks
-    of a dedicated server are emptied, as machine_disks takes it.
+    ``record``: whether the image command writes one; ``fails``: it does so at its end, all being written; ``reboots``:
+    it restarts the machine in its middle; ``hiccup``: SSH is silent until the machine boots; ``between``: what a person
+    does between its two phases; ``empty``: when disks of a dedicated server are emptied, as machine_disks takes it.
     """
 
     cut: str = ""
     good: bool = True
     image: str = "a"
     record: bool = True
+    fails: bool = False
     reboots: bool = False
     hiccup: bool = False
     between: Any = None
@@ -284,20 +287,11 @@ class World:
         """
         system = self.system
         record = (system.record if system else None) or {}
-        if system is None or not system.good or record.get("machine") != NAME or not record.get("verified_at"):
+        good = system is not None and system.good and system.finished
+        if system is None or not good or record.get("machine") != NAME or not record.get("verified_at"):
             self.wrong.append(f"verified, but {system} runs")
         elif expected and (system is not self.last or record["installation"] != expected):
             self.wrong.append(f"verified as {expected}, but {system} runs, and {self.last} was written last")
-
-
-class _Limits:
-    def sent(self, *_given: object) -> None:
-        """Nobody counts."""
-
-    def left(self, _route: str) -> int:
-        return 50
-
-    hourly = left
 
 
 class _Robot:
@@ -305,7 +299,8 @@ class _Robot:
 
     def __init__(self, world: World, cut: str) -> None:
         self._world, self._cut = world, cut
-        self.limits, self.calls_of = _Limits(), {}
+        uncounted = SimpleNamespace(sent=lambda *_given: None, left=lambda _route: 50, hourly=lambda _route: 50)
+        self.limits, self.calls_of = uncounted, dict[str, int]()
 
     def read_list(self, path: str, _key: str, _deadline: object) -> list[dict[str, Any]]:
         return {
@@ -523,6 +518,8 @@ def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
             return False
         installation = installation or installed.new_installation()
         written = _command(world, intent, installation, disks, plan)
+        if written is None:
+            return False
     else:
         world.judge_drift(result, plan)
         if result["proven"]:
@@ -567,14 +564,16 @@ def _disks(
 
 def new_system(installation: str, consent: str, plan: Plan) -> Content:
     """What an image command of ours writes."""
-    record = {"machine": NAME, "installation": installation, "consent": consent, "command": "c"}
-    record.update(installed_at="2026-11-23T00:00:00Z", image_url=url(plan.image))
+    record = {"machine": NAME, "installation": installation, "consent": consent}
+    if not plan.fails:  # commands like ours write the rest of it last
+        record.update(command="c", installed_at="2026-11-23T00:00:00Z", image_url=url(plan.image))
     shown = record if plan.record else None
-    return Content(True, shown, good=plan.good, whole=plan.cut != "half", installation=installation)
+    whole = plan.cut != "half"
+    return Content(True, shown, good=plan.good, whole=whole, finished=not plan.fails, installation=installation)
 
 
-def _command(world: World, intent: Path, installation: str, disks: dict[str, Any], plan: Plan) -> list[dict[str, Any]]:
-    """What an image command does, and what its runner keeps."""
+def _command(world: World, intent: Path, installation: str, disks: dict[str, Any], plan: Plan) -> Any:
+    """What an image command does, and what its runner keeps; None when it failed."""
     kept = intents.read(str(intent))
     world.boot.intent = json.dumps(kept or {})
     before = world.disks["sda"]
@@ -585,14 +584,14 @@ def _command(world: World, intent: Path, installation: str, disks: dict[str, Any
         world.write("sda", new_system(installation, disks["consent"], plan))
         if plan.cut == "half":
             raise Cut
-        world.boot.done = True
+        world.boot.done = not plan.fails
     now = world.disks["sda"]
     if plan.cut == "written" or now is None:
         raise Cut
     old = sorted({"ext4", before.uuid}) if before is not None and before is not now else []
     written = [{**world.about("sda"), "holds": [now.uuid], "kinds": ["ext4"], "only": False, "before": old}]
-    intents.note_written(str(intent), written)
-    return written
+    intents.note_written(str(intent), written, world.boot.done)
+    return written if world.boot.done else None
 
 
 def defaults(spec: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class World(walk.World):
             raise _Left
         self.boot.job, self.boot.intent = job, (self.base / protocol.INTENT).read_text()
         self.write("sda", walk.new_system(jobs.installation_in(str(self.base)), consent, plan))
-        self.boot.done = plan.cut != "half"
+        self.boot.done = plan.cut != "half" and not plan.fails
         self.cut_at("half")
 
     def listing(self, devices: Sequence[str]) -> str:
@@ -336,7 +336,9 @@ class _Run:
             return False, False
         world.cut_at("written")
         told = RescueRun._written(cast(Any, SimpleNamespace(_remote=_InRescue(world), _job=job)))
-        walk.intents.note_written(str(self._intent), told)
+        walk.intents.note_written(str(self._intent), told, world.boot.done)
+        if not world.boot.done:
+            return False, False
         return False, self._boot(result, jobs.installation_in(str(world.base)), told, True)
 
     def _prepare(self, run: Any, job: jobs.Job) -> bool:

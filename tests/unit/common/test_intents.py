@@ -36,9 +36,9 @@ def test_a_system_that_others_put_there_since_has_no_name(holds, uuids):
 def test_what_a_command_left_is_noted_while_the_intent_is_open(tmp_path, state):
     path = str(tmp_path / "n1.json")
     intents.write(path, {**intents.make("n1", installed.new_installation(), "fresh"), "state": state})
-    intents.note_written(path, [{"holds": ["b", "a"]}, {"holds": ["a"]}])
+    intents.note_written(path, [{"holds": ["b", "a"]}, {"holds": ["a"]}], succeeded=True)
     assert intents.read(path).get("holds") == (["a", "b"] if state == intents.OPEN else None)
-    intents.note_written(str(tmp_path / "none.json"), [])
+    intents.note_written(str(tmp_path / "none.json"), [], succeeded=True)
     assert not (tmp_path / "none.json").exists()
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from hypothesis import given
@@ -16,8 +18,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
     Origin,
     parse_written,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intents as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _gate, _machine_boot, _probe, _proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _machine_boot, _probe, _proof
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 
 MINE, OTHER = "a" * 32, "b" * 32
@@ -180,7 +184,7 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     """What a first run disproved, a copy of its record on another disk does not prove to the second one."""
     path = str(tmp_path / "n1.json")
     intents.write(path, intents.make("n1", MINE, "empty"))
-    intents.note_written(path, WRITTEN)
+    intents.note_written(path, WRITTEN, succeeded=True)
     intents.close(path, intents.GIVEN_UP)
     validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
         {"reboot": False, "installation": MINE, "intent_file": path, "proof": "disk"}
@@ -206,3 +210,72 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
     ):
         (tmp_path / "n1.json").write_text(damaged)
         assert intents.written_of(path, MINE) is None
+
+
+WHOLE = {**RECORD, "command": "c", "image_url": "https://i/a.raw", "installed_at": "T"}
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "record", "wanted", "kind"),
+    [
+        (True, RECORD, None, _proof.NONCE),
+        (False, WHOLE, None, _proof.UNPROVEN),
+        (False, {**WHOLE, "verified_at": "T"}, None, _proof.UNPROVEN),
+        (False, WHOLE, "ssh", _proof.SSH),
+        (None, WHOLE, None, _proof.NONCE),
+        (None, {**RECORD, "verified_at": "T"}, None, _proof.NONCE),
+        (None, {key: RECORD[key] for key in ("machine", "installation")}, None, _proof.UNPROVEN),
+        (None, None, "disk", _proof.UNPROVEN),
+    ],
+)
+def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succeeded, record, wanted, kind):
+    found = _proof.of_earlier_run(_proof.Proof(_proof.NONCE), "n1", record, succeeded, wanted)
+    assert found.kind == kind
+    assert found.verified == (kind == _proof.NONCE)
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+@pytest.mark.parametrize("succeeded", [False, True])
+def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeeded, replaces):
+    run, book = fleet.MachineRun("n1"), hetzner_intents.Book(str(tmp_path), {})
+    run.result["installation"] = MINE
+    path = intents.file_of(str(tmp_path), "n1")
+    assert intents.seen_to_succeed(None, MINE) is None
+    book.open(run, "empty")
+    assert intents.seen_to_succeed(book.of("n1"), MINE) is None
+    _claims.note_begun(path)
+    assert intents.seen_to_succeed(book.of("n1"), MINE) is False
+    intents.note_written(path, [], succeeded)
+    intents.close(path, intents.GIVEN_UP)
+    if replaces:  # armed for another one, of which nothing was written
+        run.result["installation"] = OTHER
+        book.open(run, "reinstall", replaces=MINE)
+        assert intents.seen_to_succeed(book.of("n1"), OTHER) is None
+    assert intents.seen_to_succeed(book.of("n1"), MINE) is succeeded
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, known):
+    path = str(tmp_path / "n1.json")
+    made = intents.make("n1", MINE if known else OTHER, "empty", image_url="https://u:p@i/a.raw?t=1", command="a")
+    intents.write(path, {**made, "begun": True, "succeeded": True})
+    written = []
+
+    class Remote:
+        def run(self, _script, record):
+            written.append(json.loads(record))
+            return 0, "recorded=1"
+
+    validated = ArgumentSpecValidator(options.machine_boot_spec()).validate(
+        {"reboot": False, "installation": MINE, "intent_file": path, "image_url": "https://i/b.raw", "command": "b"}
+    )
+    given = validated.validated_parameters
+    boot = _machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+    boot._proof = _proof.Proof(_proof.NONCE)
+    record = {"machine": "n1", "installation": MINE}
+    system = _probe.System("b", "n1", "6", "Debian", on(TARGET), _probe.CloudInit("done"), record)
+    assert boot._write_record(system, {})
+    about = {key: written[0].get(key) for key in ("image_url", "command")}
+    assert about == (
+        {"image_url": "https://i/a.raw", "command": "a"} if known else {"image_url": None, "command": None}
+    )

@@ -380,7 +380,8 @@ class RobotRescueFleet:
         run.result["installation"] = self._intents.unfinished(run.name)
         if run.result["used"]:
             run.result["msg"] += "; %s" % run.result["used"]
-        compare(run, record, {}, self._wanted.get(run.name), self._fail_for_drift, self._tools.shell)
+        wanted, kept = self._wanted.get(run.name), self._intents.of(run.name)
+        compare(run, record, {}, wanted, self._fail_for_drift, self._tools.shell, kept)
         if self._state == "rescue" and not self._check and not unproven:
             self._intents.seen(run.name, run.result["proven"])
 
