@@ -71,7 +71,7 @@ class Machine:
 
 @pytest.fixture
 def tools(monkeypatch):
-    monkeypatch.setattr(serve, "Tools", lambda run: Tools(run))
+    monkeypatch.setattr(serve, "Tools", Tools)
 
 
 class Tools:
