@@ -202,7 +202,9 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
                 if value is not None:
                     spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
                     wrong = values.wrong_value(kinds[key], value) if key in kinds else ""
-                    if wrong:
+                    if wrong and variable in spelling.KINDS and purpose in ("image_url_check", "installimage_check"):
+                        del spec[key]  # the check tells it, with everything else
+                    elif wrong:
                         refused.append(f"{host['inventory_hostname']}: {variable} {wrong}")
                     break
         specs.append(_shown(spec) if purpose == "wanted" else spec)

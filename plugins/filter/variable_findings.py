@@ -71,7 +71,7 @@ def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: 
     misspelt = [*_spelling.unknown(hosts), *_spelling.unknown_of_roles(hosts, roles)]
     for sentence in [*misspelt, *_conflicts.unused(hosts, playbook)]:
         Display().warning(sentence)
-    return _conflicts.refused(hosts, playbook)
+    return [*_conflicts.refused(hosts, playbook), *_conflicts.misfits(hosts, playbook)]
 
 
 class FilterModule:

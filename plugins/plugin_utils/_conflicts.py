@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _variables
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"
@@ -192,6 +195,26 @@ def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
                 f"for {_names(unlike)}, but it counts for the whole run; give all machines of a run the same, or run "
                 "the playbook once for each value with --limit"
             )
+    return found
+
+
+def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each value of a wrong kind, and for each address, user and port that ssh must not be given.
+
+    Playbooks that write machines have a check of their own, which tells these with everything else.
+    """
+    found = []
+    for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
+        wrong = _variables.mistyped(host)
+        given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
+        access_of = {
+            option: host.get(variable)
+            for variable, option in given.items()
+            if variable in host and variable not in wrong
+        }
+        names = {option: variable for variable, option in given.items()}
+        texts = [in_variables(text, names) for text in access.findings(access_of)]
+        found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *_variables.ways(host))]
     return found
 
 

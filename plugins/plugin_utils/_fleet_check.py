@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan, _variables
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._private_key import KeyNotUsable, check_private_key
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -55,6 +55,10 @@ def fleet_check(
         if names.count(machine["name"]) > 1:
             findings.append("name: it stands in the list more than once")
         findings = [in_variables(finding, given["variables"]) for finding in findings]
+        if own is not None:
+            wrong = _variables.mistyped(own)
+            findings = [one for one in findings if not one.startswith(tuple(wrong))] if wrong else findings
+            findings += [*wrong.values(), *_variables.ways(own)]
         findings += _install.findings(host, steps.get(machine["name"], {}), variables, findings)
         everything += [f"{machine['name']}: {finding}" for finding in findings]
         result = {"name": machine["name"], "changed": False, "failed": bool(findings), "msg": "; ".join(findings)}

@@ -174,6 +174,13 @@ def read_bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], f
         return content
     if data is None:
         return b""
+    if not isinstance(data, str) and not (isinstance(data, Mapping) and "ignition" in data):
+        what = "a mapping without `ignition`" if isinstance(data, Mapping) else "neither a text nor a mapping"
+        findings.append(
+            f"bootstrap_data: it is {what}, so neither cloud-init nor Ignition; give cloud-init as a text that begins "
+            "with #cloud-config (YAML: bootstrap_data: |)"
+        )
+        return None
     # Ansible turns text that looks like JSON into a dictionary; Ignition is such text.
     text = data if isinstance(data, str) else json.dumps(data)
     if not text.strip():

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _proof, _record, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     BadInput,
@@ -34,6 +35,8 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     flow = host.flow(given)
     keys = parse_host_keys(given["host_keys"])
     findings = [*access.findings(given), *_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
+    if given["hostname"] and host_name_error(given["hostname"]):
+        findings.append(f"hostname {given['hostname'][:100]!r}: {host_name_error(given['hostname'])}")
     bootstrap = _inputs.read_bootstrap(given, host.read_file, findings)
     if findings or bootstrap is None:
         raise BadInput(flow.machine, findings)

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import options
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.
@@ -74,6 +79,75 @@ _ROLES = Path(__file__).resolve().parents[2] / "roles"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: How near a name must be, from 0 to 1, to be told.
 _NEAR = 0.8
+
+_BOOLS = """
+    kubenode_adopt kubenode_check_hostname kubenode_check_image kubenode_enable_ipv4 kubenode_enable_ipv6
+    kubenode_evict_emptydir_data kubenode_evict_force kubenode_ignore_unreachable kubenode_image_newest
+    kubenode_power_off kubenode_reboot_again kubenode_rename kubenode_require_digest
+    kubenode_wait_cloud_init
+"""
+_INTS = """
+    kubenode_boot_timeout kubenode_cloud_init_timeout kubenode_command_timeout kubenode_evict_timeout
+    kubenode_give_back_after kubenode_hw_reset_timeout kubenode_look_timeout kubenode_power_reset_timeout
+    kubenode_ready_timeout kubenode_rescue_timeout kubenode_server_number kubenode_ssh_reset_timeout
+    kubenode_sw_reset_timeout
+"""
+_TEXTS = """
+    kubenode_address kubenode_bootstrap_data_file kubenode_command_dir kubenode_dir
+    kubenode_hostname kubenode_image_name kubenode_image_url_command kubenode_kube_context kubenode_kubeconfig
+    kubenode_location kubenode_node_name kubenode_os_private_key kubenode_os_user kubenode_placeholder_image
+    kubenode_placement_group kubenode_post_install_script kubenode_pre_provision_command kubenode_server_ip
+    kubenode_server_name kubenode_server_type kubenode_ssh_key_name
+"""
+_LISTS = """
+    kubenode_clear_quarantine kubenode_firewalls kubenode_networks kubenode_root_devices
+    kubenode_ssh_keys
+"""
+#: What the values of variables may be, where no module can say it before something is created or written.
+KINDS: dict[str, dict[str, Any]] = {
+    **{name: {"type": "bool"} for name in _BOOLS.split()},
+    **{name: {"type": "int"} for name in _INTS.split()},
+    **{name: {"type": "str"} for name in _TEXTS.split()},
+    **{name: {"type": "list", "elements": "str"} for name in _LISTS.split()},
+    "kubenode_command_names": {"type": "str", "choices": ["prefixed", "any"]},
+    "kubenode_crypt_password": {"type": "str", "no_log": True},
+    "kubenode_first_contact": {"type": "str", "choices": ["refuse", "reset"]},
+    "kubenode_image_url": {"type": "str", "no_log": True},
+    "kubenode_labels": {"type": "dict"},
+    "kubenode_registry_token": {"type": "str", "no_log": True},
+}
+#: What ssh would read as something else than the user or the host that it is given.
+_NO_WORD = re.compile(r"-|.*[\s\x00-\x1f\x7f\"'`$;]", re.DOTALL)
+
+
+def mistyped(host: Mapping[str, Any]) -> dict[str, str]:
+    """For each variable of a host whose value is of a wrong kind, a finding; secrets are not shown."""
+    found = {}
+    for variable, kind in KINDS.items():
+        value = host.get(variable) if variable in host else None
+        if value is None:
+            continue
+        wrong = options.wrong_value(kind, value)
+        if not wrong and kind["type"] == "str" and isinstance(value, (list, dict)):
+            # Ansible would make a text of it.
+            shown = "(hidden)" if kind.get("no_log") else repr(one_line(str(value), 60))
+            wrong = f"{shown}: give a text, not a {'list' if isinstance(value, list) else 'dictionary'}"
+        if wrong:
+            found[variable] = f"{variable} {wrong}"
+    return found
+
+
+def ways(host: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the host, the user and the port that Ansible itself gives to ssh."""
+    found = []
+    for variable in ("ansible_host", "ansible_user"):
+        value = host.get(variable) if variable in host else None
+        if value is not None and (not isinstance(value, str) or _NO_WORD.match(value)):
+            found.append(f"{variable} {one_line(repr(value), 100)}: ssh would read it as something else; give one word")
+    port = host.get("ansible_port") if "ansible_port" in host else None
+    if port is not None and not 0 < (whole_number(str(port)) or 0) < 65536:
+        found.append(f"ansible_port {one_line(repr(port), 60)}: it is no port; use a number from 1 to 65535")
+    return found
 
 
 def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -9,6 +9,7 @@ lower case; Robot takes any text.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 #: The longest value of a label, of Hetzner Cloud and of Kubernetes.
@@ -46,6 +47,31 @@ def machine_error(name):
             % name.partition(".")[0]
         )
     return None
+
+
+def host_name_error(name):
+    """Why no machine can have this host name (RFC 1123), short or qualified and in any case; None when one can."""
+    if isinstance(name, str) and name.isascii() and len(name) <= 253 and _NAME.fullmatch(name.lower()):
+        _head, dot, last = name.rpartition(".")
+        # What looks like an address has a number at its end.
+        if not dot or last.strip("0123456789"):
+            return None
+    return (
+        "it is no host name (RFC 1123); use letters, digits and '-', with '.' between parts that begin and end with a "
+        "letter or digit, at most 63 characters a part and 253 in all, the last of several parts no number"
+    )
+
+
+def address_error(address):
+    """Why SSH cannot go to this address; None when it is an IP address or a host name by RFC 1123."""
+    try:
+        ipaddress.ip_address(address.partition("%")[0] if isinstance(address, str) else "")
+    except ValueError:
+        if host_name_error(address) is None:
+            return None
+        return "it is no address; give an IPv4 or IPv6 address, or a host name (RFC 1123)"
+    zone = re.fullmatch(r"(%[A-Za-z0-9][A-Za-z0-9_.-]*)?", address[len(address.partition("%")[0]) :], re.ASCII)
+    return None if zone else "its zone is no name of a network interface; write it like fe80::1%eth0"
 
 
 def check_machine_name(name):
