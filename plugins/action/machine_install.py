@@ -79,5 +79,5 @@ class ActionModule(ActionBase):
 def _unexpected(name: str, error: Exception) -> dict[str, Any]:
     """A machine that met an error of ours or of its controller."""
     text = f"{name}: {type(error).__name__}: {one_line(str(error), 500)}. -vvv shows where; please report it"
-    nothing: dict[str, Any] = {"late": False, "runs": False, "transitions": [], "steps": {}}
+    nothing: dict[str, Any] = {"late": False, "runs": False, "transitions": [], "steps": {}, "warned": []}
     return {"name": name, "changed": True, "failed": True, "msg": text, **nothing}

@@ -143,6 +143,12 @@ machines:
     failed:
       description: Whether the machine failed.
       type: bool
+    warned:
+      description:
+        - What its steps warned of, such as a disk that is not written and that the firmware could start. Each warning
+          was shown before the next step began.
+      type: list
+      elements: str
     runs:
       description: Whether it runs its installed system, the one that was found or the new one.
       type: bool

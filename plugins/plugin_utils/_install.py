@@ -52,7 +52,7 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     """Take the steps of a machine until one fails; always a result."""
     found: dict[str, Any] = {
         "name": host.name, "address": machine["address"], "msg": "nothing to do", "changed": False, "failed": False,
-        "late": False, "runs": False, "transitions": [], "steps": {},
+        "late": False, "runs": False, "transitions": [], "steps": {}, "warned": [],
     }  # fmt: skip
     for note in machine["notes"] or []:
         _say.warning(f"{host.name}: {one_line(note)}")
@@ -65,6 +65,10 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
             given = _options(specification(), {**machine[step], **_from_steps(step, found["steps"], machine[step])})
             result = take(host, given)
             found["steps"][step] = result
+            # Ansible shows them when the task ends, and not those of a machine in a list; that is after the write.
+            for text in result.get("warnings") or []:
+                found["warned"].append(f"{host.name}: {one_line(str(text)).removeprefix(f'{host.name}: ')}")
+                _say.warning(found["warned"][-1])
             found.update({key: result[key] for key in _OF_MACHINE if key in result})
             found["changed"] = found["changed"] or bool(result.get("changed"))
             found["transitions"] += result.get("transitions") or []

@@ -91,6 +91,7 @@ class Report:
                 "verified": None,
                 "drift": [],
                 "used": "",
+                "warned": [],
             },
         )
         machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
@@ -109,6 +110,9 @@ class Report:
             ]
         if isinstance(result.get("used"), str):
             machine["used"] = plain(result["used"])
+        for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():
+            if plain(text) not in machine["warned"]:
+                machine["warned"].append(plain(text))
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = _reason(name, result) if failed else None
@@ -232,6 +236,7 @@ def _machines(report: Report) -> list[str]:
         lines.append(f"  {plain(machine['name'], 63)} {plain(installed.drift_in_words(machine['drift']), 1000)}")
     used = [machine for machine in machines if machine["used"] and not machine["failed"]]
     lines += [f"  {plain(machine['name'], 63)}: {plain(machine['used'])}" for machine in used]
+    lines += [f"  warning: {text}" for machine in machines for text in machine["warned"]]
     touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
     if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")

@@ -127,7 +127,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
         {"name": "n1", **state, "drift": [differs]},
         {"name": "n2", **state, "used": "the word for n2 was used"},
         {"name": "n3", **state, "proven": False},
-        {"name": "n4", **state, "failed": True, "msg": "no"},
+        {"name": "n4", **state, "failed": True, "msg": "no", "warned": ["n4: disk sdb could start\x1b[31m"]},
     ]
     report.add("localhost", fleet(*machines))
     text = "\n".join(_report.table(report))
@@ -135,6 +135,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
     assert "Not verified: n3" in text
     assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
     assert "n2: the word for n2 was used" in text
+    assert "warning: n4: disk sdb could start [31m" in text
     assert "Nothing changed" not in text
 
 

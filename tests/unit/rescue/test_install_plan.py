@@ -193,6 +193,37 @@ def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkey
     ]
 
 
+def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_report(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(_install._say, "warning", said.append)
+
+    def written(host, given):
+        said.append("(written)")
+        return {"failed": False, "msg": "ok", "boot_state": "s", "boot_state_since": "t", "warnings": ["odd name"]}
+
+    def looked(host, given):
+        about = {"root_devices": ["by-id/a"], "consent": "empty", "to_empty": [], "boot_state": "s"}
+        return {"failed": False, "msg": "ok", "boot_state_since": "t", "warnings": ["node-1: sdb could boot"], **about}
+
+    steps = dict(_install.STEPS)
+    monkeypatch.setattr(_install, "STEPS", {
+        "machine_disks": (steps["machine_disks"][0], looked),
+        "robot_installimage": (steps["robot_installimage"][0], written),
+    })  # fmt: skip
+
+    class Host:
+        name, check_mode = "node-1", False
+
+        def close(self):
+            """Nothing is open."""
+
+    machine = {**dict.fromkeys(steps), "notes": None, "refused": None, "address": None, "installed": False,
+               **planned(INSTALLIMAGE)}  # fmt: skip
+    result = _install.run(Host(), machine)
+    assert said == ["node-1: sdb could boot", "(written)", "node-1: odd name"]
+    assert result["warned"] == ["node-1: sdb could boot", "node-1: odd name"]
+
+
 def test_a_failed_step_is_the_last_one(monkeypatch):
     failed = {"failed": True, "in_rescue": True, "permanent": True, "msg": "no"}
     result, given = taken(monkeypatch, {"image_url_command": failed}, planned(HCLOUD))
