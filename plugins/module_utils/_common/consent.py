@@ -34,11 +34,14 @@ class Words:
                 if isinstance(name, str) and name.strip():
                     self._ids[name] = ""
                 else:
-                    self.findings.append("%s: %r is no name" % (variable, name))
+                    self.findings.append(
+                        "%s: %r is no name; write a list of names, such as [a, b], or leave the entry out"
+                        % (variable, name)
+                    )
         elif given is not None:
             self.findings.append(
                 "%s: %r is neither a list of names nor a dictionary of names and installations; write [%s]"
-                % (variable, given, given if isinstance(given, str) else "name")
+                % (variable, given, ", ".join(_words(given)) or "name")
             )
 
     def _take(self, name, value):
@@ -100,6 +103,10 @@ class Words:
                 extra_var(self.variable, {name: running}),
             )
         )
+
+
+def _words(given):
+    return given.replace(",", " ").split() if isinstance(given, str) else []
 
 
 def extra_var(variable, value):

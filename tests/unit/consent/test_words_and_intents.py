@@ -258,3 +258,20 @@ def test_what_lies_on_the_disk_says_whether_the_word_covers_it(monkeypatch, tmp_
         prepare()
         assert job.consent == "reinstall"
     assert emptied == ([] if why else ["sda"])
+
+
+@pytest.mark.parametrize(
+    ("given_words", "fix"),
+    [
+        ("c1 c2", "write [c1, c2]"),
+        ("c1,c2", "write [c1, c2]"),
+        (" c1 ", "write [c1]"),
+        ("", "write [name]"),
+        (7, "write [name]"),
+        ([""], "'' is no name; write a list of names, such as [a, b], or leave the entry out"),
+    ],
+)
+@pytest.mark.parametrize("variable", ["reinstall", "wipe", "delete", "release"])
+def test_every_finding_about_words_names_what_would_be_taken(variable, given_words, fix):
+    (finding,) = consent.Words(variable, given_words).findings
+    assert finding.endswith(fix)

@@ -252,3 +252,10 @@ def test_a_name_that_two_disks_have_is_stable_for_neither():
     twins = [disk("sda", serial="X", wwn="0x1"), disk("sdb", serial="X", wwn="0x1", by_id=["scsi-b"])]
     assert names.stable(twins[0], twins) == ""
     assert names.stable(twins[1], twins) == "scsi-b"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(False, "false"), ("false", '"false"'), (0, "0"), ([1], '"[1]"')])
+def test_a_wrong_value_of_smallest_is_shown(value, shown):
+    with pytest.raises(hints.HintError) as failure:
+        hints.check({"smallest": value})
+    assert str(failure.value) == f"root_device_hints.smallest is {shown}; it is either true or left out"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from . import names, parse, table
@@ -52,7 +53,8 @@ def check(hints):
     way, value = ways[0], found[ways[0]]
     if way == "smallest":
         if value is not True:
-            raise HintError("root_device_hints.smallest is either true or left out")
+            shown = json.dumps(str(value) if isinstance(value, (dict, list)) else value)[:100]
+            raise HintError("root_device_hints.smallest is %s; it is either true or left out" % shown)
     elif way == "raid":
         wwns = value.get("wwn") if isinstance(value, dict) else None
         if not isinstance(wwns, list) or len(wwns) < 2:
