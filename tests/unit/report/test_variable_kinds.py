@@ -50,8 +50,9 @@ def test_a_secret_of_a_wrong_kind_is_not_shown():
 def test_every_variable_refuses_what_it_cannot_be(variable):
     assert variable in _variables.OF_USERS
     value = {"a": ["s3cr3t"]} if _variables.KINDS[variable]["type"] != "dict" else ["s3cr3t"]
-    (text,) = _variables.mistyped({variable: value}).values()
-    assert text.startswith(f"{variable} ")
+    found = _variables.mistyped({variable: value})
+    assert list(found) == [variable]
+    assert found[variable].startswith(f"{variable} ")
 
 
 @pytest.mark.parametrize(
