@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .host import LabError
@@ -34,6 +36,32 @@ class CGroup:
     def of_lab(cls, label: str) -> CGroup:
         """The group of a whole lab."""
         return cls(hierarchy() / f"kubenode-lab-{label}")
+
+    def hold(self) -> contextlib.ExitStack:
+        """Mark the group as one of a lab that is up, also while no process is in it yet; until this is closed."""
+        stack = contextlib.ExitStack()
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(folder, fcntl.LOCK_SH)
+                if self.path.exists() and self.path.stat().st_ino == os.fstat(folder).st_ino:
+                    stack.callback(os.close, folder)
+                    return stack
+                os.close(folder)  # it was removed while we waited
+
+    @contextlib.contextmanager
+    def unheld(self) -> Iterator[bool]:
+        """Whether no lab holds it; none takes it meanwhile."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+        finally:
+            os.close(folder)
 
     def child(self, name: str) -> CGroup:
         """A group inside this one."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import loop, store, sweep
 from .borrowed import Borrowed
-from .cgroup import hierarchy
+from .cgroup import CGroup, hierarchy
 from .network import remove_dead_links
 
 _GROUP = "kubenode-lab-"
@@ -61,7 +61,8 @@ async def _stray_groups(removed: list[str], kept: list[str]) -> None:
         if _populated(path):
             kept.append(f"lab {label}: its processes run, and nothing says that their lab is gone")
             continue
-        removed += [f"lab {label}: {what}" for what in await sweep.end(label)]
+        with CGroup(path).unheld() as free:  # a lab that begins has no process in it yet
+            removed += [f"lab {label}: {what}" for what in (await sweep.end(label) if free else [])]
 
 
 async def _stray_disks(removed: list[str]) -> None:

@@ -69,6 +69,7 @@ class RootedSite(Site):
         closing.callback(sweep.claim(self.label, self._state_dir).close)
         closing.push_async_callback(sweep.sweep, self._state_dir, self.label)
         self._cgroup = CGroup.of_lab(self.label)
+        closing.callback(self._cgroup.hold().close)
         closing.callback(Guard(self._cgroup).close)
         self._store = await Store.open(sweep.store_folder(self.label), own_file_system=True)
         self._watcher = Watcher()

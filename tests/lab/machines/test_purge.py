@@ -19,7 +19,7 @@ import pytest
 
 from lab.images import cache
 from lab.machines.borrowed import Borrowed
-from lab.machines.cgroup import hierarchy
+from lab.machines.cgroup import CGroup, hierarchy
 from lab.machines.site import Site
 from tests.lab.machines.guest import Key, bench
 from tests.lab.machines.test_sweep import vanished
@@ -138,6 +138,20 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
         assert _QUEUE.read_text().strip() == sysctl
     said = await asyncio.to_thread(_purge, environment)
     assert not [line for line in said if label in line or "process-" in line]
+
+
+async def test_a_lab_that_begins_elsewhere_is_left_alone(environment: dict[str, str]) -> None:
+    """Nothing is in its control group yet, and it is known in another register than ours."""
+    group = CGroup.of_lab(f"begins-{os.getpid()}")
+    held = group.hold()
+    try:
+        said = await asyncio.to_thread(_purge, environment)
+        assert group.path.exists()
+        assert not [line for line in said if group.path.name.removeprefix("kubenode-lab-") in line]
+    finally:
+        held.close()
+    await asyncio.to_thread(_purge, environment)
+    assert not group.path.exists()
 
 
 async def test_a_lab_that_is_up_is_left_alone(nspawn_site: Site, key: Key, environment: dict[str, str]) -> None:
