@@ -189,8 +189,10 @@ class RescueRun:
         """Write into the intent that a disk may be changed from now on; returns what it said before."""
         path = self._given["intent_file"]
         try:
+            if path:
+                intents.forget_success(path)
             return _claims.note_begun(path, surely=False) if path else None
-        except _claims.ClaimError as exc:
+        except (_claims.ClaimError, intents.IntentError) as exc:
             raise StartFailed(f"nothing was started: {exc}") from exc
 
     def _note_changed(self) -> None:

@@ -129,6 +129,13 @@ def note_written(path, written, succeeded):
         write(path, dict(intent, holds=holds, written=list(written or ()), succeeded=bool(succeeded)))
 
 
+def forget_success(path):
+    """A command is started: how an earlier one of the same installation ended says nothing of the disk any more."""
+    intent = read(path)
+    if intent is not None and intent.get("state") == OPEN and "succeeded" in intent:
+        write(path, {key: value for key, value in intent.items() if key != "succeeded"})
+
+
 def seen_to_succeed(intent, installation):
     """Whether the image command of an installation was seen to end well; None for what this controller cannot know."""
     if not installation or not intent:

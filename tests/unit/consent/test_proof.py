@@ -21,7 +21,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intents as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _machine_boot, _probe, _proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _claims,
+    _gate,
+    _machine_boot,
+    _probe,
+    _proof,
+    _rescue_run,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 
 MINE, OTHER = "a" * 32, "b" * 32
@@ -252,6 +259,20 @@ def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeed
         book.open(run, "reinstall", replaces=MINE)
         assert intents.seen_to_succeed(book.of("n1"), OTHER) is None
     assert intents.seen_to_succeed(book.of("n1"), MINE) is succeeded
+
+
+def test_a_command_that_is_started_again_must_succeed_again(tmp_path):
+    """Another image in the same rescue: the success of the first one says nothing of what the second one leaves."""
+    path = str(tmp_path / "n1.json")
+    intents.write(path, intents.make("n1", MINE, "empty"))
+    run = _rescue_run.RescueRun.__new__(_rescue_run.RescueRun)
+    run._given = {"intent_file": path}
+    run._note_start()
+    intents.note_written(path, WRITTEN, succeeded=True)
+    run._note_changed()
+    assert intents.seen_to_succeed(intents.read(path), MINE) is True
+    run._note_start()
+    assert intents.seen_to_succeed(intents.read(path), MINE) is False
 
 
 @pytest.mark.parametrize("known", [False, True])
