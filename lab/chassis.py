@@ -156,7 +156,7 @@ class Chassis(abc.ABC):
             self._starting = None
 
     def _counts(self) -> float:
-        """What a boot waits that nobody worked the switch for; the time of the others has passed already."""
+        """Seconds that a boot waits which no button of the server began; the others have waited already."""
         return 0.0 if self._scripted else self.reboot_seconds(rescue=self.rescue_armed())
 
     def _boot_source(self) -> BootSource:

@@ -81,7 +81,7 @@ class Machine(abc.ABC):
         self.hardware = hardware
         self.firmware = firmware
         self.on_off = on_off
-        #: How long the firmware counts; asked before each boot. Zero where somebody let the time pass already.
+        #: How long the firmware counts; asked before each boot. Zero where that time has passed already.
         self.counts: Callable[[], float] = lambda: 0.0
         self.counting = False
         self._first: tuple[int, ...] = ()

@@ -133,7 +133,7 @@ class Network:
         )
         await run("ip", "addr", "add", f"{self.controller}/24", "dev", self.host_link)
         await run("ip", "link", "set", self.host_link, "up")
-        # Nobody asks who has an address, so that packets to a machine that is off vanish, as they do on the platform.
+        # No ARP request is sent, so that packets to a machine that is off vanish, as they do on the platform.
         await self._ns.ip(*self._neighbours("lab"))
         await run("ip", "-batch", "-", text="\n".join(self._neighbours(self.host_link)) + "\n")
         # Packets to the rest of the world are refused at once instead of vanishing.

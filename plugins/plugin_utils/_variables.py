@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ansible_collections.kubenode.provision.plugins.module_utils._common import options
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 PREFIX = "kubenode_"
@@ -76,7 +75,6 @@ _ALL = OF_USERS | OF_PLAYBOOKS
 #: What the roles say to those who run them.
 _MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: How near a name must be, from 0 to 1, to be told.
 _NEAR = 0.8
 
@@ -176,7 +174,7 @@ def unknown_of_roles(hosts: Iterable[Mapping[str, Any]], roles: Iterable[str]) -
 
 def _of_role(role: str) -> frozenset[str]:
     text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-    return frozenset(yaml.load(text, _LOADER)["argument_specs"]["main"]["options"])
+    return frozenset(own_yaml(text)["argument_specs"]["main"]["options"])
 
 
 def _sentence(name: str, hosts: list[str], known: Iterable[str] = OF_USERS) -> str:

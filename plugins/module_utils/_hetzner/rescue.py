@@ -394,7 +394,7 @@ class RescueFleet:
 
 
 def compare(run, record, facts, wanted, fail, shell, kept):
-    """Say of a system that is left alone whether it was verified, and what it has that nobody asked for.
+    """Say of a system that is left alone whether it was verified, and how it differs from what is asked for.
 
     ``kept``: the intent on this controller. A record may claim what it likes of an image command that failed here.
     """

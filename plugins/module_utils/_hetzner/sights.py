@@ -54,7 +54,7 @@ class Sight:
     reinstall: bool = False
     #: This run enabled the rescue, and the machine did not arrive in it.
     rearm: bool = False
-    #: What it boots instead is what the server was made of, which nobody uses.
+    #: What it boots instead is what the server was made of, not a system in use.
     fresh: bool = False
     #: Whether the rescue is enabled, and whether this run did that.
     armed: bool = False

@@ -42,16 +42,16 @@ def findings(variables, running, known):
 
     ``running``: the roles that will run; variables of others need only be there and be of their type.
     """
-    told, good = [], {}
+    texts, good = [], {}
     for name, value in sorted(variables.items()):
         option = known.specs.get(name)
         # a dictionary in the wrong place may be one with a password in it
         option = dict(option, no_log=True) if option and option.get("type") == "dict" else option
         wrong = wrong_value(option, value) if option and value is not None else ""
         if option is None:
-            told.append("vars: has %r, which is no variable of the roles%s" % (name, nearest(name, known.specs)))
+            texts.append("vars: has %r, which is no variable of the roles%s" % (name, nearest(name, known.specs)))
         elif wrong:
-            told.append("%s is %s" % (name, wrong))
+            texts.append("%s is %s" % (name, wrong))
         else:
             good[name] = value
     version = ""
@@ -61,13 +61,13 @@ def findings(variables, running, known):
             inputs = base_inputs.normalised(given, known.versions)
             version = inputs["kubernetes_version"] if inputs["manage_kubelet"] else ""
         except PlanError as error:
-            told += str(error).splitlines()
+            texts += str(error).splitlines()
     if "join" in running:
         try:
             _check_join(good, version, known.load)
         except join_inputs.InvalidInput as error:
-            told.append(str(error))
-    return told
+            texts.append(str(error))
+    return texts
 
 
 def _check_join(variables, version, load):

@@ -86,8 +86,8 @@ def speeds(disks, chosen, measured):
             unknown.append("%s: how fast it is read is unknown: %s" % (text, found["detail"]))
         elif too_slow(disk, found["speed"]):
             least = _LEAST[bool(disk["rotational"])]
-            told = (text, found["speed"], least, way_out)
-            against.append("%s is read at %d KiB/s, and %d are the least; %s" % told)
+            about = (text, found["speed"], least, way_out)
+            against.append("%s is read at %d KiB/s, and %d are the least; %s" % about)
     return against, unknown
 
 
