@@ -18,7 +18,7 @@ from lab.machines.base import Hardware
 from lab.robot import specs
 from lab.robot.chassis import Chassis
 from lab.robot.errors import server_not_found
-from lab.robot.hostkeys import Stock
+from lab.robot.hostkeys import Stock, make, make_public
 from lab.robot.model import Dedicated, Key, Template, VSwitch
 from lab.robot.specs import DedicatedSpec, SpecError
 
@@ -55,9 +55,13 @@ class Account:
     keys: dict[str, Key] = field(default_factory=dict)
     templates: dict[int, Template] = field(default_factory=dict)
     vswitches: dict[int, VSwitch] = field(default_factory=dict)
-    host_keys: Stock = field(default_factory=Stock)
+    host_keys: Stock = field(init=False)
     _rotated: bool = False
     _presses: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        # nothing of a dry machine speaks SSH
+        self.host_keys = Stock(make_public if self.cloud.site.kind == "dry" else make)
 
     @property
     def now(self) -> float:

@@ -113,9 +113,11 @@ class TestLockout:
 
 
 class TestKeys:
-    def test_rsa_size_is_of_the_modulus(self):
-        ecdsa, ed25519, rsa = hostkeys.make()
-        for key in (ecdsa, ed25519, rsa):
+    @pytest.mark.parametrize("make", [hostkeys.make, hostkeys.make_public])
+    def test_rsa_size_is_of_the_modulus(self, make):
+        made = make()
+        assert [key.type for key in made] == ["ECDSA", "ED25519", "RSA"]
+        for key in made:
             parsed = keys.parse("k", f"{key.public} comment", 0.0)
             assert (parsed.type, parsed.size, parsed.data) == (key.type, key.size, key.public)
 
