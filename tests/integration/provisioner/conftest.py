@@ -58,6 +58,9 @@ class Machine:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.told.mkdir(mode=0o700, exist_ok=True)
+
     @property
     def state(self) -> Path:
         return self.folder / "state"
@@ -96,9 +99,8 @@ def used(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[]
 
     def make() -> Machine:
         machine = Machine(program, state)
-        if machine.told.exists():
-            for path in machine.told.iterdir():
-                path.unlink()
+        for path in machine.told.iterdir():
+            path.unlink()
         return machine
 
     return make
