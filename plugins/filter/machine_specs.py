@@ -13,6 +13,7 @@ description:
   - Reads the C(kubenode_*) variables of each host and returns one dictionary for each host, with C(name) and
     whatever the host sets. A C(kubenode_*) variable that does not belong to this collection causes a warning.
   - Variables that a host does not set are left out, so that the module's own default applies.
+  - An installed system listens on C(kubenode_os_port), else on C(ansible_port); its rescue always on port 22.
   - For hosts from the C(hetzner.hcloud.hcloud) inventory, server type and location fall back to what that inventory
     knows; for hosts from the C(community.hrobot.robot) inventory, so does the server number.
 options:
@@ -198,7 +199,7 @@ def machine_specs(hosts: Iterable[Mapping[str, Any]], purpose: str) -> list[dict
         spec = {"name": host["inventory_hostname"]}
         for key, variables in _VARIABLES[purpose].items():
             for variable in variables:
-                value = host.get(variable)
+                value = spelling.os_port(host) if key == "os_port" else host.get(variable)
                 if value is not None:
                     spec[key] = paths.as_found(value, host) if variable in paths.PATHS else value
                     wrong = values.wrong_value(kinds[key], value) if key in kinds else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths, _variables
 
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
@@ -233,6 +233,8 @@ class _Planned:
         }
 
     def _get(self, variable: str) -> Any:
+        if variable == "kubenode_os_port":
+            return _variables.os_port(self._host)
         value = self._host.get(variable)
         return _paths.as_found(value, self._host) if variable in _paths.PATHS else value
 

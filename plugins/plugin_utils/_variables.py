@@ -144,9 +144,22 @@ def ways(host: Mapping[str, Any]) -> list[str]:
         if value is not None and (isinstance(value, (list, dict, bool)) or _NO_WORD.match(str(value))):
             found.append(f"{variable} {one_line(repr(value), 100)}: ssh would read it as something else; give one word")
     port = host.get("ansible_port") if "ansible_port" in host else None
-    if port is not None and not 0 < (whole_number(str(port)) or 0) < 65536:
+    if port is not None and not _is_port(port):
         found.append(f"ansible_port {one_line(repr(port), 60)}: it is no port; use a number from 1 to 65535")
     return found
+
+
+def os_port(host: Mapping[str, Any]) -> Any:
+    """Where the installed system of a host listens; its rescue always does on port 22. None: there, too.
+
+    A wrong ``ansible_port`` is told by ``ways``.
+    """
+    own, port = host.get("kubenode_os_port"), host.get("ansible_port")
+    return own if own is not None else port if port is not None and _is_port(port) else None
+
+
+def _is_port(value: Any) -> bool:
+    return not isinstance(value, bool) and 0 < (whole_number(str(value)) or 0) < 65536
 
 
 def unknown(hosts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -144,13 +144,16 @@ def make_ssh(params, known_hosts_dir):
         port,
         params["ssh_private_key"],
         extra_args,
-        systems=_systems(params.get("access") or []),
+        systems=_systems(params.get("access") or [], port),
         host_keys=_host_keys(params.get("access") or []),
     )
 
 
-def _systems(given):
-    """Name → user, port and key of the installed system, from the option ``access``; raises FleetError."""
+def _systems(given, of_rescue):
+    """Name → user, port and key of the installed system, from the option ``access``; raises FleetError.
+
+    A port is None where it is ``of_rescue``.
+    """
     systems = {}
     for one in given:
         user, port, key = (one.get(field) for field in ("os_user", "os_port", "os_private_key"))
@@ -159,7 +162,9 @@ def _systems(given):
         findings = access.findings(one)
         if findings:
             raise FleetError("nothing was changed, because of: %s: %s" % (one.get("name"), "; ".join(findings)))
-        systems[one.get("name")] = (user, int(port) if port else None, os.path.expanduser(key) if key else None)
+        own = int(port) if port and int(port) != of_rescue else None
+        if (user, own, key) != (None, None, None):
+            systems[one.get("name")] = (user, own, os.path.expanduser(key) if key else None)
     return systems
 
 
@@ -263,6 +268,11 @@ class Ssh:
         # No rescue: perhaps a system that is reached in another way.
         other = self._probe(name, address, system)
         return answer if other.kind == SILENT and answer.kind == DENIED else other
+
+    def probe_elsewhere(self, name, address):
+        """Which system answers on the port of the installed one? None: it has none of its own."""
+        system = self._systems.get(name)
+        return self._probe(name, address, system) if system is not None and system[1] else None
 
     def _probe(self, name, address, system):
         known_hosts = self.pin_file(name, "probe")

@@ -40,6 +40,8 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
     record = subprocess.run([*words, "cat /etc/kubenode/installed.json"], capture_output=True, text=True, check=True)
     assert "verified_at" in record.stdout
 
+    del access["kubenode_os_port"]
+    stage.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
     assert nspawn.run() == 0, nspawn.output
     assert not json.loads(stage.report.read_text())["changed"], nspawn.output
     stage.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")

@@ -110,6 +110,18 @@ def test_options_that_cannot_work(tmp_path, more):
         make_ssh(*options(tmp_path, **more))
 
 
+def test_an_installed_system_on_the_port_of_its_rescue_is_not_asked_twice(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Ssh, "_run", lambda _self, line: asked.append(line[line.index("-p") + 1]) or (255, "", "no"))
+    access = [{"name": "n1", "os_port": "22"}, {"name": "n2", "os_port": "2222"}, {"name": "n3"}]
+    params, directory = options(tmp_path, access=access)
+    shell = make_ssh(params, directory)
+    for name in ("n1", "n2", "n3"):
+        shell.probe(name, "192.0.2.1")
+    assert asked == ["22", "22", "2222", "22"]
+    assert [shell.probe_elsewhere(name, "192.0.2.1") is None for name in ("n1", "n2", "n3")] == [True, False, True]
+
+
 def test_directory_of_the_pins_is_private(tmp_path):
     params, directory = options(tmp_path)
     make_ssh(params, directory)

@@ -42,7 +42,7 @@ class Machine:
     def __init__(self, strict=True):
         self.shown, self.answer, self.told, self.active = [], NOBODY_THERE, [], True
         self.logins, self.pinned, self.asked, self.negotiated = [], None, 0, None
-        self.now = 0.0
+        self.now, self.elsewhere = 0.0, None
         self.arrival = Arrival(self, self, "n1", "192.0.2.1", strict, clock=lambda: self.now)
 
     # SSH
@@ -62,6 +62,9 @@ class Machine:
 
     def pin_keys(self, _name, keys):
         self.pinned = keys
+
+    def probe_elsewhere(self, _name, _address):
+        return self.elsewhere
 
     # Robot
     def rescue(self, _deadline, last):
@@ -279,3 +282,22 @@ def test_a_rescue_that_was_armed_anew_since_it_booted_cannot_be_proven():
         machine.arrival.wait_for_proof([], clocked(machine, 70))
     assert "reset the server on Robot's page" in str(error.value)
     assert """-e '{"kubenode_host_key_checking": "accept-new"}'""" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [(OLD_SYSTEM, SAME_BOOT), (DISK_SYSTEM, OTHER_SYSTEM), (NOBODY_THERE, NOBODY), (Answer(DENIED, "no"), NOBODY)],
+)
+def test_a_system_with_a_port_of_its_own_that_comes_up_instead_is_seen(answer, found):
+    """Where the rescue's port is silent: it serves somebody, and is not reset."""
+    machine = Machine()
+    machine.elsewhere = answer
+    assert machine.see() == found
+    assert machine.asked == 0
+
+
+def test_what_answers_on_another_port_is_never_the_rescue():
+    machine = Machine()
+    machine.elsewhere = RESCUE
+    assert machine.see() == NOBODY
+    assert machine.pinned is None

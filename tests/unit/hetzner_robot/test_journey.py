@@ -38,6 +38,9 @@ class Shell:
     def host_keys(self, _name, _address):
         return []
 
+    def probe_elsewhere(self, _name, _address):
+        return None
+
 
 def test_a_server_that_was_never_reset_is_not_given_back_but_reset(monkeypatch):
     monkeypatch.setattr(journey, "LOOK_AGES", -1.0)  # the turn within the hourly limit took long

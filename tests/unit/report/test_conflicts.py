@@ -40,6 +40,13 @@ READ_FOR_NOTHING = {
 IMAGE = {"kubenode_image_name": "debian-13", "kubenode_image_url": "https://u:secret@i.example/x.raw"}
 
 
+def test_every_proof_of_a_new_system_goes_to_its_own_port():
+    for path in PLAYBOOKS.rglob("*.yml"):
+        text = path.read_text(encoding="utf-8")
+        if "kubenode.provision.machine_boot:" in text and "expect: rescue" not in text:
+            assert "kubenode_os_port" in text, path.name
+
+
 def texts(name: str, seen: set[str]) -> Iterator[str]:
     """The files that a playbook is made of, without their comments."""
     if name in seen:

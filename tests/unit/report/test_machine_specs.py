@@ -59,6 +59,23 @@ def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(pur
     assert machine_specs(hosts, purpose) == [{"name": "n1", "os_user": "admin", "os_port": "ssh"}]
 
 
+@pytest.mark.parametrize("purpose", ["access", "image_url_check", "installimage_check"])
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({"ansible_port": 2222}, 2222),
+        ({"ansible_port": "2222"}, "2222"),
+        ({"kubenode_os_port": 2200, "ansible_port": 2222}, 2200),
+        ({"ansible_port": "ssh"}, None),
+        ({}, None),
+    ],
+)
+def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, port):
+    """A wrong ``ansible_port`` is told by its own name."""
+    (machine,) = machine_specs([{"inventory_hostname": "n1", **variables}], purpose)
+    assert machine.get("os_port") == port
+
+
 @pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
 def test_a_word_about_the_first_contact_in_an_inventory_is_one_that_may_be_left_over(monkeypatch, given, counts):
     monkeypatch.setattr(specs, "_of_the_command_line", lambda: given)

@@ -100,6 +100,19 @@ def test_what_a_host_sets_goes_before_what_the_run_says():
     assert planned(INSTALLIMAGE)["machine_boot"]["hostname"] == "node-1"
 
 
+@pytest.mark.parametrize("playbook", [HCLOUD, ROBOT, INSTALLIMAGE])
+def test_the_port_of_the_installed_system_is_the_inventorys(playbook):
+    def port(**variables: object) -> object:
+        machine = planned(playbook, variables)
+        assert all("port" not in option for step in steps(machine)[:-1] for option in machine[step])
+        return machine["machine_boot"].get("os_port")
+
+    assert port(ansible_port=2222) == 2222
+    assert port(kubenode_os_port=2200, ansible_port=2222) == 2200
+    assert port(ansible_port="ssh") is None
+    assert port() is None
+
+
 class Host:
     name = "node-1"
     check_mode = False

@@ -110,7 +110,11 @@ class Arrival:
         if not shown:
             self.words, self._silent_since = "SSH does not answer", None
             self._not_false()
-            return NOBODY
+            # Where the rescue would be is nobody; a system with a port of its own may have come up instead.
+            answer = self._shell.probe_elsewhere(self._name, self._address)
+            if answer is None or answer.kind != ssh.SYSTEM or answer.in_rescue:
+                return NOBODY
+            return self._judge(answer, previous_boot_id)
         if self._others.intersection(shown):
             answer = self.look()
             if not answer.in_rescue:
