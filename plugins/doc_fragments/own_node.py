@@ -29,6 +29,7 @@ options:
       - For a machine that does not answer, addresses that only this machine has. A Node without a provider ID is the
         machine's when it has published one of them.
       - Ignored when O(machine_id) is given.
+      - With one of these proofs, a Node of the short name may be the machine's, too, where the whole name has none.
     type: list
     elements: str
     default: []

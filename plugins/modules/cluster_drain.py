@@ -112,6 +112,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+name:
+  description: The name of the Node that was looked for, or found.
+  returned: always
+  type: str
+  sample: node-1
 existed:
   description: Whether there is a Node of that name.
   returned: always
@@ -189,12 +194,10 @@ class Node:
     def __init__(self, module: AnsibleModule, reached: cluster.Cluster) -> None:
         self._module, self._cluster = module, reached
         params = module.params
-        found = reached.node(params["name"])
+        found, self._mine = own.find(reached, params)
         self._node: dict[str, Any] = found or {}
-        self._mine = found is not None and own.is_own(
-            found, params["machine_id"], params["provider_id"], params["addresses"]
-        )
-        self.result: dict[str, Any] = {"changed": False, "existed": found is not None, "own": self._mine}
+        about = {"name": params["name"], "existed": found is not None, "own": self._mine}
+        self.result: dict[str, Any] = {"changed": False, **about}
         self._note()
 
     def bring_about(self) -> None:

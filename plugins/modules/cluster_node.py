@@ -48,6 +48,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+name:
+  description: The name of the Node that was looked for, or found.
+  returned: success
+  type: str
+  sample: node-1
 existed:
   description: Whether there was a Node of that name.
   returned: success
@@ -70,16 +75,15 @@ def main() -> None:
     spec = dict(cluster.options(), **own.options(), name={"type": "str", "required": True})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     params, reached = module.params, cluster.Cluster(module)
-    node = reached.node(params["name"])
+    node, mine = own.find(reached, params)
     if node is None:
-        module.exit_json(changed=False, existed=False, own=False)
-    mine = own.is_own(node or {}, params["machine_id"], params["provider_id"], params["addresses"])
+        module.exit_json(changed=False, existed=False, own=False, name=params["name"])
     if not mine:
         module.warn("the Node %s was not registered by this machine and is left alone" % params["name"])
     changed = mine
     if mine and not module.check_mode:
         changed = reached.delete_node(node or {})
-    module.exit_json(changed=changed, existed=True, own=mine)
+    module.exit_json(changed=changed, existed=True, own=mine, name=params["name"])
 
 
 if __name__ == "__main__":

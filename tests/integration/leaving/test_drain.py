@@ -222,3 +222,18 @@ def test_what_cannot_work_is_said(api, drain, tmp_path):
     assert "cannot be used" in drain(kubeconfig=str(tmp_path / "none"))["msg"]
     api.close()
     assert drain()["failure"]["code"] == "api_unreachable"
+
+
+@pytest.mark.parametrize("module", ["cluster_drain", "cluster_node"])
+def test_the_node_of_a_qualified_name_may_have_the_short_one(api, drain, module):
+    """Most systems take the first part as their hostname. Another machine's Node may have this name, too."""
+    api.add(node("node-1", "m1", addresses=["192.0.2.1"]))
+    qualified = {"module": module, "name": "node-1.k8s.example.com"}
+    for options in ({}, {"machine_id": "m2"}, {"addresses": ["192.0.2.2"]}):
+        found = drain(**qualified, **options)
+        assert (found["existed"], found["own"], found["changed"]) == (False, False, False)
+        assert found["name"] == "node-1.k8s.example.com"
+    done = drain(**qualified, addresses=["192.0.2.1"])
+    assert (done["changed"], done["name"]) == (True, "node-1")
+    api.add(node("node-1", "m1"), node("node-1.k8s.example.com", "m1"))
+    assert drain(**qualified, machine_id="m1")["name"] == "node-1.k8s.example.com"

@@ -11,7 +11,8 @@ import pytest
 pytestmark = pytest.mark.nspawn
 
 TARBALL = "Debian-1200-bookworm-amd64-base.tar.zst"
-NUMBERS = {"tar-1": 201, "tar-2": 202, "never-1": 203, "renamed-1": 204}
+QUALIFIED = "tar-2.k8s.example.com"
+NUMBERS = {"tar-1": 201, QUALIFIED: 202, "never-1": 203, "renamed-1": 204}
 DISKS = [{"kind": "sata", "size": "5G"}, {"kind": "sata", "size": "6G"}]
 SERVERS = [{"number": number, "disks": DISKS, "memory_mib": 2048} for number in NUMBERS.values()]
 PARTITIONS = [
@@ -64,15 +65,17 @@ def machine(lab, name):
 
 
 def test_from_empty_disks_to_verified_systems_and_again(lab):
-    inventory(lab, "tar-1", "tar-2")
+    inventory(lab, "tar-1", QUALIFIED)
     assert lab.run() == 0, lab.output
-    for name in ("tar-1", "tar-2"):
+    for name in ("tar-1", QUALIFIED):
         assert [boot["source"] for boot in machine(lab, name)["boots"]][-2:] == ["rescue", "disk"]
         assert len(machine(lab, name)["resets"]) == 1
         assert machine(lab, name)["name"] == name
-        looks = "hostname; cat /etc/kubenode-proof; grep -c ' /boot ext4 ' /etc/fstab; cat /etc/kubenode/installed.json"
-        hostname, proof, boot, record = lab.stage.ssh(name, looks).splitlines()
-        assert (hostname, proof, boot) == (name, "made by the bootstrap data", "1")
+        looks = "cat /etc/hostname; hostname -f; "
+        looks += "cat /etc/kubenode-proof; grep -c ' /boot ext4 ' /etc/fstab; cat /etc/kubenode/installed.json"
+        short, whole, proof, boot, record = lab.stage.ssh(name, looks).splitlines()
+        assert (short, whole) == (name.partition(".")[0], name)
+        assert (proof, boot) == ("made by the bootstrap data", "1")
         assert json.loads(record)["command"] == "installimage"
     assert lab.run("-e", '{"kubenode_look_timeout": 240}') == 0, lab.output
     assert "Nothing changed" in lab.output

@@ -1,11 +1,13 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Is a Node the machine's own? A name proves nothing: another machine may have registered it (pure)."""
+"""Is a Node the machine's own? A name proves nothing: another machine may have registered it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from .cluster import Cluster
 
 _PUBLISHED = ("InternalIP", "ExternalIP")
 
@@ -17,6 +19,22 @@ def options() -> dict[str, Any]:
         "provider_id": {"type": "str", "default": ""},
         "addresses": {"type": "list", "elements": "str", "default": []},
     }
+
+
+def find(reached: Cluster, params: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
+    """The Node of these ``options`` and ``name``, and whether it is the machine's own.
+
+    A machine whose name is qualified most often has the short one as its hostname, and so its Node has. It is taken
+    where there is no Node of the whole name, more than a name proves it, and ``params`` have its name from then on.
+    """
+    proof = params["machine_id"], params["provider_id"], params["addresses"]
+    found = reached.node(params["name"])
+    short = str(params["name"]).partition(".")[0]
+    if found is None and any(proof) and short not in ("", params["name"]):
+        other = reached.node(short)
+        if other is not None and is_own(other, *proof):
+            found, params["name"] = other, short
+    return found, found is not None and is_own(found, *proof)
 
 
 def is_own(node: dict[str, Any], machine_id: str = "", provider_id: str = "", addresses: Sequence[str] = ()) -> bool:
