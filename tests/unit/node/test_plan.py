@@ -30,6 +30,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.base impo
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
+from tests.unit.node.keys import DOCKER_LIKE
 from tests.unit.node.samples import CA, unhurried
 
 PROXY = {"http_proxy": "http://u:geheim@proxy.example:1"}
@@ -134,7 +135,8 @@ def test_only_an_uplink_takes_router_advertisements(interface, named):
 
 
 @pytest.mark.parametrize(
-    ("version", "schema"), [("1.6.20", 2), ("1.7.24", 2), ("2.0.4", 3), ("2.1.9", 3), ("2.3.4", 3), ("2.4.0", 3)]
+    ("version", "schema"),
+    [("1.6.20", 2), ("1.7.24", 2), ("2.0.4", 3), ("2.1.9", 3), ("2.2.9", 3), ("2.3.0", 4), ("2.4.2", 4)],
 )
 def test_the_schema_is_that_of_the_version_that_will_read_it(version, schema):
     facts_ = node("debian-13", packages={"containerd": version + "-1"})
@@ -143,6 +145,34 @@ def test_the_schema_is_that_of_the_version_that_will_read_it(version, schema):
     text = json.dumps(document)
     assert ("io.containerd.grpc.v1.cri" in text) is (schema == 2)
     assert ('"bin_dirs"' in text) is (version >= "2.1")
+
+
+@pytest.mark.parametrize(
+    ("tables", "schema"),
+    [
+        ({"metrics": {"address": "127.0.0.1:1338"}}, 3),
+        ({"grpc": {"max_recv_message_size": 1 << 25}}, 3),
+        ({"debug": {"address": "/run/containerd/debug.sock"}}, 3),
+        ({"debug": {"level": "debug"}, "plugins": {"io.containerd.server.v1.metrics": {"address": "::1:1338"}}}, 4),
+        ({"version": 3}, 3),
+    ],
+)
+def test_tables_of_the_older_schema_are_given_in_it(tables, schema):
+    """Schema 4 has the daemon's servers among its plugins, and does not read these tables."""
+    document = containerd.config(node("debian-13"), given(containerd_config=tables))
+    assert document["version"] == schema
+
+
+def test_the_schema_is_that_of_the_version_that_was_asked_for():
+    """That one is installed in place of the one that is there, which may be newer or older."""
+    facts_ = node("debian-13", packages={"containerd.io": "2.3.4-1"})
+    keys = {
+        "repository_keys": {"docker": DOCKER_LIKE.text},
+        "repository_key_fingerprints": {"docker": [DOCKER_LIKE.fingerprint]},
+    }
+    for version, schema in (("1.7.28", 2), ("2.2.0", 3), ("2.3.0", 4)):
+        inputs = given(containerd_source="repository", containerd_version=version, **keys)
+        assert containerd.config(facts_, inputs)["version"] == schema
 
 
 def test_the_user_has_the_last_word_in_the_configuration():
@@ -185,6 +215,14 @@ def test_the_watchdog_is_for_kubelets_that_ping(version, watched):
 def test_a_watchdog_can_be_turned_off():
     plan = by_id(settings.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
     assert "Watchdog" not in plan["kubelet/unit"]["content"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_apparmors_parser_is_there_where_the_kernel_confines_by_it(name):
+    """Images made of packages lack it; then containers run unconfined, and Docker's do not start."""
+    debian = name.startswith(("debian", "ubuntu"))
+    assert ("apparmor" in packages.packages(node(name), given())["names"]) is debian
+    assert "apparmor" not in packages.packages(node(name, container=True), given())["names"]
 
 
 def test_packages_that_are_there_are_not_asked_for():

@@ -21,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.images im
     runtimes,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
 
 DIGEST = "sha256:" + "a" * 64
 PAUSE = "registry.k8s.io/pause:3.10.2"
@@ -120,6 +121,115 @@ def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "archive").write_bytes(b"\0" * 100 + b"x" * 1000)
     with pytest.raises(archive.ArchiveError):
         archive.names(str(tmp_path / "archive"))
+
+
+class Layout:
+    """An OCI layout, and the digests of what was put into it."""
+
+    def __init__(self, path, arch="amd64"):
+        self.path, self.arch, self._blobs, self.index = path, arch, {}, []
+
+    def blob(self, content):
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        self._blobs[digest] = data
+        return {"digest": f"sha256:{digest}", "size": len(data), "mediaType": "x"}
+
+    def image(self, *layers, arch="amd64"):
+        config = self.blob({"architecture": arch, "os": "linux", "rootfs": {}, "of": arch})
+        manifest = {"config": config, "layers": [self.blob(layer) for layer in layers]}
+        return {**self.blob(manifest), "platform": {"os": "linux", "architecture": arch}}, config["digest"][7:]
+
+    def write(self, mode="w", prefix=""):
+        """The index comes last, as in archives of containerd."""
+        with tarfile.open(self.path, mode) as tar:
+            everything = {f"blobs/sha256/{name}": data for name, data in sorted(self._blobs.items())}
+            everything |= {"oci-layout": b"{}", "index.json": json.dumps({"manifests": self.index}).encode()}
+            for name, data in everything.items():
+                member = tarfile.TarInfo(prefix + name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+        return str(self.path)
+
+
+def named(descriptor, *names):
+    return [{**descriptor, "annotations": {"io.containerd.image.name": name}} for name in names]
+
+
+class DockerHost(Host):
+    """A machine whose Docker takes down what it is given."""
+
+    def run(self, argv, seconds=30, stdin=None):
+        assert argv[:-1] == ["docker", "load", "--quiet", "--input"]
+        with tarfile.open(argv[-1]) as tar:
+            self.given = {member.name: tar.extractfile(member).read() for member in tar}
+        return Done(0, "", "")
+
+
+def loaded(tmp_path, archive_path, machine="x86_64"):
+    host = DockerHost(str(tmp_path / "root"))
+    runtimes.Docker(host, 5, machine).load(archive_path)
+    assert list((tmp_path / "root/var/lib/kubenode").iterdir()) == []
+    return json.loads(host.given.pop("manifest.json")), host.given
+
+
+@pytest.mark.parametrize(("mode", "prefix"), [("w", ""), ("w:gz", "./")])
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+def test_docker_gets_an_oci_layout_as_an_archive_of_its_own(tmp_path, mode, prefix, machine, arch):
+    """Docker without containerd's image store asks for a manifest.json."""
+    layout, configs = Layout(tmp_path / "archive"), {}
+    several = []
+    for one in ("amd64", "arm64"):
+        image, configs[one] = layout.image(b"base", f"of {one}".encode(), arch=one)
+        several.append(image)
+    attested = {**layout.blob({"layers": []}), "platform": {"os": "unknown", "architecture": "unknown"}}
+    nested = layout.blob({"manifests": [attested, *several]})
+    layout.index = [*named(nested, PAUSE, "docker.io/library/a:1"), *named(several[0], "docker.io/library/only:1")]
+    path = layout.write(mode, prefix)
+    images_, blobs = loaded(tmp_path, path, machine)
+    layers = [hashlib.sha256(data).hexdigest() for data in (b"base", f"of {arch}".encode())]
+    # what is for one platform alone is taken as it is
+    alone = ["docker.io/library/only:1"]
+    assert images_[0] == {
+        "Config": f"blobs/sha256/{configs[arch]}",
+        "RepoTags": [PAUSE, "docker.io/library/a:1", *(alone if arch == "amd64" else [])],
+        "Layers": [f"blobs/sha256/{digest}" for digest in layers],
+    }
+    assert [image["RepoTags"] for image in images_[1:]] == ([] if arch == "amd64" else [alone])
+    needed = {name for image in images_ for name in (image["Config"], *image["Layers"])}
+    assert set(blobs) == needed
+    assert all(hashlib.sha256(data).hexdigest() == name[-64:] for name, data in blobs.items())
+
+
+def test_docker_gets_an_archive_of_its_own_as_it_is(tmp_path):
+    host = DockerHost(str(tmp_path))
+    write_archive(tmp_path / "docker", manifest_json=[{"RepoTags": [PAUSE]}], other=b"kept")
+    runtimes.Docker(host, 5).load(str(tmp_path / "docker"))
+    assert host.given["other"] == b"kept"
+
+
+def test_what_docker_could_not_import_is_refused_before(tmp_path):
+    other = Layout(tmp_path / "other")
+    other.index = named(other.blob({"manifests": [other.image(b"l", arch="s390x")[0]]}), PAUSE)
+    by_digest = Layout(tmp_path / "digest")
+    by_digest.index = named(by_digest.image(b"l")[0], "quay.io/a/b@" + DIGEST)
+    holes = Layout(tmp_path / "holes")
+    holes.index = named({"digest": DIGEST}, PAUSE)
+    outside = Layout(tmp_path / "outside")
+    outside.index = named({"digest": "sha256:../../etc/shadow"}, PAUSE)
+    layers = Layout(tmp_path / "layers")
+    config = layers.blob({"rootfs": {}})
+    layers.index = named(layers.blob({"config": config, "layers": [{"digest": DIGEST}]}), PAUSE)
+    endless = Layout(tmp_path / "endless")
+    endless.index = named(endless.blob({"manifests": "no list"}), PAUSE)
+    for layout, words in (
+        (other, "linux/amd64"), (by_digest, "by tag"), (holes, DIGEST), (outside, "digest"), (layers, DIGEST),
+        (endless, "no OCI layout"),
+    ):  # fmt: skip
+        host = DockerHost(str(tmp_path))
+        with pytest.raises(archive.ArchiveError, match=words):
+            runtimes.Docker(host, 5, "x86_64").load(layout.write())
+        assert not hasattr(host, "given")
 
 
 class Runtime:

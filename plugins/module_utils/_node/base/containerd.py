@@ -12,15 +12,20 @@ CERTS_DIR = "/etc/containerd/certs.d"
 SOCKET = "/run/containerd/containerd.sock"
 CNI_BIN = "/opt/cni/bin"
 CNI_CONF = "/etc/cni/net.d"
+#: Servers of the daemon, which are plugins (io.containerd.server.v1.…) in schema 4.
+_SERVERS = ("grpc", "ttrpc", "metrics")
+_SOCKET = {"address", "uid", "gid"}
 #: where Debian's own package of CNI plugins puts them; containerd ≥ 2.1 takes several folders
 _DEBIAN_CNI = "/usr/lib/cni"
 
 
 def version(node, inputs):
-    """Version of the containerd that runs after base: tarball, installed, candidate, or the release's own."""
+    """Version of the containerd that runs after base: asked for, installed, candidate, or the release's own."""
     if inputs["containerd_source"] == "tarball":
         return inputs["containerd_version"]
     package = package_name(node, inputs)
+    if package and inputs["containerd_wanted"]:
+        return inputs["containerd_wanted"]
     for table in (node.get("packages") or {}, node.get("candidates") or {}):
         found = versions.plain(table.get(package) or "") if package else ""
         if found:
@@ -45,14 +50,24 @@ def package_name(node, inputs):
     return ""
 
 
-def schema(text):
-    """Schema of the configuration file: 2 for containerd 1.x, 3 for 2.x (which later 2.x read as well)."""
+def schema(text, tables):
+    """Schema of the configuration file, which later versions read as well: 2 for containerd 1, 3 for 2.0, 4 for 2.3.
+
+    ``tables``: the user's. Some are of schema 3 alone; containerd itself then reads them as schema 4.
+    """
     found = versions.numbers(text)
     if found is None:
         raise ValueError(
             "nothing brings containerd to this machine; set base_containerd_source to tarball or repository"
         )
-    return 2 if found[0] < 2 else 3
+    if found[0] < 2:
+        return 2
+    return 4 if found >= (2, 3, 0) and not _of_schema_3(tables) else 3
+
+
+def _of_schema_3(tables):
+    debug = tables.get("debug")
+    return any(name in tables for name in _SERVERS) or (isinstance(debug, dict) and bool(_SOCKET & set(debug)))
 
 
 def config(node, inputs):
@@ -65,7 +80,7 @@ def config(node, inputs):
     selinux = selinux and node.get("selinux") in ("enforcing", "permissive")
     runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
     # Docker's package ships a file that turns the CRI plugin off
-    document = {"version": schema(running), "disabled_plugins": []}
+    document = {"version": schema(running, inputs["containerd_config"]), "disabled_plugins": []}
     if document["version"] == 2:
         plugins = {"io.containerd.grpc.v1.cri": _cri_2(inputs, selinux, runtimes)}
     else:

@@ -32,6 +32,8 @@ _BASE = {
         "util-linux",
     ),
 }
+#: Its parser: without it nothing is confined where the kernel has AppArmor, and Docker starts no container.
+_APPARMOR = "apparmor"
 #: br_netfilter, ip_set and what iptables needs, on the RHEL family 10; there is one for each kernel.
 _MODULES = "kernel-modules-extra"
 _OWN_KERNEL = re.compile(r"(.+\.el10(?:_[0-9]+)?)(?:\.(?:x86_64|aarch64))?\Z")
@@ -59,6 +61,8 @@ def wanted(node, inputs):
     if system.package_manager == "none":
         return {}
     names = dict.fromkeys(_BASE[system.family])
+    if system.family == DEBIAN and not node.get("container"):
+        names[_APPARMOR] = None
     own = _OWN_KERNEL.match(node.get("kernel") or "") if system.family == RHEL else None
     if own and inputs["manage_kernel"] and not node.get("container"):
         names[_MODULES] = own[1]
@@ -140,7 +144,7 @@ def held(node, inputs):
 def every_name(inputs):
     """Every package name that any supported system may be asked about, for the first look at a machine."""
     names = [name for family in _BASE.values() for name in family]
-    names += [*_IPVS, _MODULES, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
+    names += [*_IPVS, _APPARMOR, _MODULES, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
     names += ["containerd", "runc", "containerd.io", "docker.io", "docker-cli", "docker", "docker-ce", "docker-ce-cli"]
     names += [name for client in inputs["storage_clients"] for name in _STORAGE[client].values()]
     names += [name.partition("=")[0] for name in inputs["packages_extra"]]

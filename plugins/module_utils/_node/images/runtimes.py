@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-from . import references
+import os
+
+from . import archive, references
+from .fetch import FOLDER
 
 _NAMESPACE = "k8s.io"
 _PIN = "io.cri-containerd.pinned"
@@ -44,8 +47,8 @@ class Containerd:
 class Docker:
     """Docker Engine, which has no way to pin."""
 
-    def __init__(self, host, seconds):
-        self._host, self._seconds = host, seconds
+    def __init__(self, host, seconds, machine=""):
+        self._host, self._seconds, self._machine = host, seconds, machine or os.uname().machine
 
     def list(self):
         """Reference → labels (none) of every image. Raises :class:`RuntimeFailed`."""
@@ -58,8 +61,9 @@ class Docker:
         _run(self._host, ["docker", "pull", "--quiet", reference], self._seconds)
 
     def load(self, path):
-        """Import an archive. Raises :class:`RuntimeFailed`."""
-        _run(self._host, ["docker", "load", "--quiet", "--input", path], self._seconds)
+        """Import an archive. Raises :class:`RuntimeFailed` and :class:`archive.ArchiveError`."""
+        with archive.for_docker(path, self._host.path(FOLDER), self._machine) as readable:
+            _run(self._host, ["docker", "load", "--quiet", "--input", readable], self._seconds)
 
     def pinned(self, labels):
         """Nothing to be done about pins."""

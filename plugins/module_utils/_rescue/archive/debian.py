@@ -10,6 +10,7 @@ import re
 
 #: What a machine needs that boots it, gets its bootstrap data by cloud-init and is then worked on by Ansible.
 PACKAGES = (
+    "apparmor",
     "btrfs-progs",
     "ca-certificates",
     "cloud-guest-utils",
