@@ -25,7 +25,8 @@ options:
     choices:
       inputs: The variables, checked, with their defaults.
       queries: Options for M(kubenode.provision.node_info).
-      check: C(options) for M(kubenode.provision.node_join_check), and C(warnings). Needs O(node).
+      check: C(options) for M(kubenode.provision.node_join_check), C(warnings), and where C(kubeadm) is when it joins.
+        Needs O(node).
       lacks: What the machine needs and was not given, a sentence or nothing. Needs O(seen).
       settings: Settings for M(kubenode.provision.node_settings) that make the machine join. Needs O(node), O(seen), and
         O(token) for a machine that is no node yet.
@@ -132,12 +133,15 @@ def _check(inputs: dict, node: dict, _seen: dict, token: str) -> dict:
     # everything that can be refused is refused before the cluster is asked
     kubelet.config()
     kubelet.args()
+    joins = inputs["method"] == "kubeadm"
     return {
+        "kubeadm": {"path": machine.kubeadm_path(node), "kubelet": kubelet.path} if joins else {},
         "options": {
             "api_server": inputs["api_server"],
             "ca_cert": inputs["ca_cert"],
             "ca_hashes": inputs["discovery"]["ca_hashes"],
             "jws": inputs["discovery"]["jws"] and bool(token),
+            "signing": inputs["method"] == "kubeadm" and bool(token),
             "node_name": kubelet.name,
             "machine_id": node.get("machine_id") or "",
             "kubelet_version": kubelet.version,

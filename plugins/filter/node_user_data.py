@@ -55,7 +55,7 @@ options:
         description: The same as C(join_api_server). Required, here or in O(_input.vars), unless only base is done.
         type: str
       ca_cert:
-        description: The cluster's CA in PEM, written to C(/etc/kubernetes/pki/ca.crt).
+        description: The cluster's CA in PEM, written to C(/etc/kubenode/provision/ca.crt).
         type: str
       token:
         description: The bootstrap token. Its file is removed when the machine has joined.

@@ -53,6 +53,12 @@ options:
       - Whether the signature of C(cluster-info) by O(token) is checked.
     type: bool
     default: false
+  signing:
+    description:
+      - Whether O(token) must have signed C(cluster-info), as kubeadm wants it.
+      - Does not count for a machine that is a node already.
+    type: bool
+    default: false
   token:
     description:
       - The bootstrap token. Without it nothing is said of token and name, unless the machine is a node already.
@@ -234,6 +240,7 @@ def argument_spec():
         "api_server": {"type": "str", "required": True},
         "ca_cert": {"type": "str", "default": ""},
         "ca_hashes": {"type": "list", "elements": "str", "default": []},
+        "signing": {"type": "bool", "default": False},
         "jws": {"type": "bool", "default": False},
         "token": {"type": "str", "default": "", "no_log": True},
         "node_name": {"type": "str", "required": True},

@@ -42,7 +42,7 @@ def test_options_of_provision(tmp_path, name):
         *("--kubelet-version", "1.36.4"),
         *("--api-server", "https://api.example.com:6443"),
         *("--cloud-provider", "external"),
-        *("--ca-cert", "/etc/kubernetes/pki/ca.crt"),
+        *("--ca-cert", "/etc/kubenode/provision/ca.crt"),
         *("--token-file", "/etc/kubenode/provision/token"),
         *("--cloud-config", "/etc/kubernetes/cloud-config"),
     ]

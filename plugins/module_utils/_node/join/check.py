@@ -70,6 +70,8 @@ class Check:
             self._own_certificate()
             if result["need_bootstrap"] and self._token:
                 self._try_token()
+                if self._options["signing"]:
+                    self._look_for_signature()
         except ApiError as error:
             raise JoinFailure(error.code, str(error)) from error
         except discovery.DiscoveryError as error:
@@ -85,15 +87,27 @@ class Check:
                 return options["ca_cert"]
         insecure = None if not options["ca_cert"] else options["ca_cert"]
         token = self._token if options["jws"] else None
-        answer = self._answer(Api(options["api_server"], insecure, timeout=self._seconds()), _CLUSTER_INFO)
+        info = self._cluster_info(Api(options["api_server"], insecure, timeout=self._seconds()))
+        return options["ca_cert"] or discovery.discovered_ca(info, set(options["ca_hashes"]), token)
+
+    def _cluster_info(self, api):
+        answer = self._answer(api, _CLUSTER_INFO)
         if answer.status != 200:
             raise JoinFailure(
                 "discovery_signature",
                 "%s answers %d for kube-public/cluster-info: %s"
-                % (options["api_server"], answer.status, answer.message),
+                % (self._options["api_server"], answer.status, answer.message),
             )
-        found = discovery.discovered_ca(answer.body, set(options["ca_hashes"]), token)
-        return options["ca_cert"] or found
+        return answer.body
+
+    def _look_for_signature(self):
+        """kubeadm would wait for it for minutes; one more look is for a token that was made right now."""
+        try:
+            discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
+        except discovery.DiscoveryError:
+            if not self._wait():
+                raise
+            discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
 
     def _compare(self, answer):
         """Version and clock, by an answer of the proven server."""

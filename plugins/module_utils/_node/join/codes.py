@@ -40,6 +40,7 @@ CODES = {
         "install a kubelet that is not newer than the API server, and at most three minor versions older",
     ),
     "kubelet_exited": ("the kubelet exits", "mend what its last lines say"),
+    "kubeadm_failed": ("kubeadm cannot join", "mend what it says; its checks are those of kubeadm join"),
     "not_ready": ("the Node is not Ready", "mend what its condition says; a cluster without a CNI has no Ready nodes"),
     "joined_elsewhere": (
         "already a node of another cluster or under another name",

@@ -93,6 +93,7 @@ def checked(given, token):
         token_create=_token_create,
     )
     _variable("taints", inputs["taints"], names.parse_taints)
+    _variable("token_create", inputs, _usages)
     _together(inputs, token)
     return inputs
 
@@ -253,6 +254,21 @@ def _discovery(value):
 def _token_create(value):
     _known(value, _TOKEN_OPTIONS)
     return value
+
+
+def _usages(inputs):
+    """What a token that is made may be used for; kubeadm proves the cluster by a signature with it."""
+    made, kubeadm = inputs["token_create"], inputs["method"] == "kubeadm"
+    if not made:
+        return
+    usages = made.get("usages") or (["authentication", "signing"] if kubeadm else ["authentication"])
+    if not isinstance(usages, list):
+        raise ValueError("usages: %r must be a list" % (usages,))
+    if "authentication" not in usages:
+        raise ValueError("usages: a machine cannot join without authentication")
+    if kubeadm and "signing" not in usages:
+        raise ValueError("usages: kubeadm needs signing, too: it proves the cluster by the token's signature")
+    inputs["token_create"] = dict(made, usages=usages)
 
 
 def _known(value, options):

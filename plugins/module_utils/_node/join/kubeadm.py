@@ -1,11 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What kubeadm is told (pure): a JoinConfiguration and patches for the configuration of the kubelet.
+"""What kubeadm is told, and what it says (pure): a JoinConfiguration, patches for the kubelet, why it failed.
 
 https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
 """
 
 from __future__ import annotations
+
+import re
+from collections import namedtuple
 
 from ..api.client import split_server
 from . import paths
@@ -13,6 +16,14 @@ from .inputs import InvalidInput
 
 #: kubeadm speaks v1beta4 since then.
 _SINCE = (1, 31)
+_PHASE = re.compile(r"error execution phase ([^\s:]+): (.*)", re.DOTALL)
+#: One check of its preflight; what it says may go on in the next lines.
+_CHECK = re.compile(r"^\s*\[ERROR ([^\]\s]+)\]: (.*(?:\n(?!\s*\[|error).*)*)", re.MULTILINE)
+_NO_NEWS = re.compile(r"^To see the stack trace of .*$", re.MULTILINE)
+_LONGEST = 1500
+
+#: ``code`` of codes.CODES; ``of_kubelet``: kubeadm waited in vain for the kubelet, which may know why.
+Failure = namedtuple("Failure", ("phase", "code", "detail", "of_kubelet"))
 
 
 def files(kubelet, inputs, dump):
@@ -58,7 +69,7 @@ def join_configuration(kubelet, inputs, token, ca_hashes):
         "cloud-provider": inputs["cloud_provider"],
     }
     extra.update(kubelet.extra_args())
-    minutes, seconds = divmod(inputs["timeout"], 60)
+    limit = "%dm%ds" % divmod(inputs["timeout"], 60)
     return {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",
@@ -76,8 +87,25 @@ def join_configuration(kubelet, inputs, token, ca_hashes):
             "kubeletExtraArgs": [{"name": name, "value": value} for name, value in sorted(extra.items()) if value],
         },
         "patches": {"directory": paths.PATCHES},
-        "timeouts": {"tlsBootstrap": "%dm%ds" % (minutes, seconds)},
+        "timeouts": {"discovery": limit, "kubeletHealthCheck": limit, "tlsBootstrap": limit},
     }
+
+
+def failure(code, errors):
+    """A :class:`Failure` from its exit code and what it said on its standard error."""
+    told = _NO_NEWS.sub("", errors).strip()
+    match = _PHASE.search(told)
+    phase, why = match.groups() if match else ("", told.rpartition("\n")[2].strip())
+    if why.startswith("error: "):
+        why = why[len("error: ") :]
+    refused = ["%s: %s" % one for one in _CHECK.findall(told)]
+    if refused:
+        why = "its checks: " + "; ".join(refused)
+    elif phase:
+        why = "%s: %s" % (phase, why)
+    detail = " ".join(why.split())[:_LONGEST] or "it ended with the exit code %d and said nothing" % code
+    waited = phase.startswith("kubelet") and bool(re.search(r"waiting|healthz|deadline exceeded|timed out", why))
+    return Failure(phase, "discovery_signature" if "JWS signature" in why else "kubeadm_failed", detail, waited)
 
 
 def _over(kubelet, inputs):

@@ -140,21 +140,42 @@ class Kubelet(KubeletOptions):
         }
 
 
+#: Where a program may lie; base tells which of them it used.
+_FOLDERS = ("/usr/local/bin", "/opt/bin", "/usr/bin")
+
+
 def queries():
     """What node_info is to look at for a join."""
     return {
-        "binaries": ["kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet", "/usr/bin/kubelet"],
+        "binaries": [
+            place for name in ("kubelet", "kubeadm") for place in [name, *("%s/%s" % (one, name) for one in _FOLDERS)]
+        ],
         "units": ["kubelet.service"],
         "files": list(paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,)),
     }
 
 
-def _installed(node, base):
+def kubeadm_path(node):
+    """Where kubeadm lies, which need not be in the PATH of root or sudo."""
+    found = _binaries("kubeadm", node, node.get("base") or {})
+    if found:
+        return found[0]["path"]
+    if node.get("assumed_kubelet"):
+        return "kubeadm"
+    raise InvalidInput("join_method: there is no kubeadm on this machine; run the role base with base_kubeadm: true")
+
+
+def _binaries(program, node, base):
+    """What there is of a program, that of base first."""
     found = node.get("binaries") or {}
-    preferred = "%s/kubelet" % base["bin_dir"] if base.get("bin_dir") else "kubelet"
-    for name in [preferred] + sorted(found):
-        binary = found.get(name)
-        if binary and binary.get("version"):
+    preferred = "%s/%s" % (base["bin_dir"], program) if base.get("bin_dir") else program
+    names_ = [preferred] + sorted(name for name in found if name.rpartition("/")[2] == program)
+    return [found[name] for name in names_ if found.get(name)]
+
+
+def _installed(node, base):
+    for binary in _binaries("kubelet", node, base):
+        if binary.get("version"):
             return binary["path"], binary["version"].lstrip("v")
     if node.get("assumed_kubelet"):
         return "kubelet", node["assumed_kubelet"]

@@ -115,8 +115,12 @@ def secrets(node, inputs, seen, token, dump):
 
 def _credentials(inputs, seen):
     listed = [_file("ca", paths.CA, seen["ca_cert"])]
+    if inputs["method"] == "kubeadm" and seen["need_bootstrap"]:
+        # it writes these itself, and its preflight refuses a machine that has them, or a kubelet that runs
+        mine = (paths.CA, paths.BOOTSTRAP_KUBECONFIG, paths.KUBECONFIG, paths.CLIENT_PEM)
+        return [_unit(state="stopped", optional=True)] + [_absent("before" + path, path) for path in mine]
     if inputs["method"] == "kubeadm":
-        return listed if not seen["need_bootstrap"] else []
+        return listed
     client = seen["client"]
     if seen["need_bootstrap"]:
         if client["state"] == "refused":

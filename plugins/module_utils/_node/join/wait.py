@@ -51,6 +51,10 @@ class Wait:
         if self._options["ready"]:
             self._until("ready", self._is_ready, self._why_not_ready)
 
+    def no_certificate(self):
+        """The :class:`JoinFailure` of a kubelet that another one waited for in vain."""
+        return self._why_no_certificate(over=True)
+
     def _until(self, step, done, why):
         pause = _FIRST_POLL
         while not done():

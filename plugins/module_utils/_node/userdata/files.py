@@ -12,7 +12,8 @@ from collections import namedtuple
 
 FOLDER = "/etc/kubenode/provision"
 SETUP = FOLDER + "/setup.sh"
-CA = "/etc/kubernetes/pki/ca.crt"
+#: Not where the kubelet looks for it: kubeadm joins no machine that has it there already.
+CA = FOLDER + "/ca.crt"
 CLOUD_CONFIG = "/etc/kubernetes/cloud-config"
 PROGRAMS = "/var/lib/kubenode/provision-source"
 PYTHON_HOME = "/opt/kubenode/python"

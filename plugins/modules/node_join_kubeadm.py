@@ -1,0 +1,151 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible module: kubeadm join, and why it failed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_join_kubeadm
+short_description: Runs kubeadm join, and says why it failed
+version_added: 0.1.0
+author: kubenode.provision authors (@kubenode)
+description:
+  - Runs C(kubeadm join) with a configuration file. Runs on the machine as root.
+  - The role C(join) writes the file and calls this module with O(ignore:join_method=kubeadm).
+extends_documentation_fragment:
+  - kubenode.provision.attributes
+  - kubenode.provision.attributes.actiongroup_kubenode
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: none
+    details: A machine that is a node already is refused by kubeadm's preflight checks.
+options:
+  kubeadm:
+    description:
+      - Where the program is. C(PATH) may lack its folder, under C(sudo) above all.
+    type: str
+    default: kubeadm
+  kubelet:
+    description:
+      - Where the kubelet is. kubeadm looks for it in C(PATH), to which this folder is added.
+    type: str
+    default: ''
+  config:
+    description:
+      - Path of a C(JoinConfiguration) on the machine.
+    type: path
+    default: /run/kubenode/kubeadm-join.yaml
+  api_server:
+    description:
+      - The address of the API server, such as V(https://192.0.2.1:6443).
+    type: str
+    required: true
+  node_name:
+    description:
+      - The name of the node.
+    type: str
+    required: true
+  timeout:
+    description:
+      - Seconds that the configuration gives each of kubeadm's waits.
+    type: int
+    default: 300
+seealso:
+  - module: kubenode.provision.node_join_check
+  - module: kubenode.provision.node_join_wait
+"""
+
+EXAMPLES = r"""
+- name: Let kubeadm join
+  kubenode.provision.node_join_kubeadm:
+    kubeadm: /usr/local/bin/kubeadm
+    kubelet: /usr/local/bin/kubelet
+    api_server: https://192.0.2.1:6443
+    node_name: node-1
+"""
+
+RETURN = r"""
+failure:
+  description: Why kubeadm failed.
+  returned: on failure
+  type: dict
+  contains:
+    code:
+      description:
+        - V(kubeadm_failed), or V(discovery_signature) when the token did not sign.
+        - When kubeadm waited for the kubelet in vain, one of the codes of M(kubenode.provision.node_join_wait).
+      type: str
+      sample: kubeadm_failed
+    detail:
+      description: What kubeadm said, its failed checks with their names.
+      type: str
+      sample: 'its checks: Port-10250: Port 10250 is in use'
+"""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeadm
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join.codes import JoinFailure
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+
+#: kubeadm waits for discovery, the kubelet and its certificate, one after the other, and asks the API server besides.
+_WAITS, _BESIDES = 3, 600
+
+
+def argument_spec():
+    """The options of the module."""
+    return {
+        "kubeadm": {"type": "str", "default": "kubeadm"},
+        "kubelet": {"type": "str", "default": ""},
+        "config": {"type": "path", "default": "/run/kubenode/kubeadm-join.yaml"},
+        "api_server": {"type": "str", "required": True},
+        "node_name": {"type": "str", "required": True},
+        "timeout": {"type": "int", "default": 300},
+    }
+
+
+def failed(params, done, began):
+    """The :class:`JoinFailure` of a kubeadm that ended with ``done``; it began at ``began``."""
+    said = kubeadm.failure(done.code, done.err)
+    if not said.of_kubelet:
+        return JoinFailure(said.code, said.detail)
+    asked = {name: params[name] for name in ("api_server", "node_name", "timeout")}
+    why = Wait(dict(asked, since=began)).no_certificate()
+    return JoinFailure(why.code, "%s (kubeadm: %s)" % (why.detail, said.detail))
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    params, host, began = module.params, Host(), time.time()
+    try:
+        split_server(params["api_server"])
+    except ValueError as error:
+        module.fail_json(msg="api_server: %s" % error)
+    if module.check_mode:
+        module.exit_json(changed=True)
+    if os.path.isabs(params["kubelet"]):
+        os.environ["PATH"] = os.path.dirname(params["kubelet"]) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")
+    limit = _WAITS * params["timeout"] + _BESIDES
+    done = host.run([params["kubeadm"], "join", "--config", params["config"]], limit)
+    if done.code:
+        failure = failed(params, done, began)
+        module.fail_json(msg=str(failure), failure=failure.result)
+    module.exit_json(changed=True)
+
+
+if __name__ == "__main__":
+    main()
