@@ -43,12 +43,18 @@ class Source:
         """URL of the file itself."""
         return self.file.format(version=version, arch=arch)
 
+    @property
+    def digits(self) -> int:
+        """How many hexadecimal digits its sums have."""
+        return 128 if "sha512" in self.sums else 64
+
     def sums_url(self, version: str, arch: str) -> str:
         """URL of the sum file."""
         url = self.file_url(version, arch)
         return url + self.sums if self.sums.startswith(".") else "%s/%s" % (url.rpartition("/")[0], self.sums)
 
 
+NODE_ARCHIVE = "kubernetes-node"
 _KUBERNETES = "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/"
 _CONTAINERD = "https://github.com/containerd/containerd/releases/download/v{version}/"
 _CNI = "https://github.com/containernetworking/plugins/releases/download/v{version}/"
@@ -59,6 +65,8 @@ SOURCES = {
     "kubelet": Source(_KUBERNETES + "kubelet", ".sha256"),
     "kubeadm": Source(_KUBERNETES + "kubeadm", ".sha256"),
     "kubectl": Source(_KUBERNETES + "kubectl", ".sha256"),
+    # what base takes kubelet and kubeadm out of where it knows no sums of theirs
+    NODE_ARCHIVE: Source("https://dl.k8s.io/release/v{version}/kubernetes-node-linux-{arch}.tar.gz", ".sha512"),
     "crictl": Source(_CRICTL + "crictl-v{version}-linux-{arch}.tar.gz", ".sha256"),
     "cni-plugins": Source(_CNI + "cni-plugins-linux-{arch}-v{version}.tgz", ".sha256"),
     "containerd": Source(_CONTAINERD + "containerd-{version}-linux-{arch}.tar.gz", ".sha256sum"),
@@ -82,23 +90,33 @@ def fetch(url: str, mirror: str = "") -> bytes:
         raise VersionsError("%s: %s" % (place, error)) from error
 
 
-def read_sum(text: str, name: str, url: str) -> str:
-    """The file's sha256 in a sum file: a bare digest, or lines of digest and name. VersionsError when there is none."""
+def read_sum(text: str, name: str, url: str, digits: int = 64) -> str:
+    """The file's digest in a sum file: a bare one, or lines of digest and name. VersionsError when there is none."""
     rows = [line.split() for line in text.splitlines() if line.strip()]
     digests = [row[0] for row in rows if len(row) == 1 or (len(row) == 2 and row[1].lstrip("*./") == name)]
-    if len(digests) != 1 or not re.fullmatch("[0-9a-f]{64}", digests[0]):
-        raise VersionsError("%s does not tell one sha256 of %s" % (url, name))
+    if len(digests) != 1 or not re.fullmatch("[0-9a-f]{%d}" % digits, digests[0]):
+        raise VersionsError("%s does not tell one sha%d of %s" % (url, digits * 4, name))
     return digests[0]
 
 
+def in_changelog(file: Path, version: str, arch: str) -> str:
+    """The SHA-512 of the archive of a node's programs in a change log of Kubernetes, among its downloads."""
+    url = SOURCES[NODE_ARCHIVE].file_url(version, arch).replace("/release/", "/")
+    row = re.compile(r"\[[^]]*\]\(%s\) \| `?([0-9a-f]{128})`?" % re.escape(url))
+    found = {match.group(1) for match in map(row.fullmatch, file.read_text(encoding="utf-8").splitlines()) if match}
+    if len(found) != 1:
+        raise VersionsError("%s does not tell one sha512 of %s" % (file, url))
+    return found.pop()
+
+
 def published(component: str, version: str, arch: str, mirror: str = "") -> str:
-    """The sha256 the project publishes."""
+    """The digest that the project publishes."""
     source = SOURCES[component]
     file = source.file_url(version, arch)
     if not source.sums:
         return hashlib.sha256(fetch(file, mirror)).hexdigest()
     url = source.sums_url(version, arch)
-    return read_sum(fetch(url, mirror).decode("ascii", "replace"), file.rpartition("/")[2], url)
+    return read_sum(fetch(url, mirror).decode("ascii", "replace"), file.rpartition("/")[2], url, source.digits)
 
 
 def newest(minor: str, mirror: str = "") -> str:
@@ -126,11 +144,19 @@ def wanted(data: dict, added: list[str], mirror: str = "") -> list[tuple[str, st
     return list(dict.fromkeys(found))
 
 
-def collect(data: dict, pairs: list[tuple[str, str]], mirror: str = "", again: bool = True) -> Sums:
+def collect(
+    data: dict, pairs: list[tuple[str, str]], mirror: str = "", again: bool = True, changelog: Path | None = None
+) -> Sums:
     """Sums of all pairs. A sum that changed for a version the file already has is an error: releases do not change.
 
-    Without ``again``, only what the file does not have yet is asked for.
+    Without ``again``, only what the file does not have yet is asked for. ``changelog`` tells the sums of archives.
     """
+
+    def asked(job: tuple[str, str, str]) -> str:
+        if changelog and job[0] == NODE_ARCHIVE:
+            return in_changelog(changelog, job[1], job[2])
+        return published(job[0], job[1], job[2], mirror)
+
     known: Sums = data["checksums"]
     result: Sums = {component: {} for component in SOURCES}
     jobs = []
@@ -142,7 +168,7 @@ def collect(data: dict, pairs: list[tuple[str, str]], mirror: str = "", again: b
             if again or arch not in have:
                 jobs.append((component, version, arch))
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        digests = pool.map(lambda job: published(job[0], job[1], job[2], mirror), jobs)
+        digests = pool.map(asked, jobs)
         for (component, version, arch), digest in zip(jobs, digests, strict=True):
             before = result[component].setdefault(version, {}).setdefault(arch, digest)
             if before != digest:
@@ -173,13 +199,17 @@ def main(arguments: list[str] | None = None, file: Path = FILE) -> int:
     parser = argparse.ArgumentParser(prog="dev/versions", description=__doc__.partition(": ")[2])
     parser.add_argument("--check", action="store_true", help="write nothing; fail when the file would change")
     parser.add_argument("--mirror", default="", metavar="URL", help="fetch https://HOST/PATH from URL/HOST/PATH")
+    parser.add_argument(
+        "--changelog", type=Path, metavar="FILE",
+        help="take the sums of %s from Kubernetes' own CHANGELOG-X.YY.md, which its Go module brings" % NODE_ARCHIVE,
+    )  # fmt: skip
     parser.add_argument("added", nargs="*", metavar="COMPONENT=VERSION", help="ask for these only, keep all others")
     chosen = parser.parse_args(arguments)
     text = file.read_text(encoding="utf-8")
     data = yaml.safe_load(text)["base_versions"]
     try:
         pairs = wanted(data, chosen.added, chosen.mirror)
-        new = rendered(text, collect(data, pairs, chosen.mirror, again=not chosen.added))
+        new = rendered(text, collect(data, pairs, chosen.mirror, not chosen.added, chosen.changelog))
     except VersionsError as error:
         print("dev/versions: %s" % error, file=sys.stderr)
         return 2

@@ -10,8 +10,8 @@ module: node_artifacts
 short_description: Installs programs from the network with pinned digests, several at once
 version_added: 0.1.0
 description:
-  - Fetches files over HTTP or HTTPS side by side, verifies their SHA-256, and puts them, or members of them, in their
-    places. A file is there as a whole or not at all.
+  - Fetches files over HTTP or HTTPS side by side, verifies their SHA-256 or SHA-512, and puts them, or members of them,
+    in their places. A file is there as a whole or not at all.
   - What is installed is recorded in C(/etc/kubenode/artifacts/NAME.json). An artifact whose recorded files still have
     their digests needs no network.
   - A download that was cut is resumed where it ended, within a run and by the next one, when the server can do that.
@@ -42,8 +42,12 @@ options:
       sha256:
         description:
           - SHA-256 of what is at O(artifacts[].url), as hexadecimal digits.
+          - Exactly one of O(artifacts[].sha256) and O(artifacts[].sha512) must be given.
         type: str
-        required: true
+      sha512:
+        description:
+          - SHA-512 of what is at O(artifacts[].url), as hexadecimal digits.
+        type: str
       kind:
         description:
           - V(binary) is installed as it is. V(tar) is an archive, plain or packed with gzip, bzip2, xz or zstd (which
@@ -241,7 +245,8 @@ def main():
         "name": {"type": "str", "required": True},
         "version": {"type": "str", "required": True},
         "url": {"type": "str", "required": True},
-        "sha256": {"type": "str", "required": True},
+        "sha256": {"type": "str"},
+        "sha512": {"type": "str"},
         "kind": {"type": "str", "required": True, "choices": ["binary", "tar"]},
         "install": {"type": "list", "elements": "dict", "required": True, "options": install},
         "links": {"type": "list", "elements": "dict", "default": [], "options": link},

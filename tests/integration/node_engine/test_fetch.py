@@ -236,6 +236,28 @@ def test_a_lost_link_needs_no_network(web, tmp_path):
     assert len(web.requests) == 1
 
 
+def test_programs_of_an_archive_with_a_sha512_are_installed_and_proven(web, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name in ("kubelet", "kubeadm", "kubectl"):
+            info = tarfile.TarInfo("kubernetes/node/bin/" + name)
+            info.size = len(name)
+            tar.addfile(info, io.BytesIO(name.encode()))
+    web.files["/node"], host = buffer.getvalue(), Host(str(tmp_path))
+    install = [
+        {"member": "kubernetes/node/bin/" + name, "path": "/usr/local/bin/" + name} for name in ("kubelet", "kubeadm")
+    ]
+    wanted = artifact(web, url=web.url("/node"), sha512="0" * 128, kind="tar", install=install)
+    del wanted["sha256"]
+    (error,) = bring(host, wanted)
+    assert f"expected sha512 {'0' * 128}, got {hashlib.sha512(buffer.getvalue()).hexdigest()}" in error
+    wanted["sha512"] = hashlib.sha512(buffer.getvalue()).hexdigest()
+    assert bring(host, wanted) == [None]
+    assert sorted(path.read_text() for path in (tmp_path / "usr/local/bin").iterdir()) == ["kubeadm", "kubelet"]
+    assert engine.plan(host, [wanted], 1) == [None]
+    assert "version 1.0 is installed" in engine.plan(host, [{**wanted, "sha512": "1" * 128}], 1)
+
+
 def test_a_binary_that_was_always_there_is_only_recorded(web, tmp_path):
     host = Host(str(tmp_path))
     (tmp_path / "usr/local/bin").mkdir(parents=True)

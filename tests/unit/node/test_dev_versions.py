@@ -58,6 +58,8 @@ class Projects:
             name = source.file_url(version, arch).rpartition("/")[2]
             if not source.sums:
                 self.put(source.file_url(version, arch), "-".join((component, version, arch)))
+            elif component == versions.NODE_ARCHIVE:
+                self.put(source.sums_url(version, arch), digest(component, version, arch) * 2)
             elif component in KNOWN and component.startswith("kube"):
                 self.put(source.sums_url(version, arch), digest(component, version, arch))
             elif component != "runc":
@@ -137,6 +139,31 @@ def test_every_kind_of_sum_file_is_read(tmp_path, projects, added):
     sums = yaml.safe_load(file.read_text())["base_versions"]["checksums"]
     assert sums[component][version] == {arch: digest(component, version, arch) for arch in versions.ARCHITECTURES}
     assert sums["containerd"]["2.3.4"]["amd64"] == digest("containerd", "2.3.4", "amd64")
+
+
+NODE = "https://dl.k8s.io/v1.37.1/kubernetes-node-linux-%s.tar.gz"
+
+
+@pytest.mark.parametrize("quote", ["", "`"])
+def test_the_sums_of_the_archive_of_all_programs_are_in_the_change_log_too(tmp_path, projects, quote):
+    file, log = data_file(tmp_path), tmp_path / "CHANGELOG-1.37.md"
+    rows = {arch: digest("log", arch) * 2 for arch in versions.ARCHITECTURES}
+    for arch, found in rows.items():
+        url = NODE % arch
+        with log.open("a") as sink:
+            sink.write("[kubernetes-node-linux-%s.tar.gz](%s) | %s%s%s\n" % (arch, url, quote, found, quote))
+            sink.write("[kubernetes-node-linux-%s.tar.gz](%s) | %s\n" % (arch, url.replace("7.1", "7.0"), "0" * 128))
+    assert run(projects, file, "--changelog", str(log), "kubernetes-node=1.37.1") == 0
+    assert yaml.safe_load(file.read_text())["base_versions"]["checksums"]["kubernetes-node"]["1.37.1"] == rows
+    projects.publish(versions.NODE_ARCHIVE, "1.37.1")
+    assert run(projects, file, "--check") == 2, "the project says otherwise"
+
+
+def test_a_change_log_without_the_version(tmp_path, projects, capsys):
+    log = tmp_path / "CHANGELOG-1.37.md"
+    log.write_text("# v1.37.1\n")
+    assert run(projects, data_file(tmp_path), "--changelog", str(log), "kubernetes-node=1.37.1") == 2
+    assert "does not tell one sha512 of " + NODE % "amd64" in capsys.readouterr().err
 
 
 KUBELET = "https://dl.k8s.io/release/v1.36.4/bin/linux/amd64/kubelet.sha256"

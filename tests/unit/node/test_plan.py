@@ -297,6 +297,34 @@ def test_only_what_is_not_there_as_it_should_be_is_fetched():
             assert [one["name"] for one in found] == [artifact["name"]]
 
 
+ARCHIVE = "https://dl.k8s.io/release/v1.37.1/kubernetes-node-linux-amd64.tar.gz"
+
+
+def programs(**variables):
+    listed = artifacts.artifacts(node("debian-13"), given(kubernetes_version="1.37.1", **variables))
+    return {one["name"]: one for one in listed if one["name"].startswith("kube")}
+
+
+def test_a_kubelet_without_a_sum_of_its_own_comes_out_of_the_archive_of_all_programs():
+    (kubelet,) = programs().values()
+    assert (kubelet["url"], kubelet["kind"]) == (ARCHIVE, "tar")
+    assert len(kubelet["sha512"]) == 128
+    assert "sha256" not in kubelet
+    member = {"member": "kubernetes/node/bin/kubelet", "path": "/usr/local/bin/kubelet", "mode": "0755"}
+    assert kubelet["install"] == [member]
+
+
+def test_the_archive_is_fetched_once():
+    (both,) = programs(kubeadm=True).values()
+    assert [entry["path"] for entry in both["install"]] == ["/usr/local/bin/kubelet", "/usr/local/bin/kubeadm"]
+
+
+def test_a_sum_of_its_own_wins():
+    found = programs(kubeadm=True, checksums={"kubelet": {"1.37.1": {"amd64": "a" * 64}}})
+    assert (found["kubelet"]["kind"], found["kubelet"]["sha256"]) == ("binary", "a" * 64)
+    assert [entry["path"] for entry in found["kubeadm"]["install"]] == ["/usr/local/bin/kubeadm"]
+
+
 ALL_STEPS = inputs.managed(given())
 
 

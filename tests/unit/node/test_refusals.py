@@ -95,6 +95,13 @@ def test_a_digest_for_the_other_architecture_does_not_help():
     assert told.startswith("no sha256 of kubelet 1.36.99 for amd64 is pinned")
 
 
+def test_the_archive_of_all_programs_is_of_an_architecture_too():
+    sums = {"kubernetes-node": {"1.37.99": {"arm64": "a" * 128}}}
+    assert against(node("debian-13", arch="arm64"), kubernetes_version="1.37.99", checksums=sums) == []
+    (told,) = against(node("debian-13"), kubernetes_version="1.37.99", checksums=sums)
+    assert told.startswith("no sha256 of kubelet 1.37.99 for amd64 is pinned")
+
+
 def test_a_dynamic_build_does_not_stand_in_for_the_static_one():
     sums = {"containerd": {"2.9.0": {"amd64": "a" * 64, "arm64": "b" * 64}}}
     assert against(node("rocky-10"), containerd_version="2.9.0", checksums=sums) == []

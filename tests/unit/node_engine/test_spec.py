@@ -154,6 +154,7 @@ TAR = {"kind": "tar", "install": [{"member": "bin/*", "directory": "/usr/local/b
 
 def test_good_artifacts():
     assert artifacts.errors([artifact(), artifact(name="b", **TAR)]) == []
+    assert artifacts.errors([artifact(sha256=None, sha512=SHA * 2)]) == []
     link = {"path": "/usr/bin/x", "target": "../local/bin/x"}
     assert artifacts.errors([artifact(links=[link], url="http://u:p@127.0.0.1:80/x?y#z")]) == []
 
@@ -168,7 +169,9 @@ def test_good_artifacts():
         ({"url": "https://:pass@/x"}, "url must be"),
         ({"url": "https://x:99999/"}, "url must be"),
         ({"sha256": "A" * 64}, "must be 64 lower-case hexadecimal digits"),
-        ({"sha256": ""}, "sha256 is missing"),
+        ({"sha256": ""}, "exactly one of sha256 and sha512 must be given"),
+        ({"sha512": SHA * 2}, "exactly one of sha256 and sha512 must be given"),
+        ({"sha256": "", "sha512": SHA}, "must be 128 lower-case hexadecimal digits"),
         ({"install": []}, "install must be a list"),
         ({"install": [{"path": "/a"}, {"path": "/b"}]}, "a binary is installed once"),
         ({"install": [{"directory": "/a"}]}, "a binary is installed at a path"),

@@ -225,6 +225,38 @@ def test_what_the_tables_do_not_know_may_be_allowed():
     assert "--new-flag=true" in args(made)
 
 
+def test_a_kubelet_that_lost_cadvisors_flags_is_not_given_them():
+    given = {**GIVEN, "kubelet_extra_args": {"containerd": "/run/containerd/containerd.sock"}}
+    assert settings(given, node=machine("1.36.4"))
+    with pytest.raises(AnsibleFilterError, match="does not start with --containerd"):
+        settings(given, node=machine("1.37.1"))
+    assert "--containerd=/run/containerd/containerd.sock" in args(
+        settings({**given, "unknown_fields": "allow"}, node=machine("1.37.1"))
+    )
+    kept = settings({**GIVEN, "kubelet_extra_args": {"housekeeping-interval": "30s"}}, node=machine("1.37.1"))
+    assert "--housekeeping-interval=30s" in args(kept)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kubelet_config": {"eventRecordQPS": 0}},
+        {"kubelet_drop_ins": {"a.conf": {"eventRecordQPS": 0}}},
+        {"kubelet_extra_args": {"event-qps": 0}},
+    ],
+)
+def test_events_without_a_limit_are_told(changes):
+    def told(version, given):
+        warnings = join_plan({**GIVEN, **given}, "check", node=machine(version))["warnings"]
+        return [one for one in warnings if "eventRecordQPS is 0" in one]
+
+    assert told("1.37.1", changes) == [
+        "eventRecordQPS is 0: kubelet 1.37.1 sends events without a limit; before 1.37, 0 meant the default, 50"
+    ]
+    assert told("1.36.4", changes) == []
+    assert told("1.37.1", {"kubelet_config": {"eventRecordQPS": 5}}) == []
+
+
 def test_swap_that_base_left_on_is_accepted():
     base = {**machine()["base"], "swap": "limited"}
     config = yaml.safe_load(settings(node=machine(base=base))["/var/lib/kubelet/config.yaml"]["content"])

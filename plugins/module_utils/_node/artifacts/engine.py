@@ -75,8 +75,9 @@ def _bring(host, artifact, fetcher, pending, lock):
         install.links(host, artifact)
         record.write(host, artifact, {artifact["install"][0]["path"]: artifact["sha256"]})
         return 0
-    part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], artifact["sha256"]))
-    came = fetcher.fetch(artifact["url"], part, artifact["sha256"])
+    algorithm, digest = record.pin(artifact)
+    part = os.path.join(host.path(CACHE), "%s-%s.part" % (artifact["name"], digest))
+    came = fetcher.fetch(artifact["url"], part, digest, algorithm)
     with lock:
         # before the files change: whoever must be restarted is not forgotten when this run is cut off
         pending.add([change_id(artifact)])

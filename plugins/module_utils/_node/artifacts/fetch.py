@@ -74,11 +74,16 @@ def url_error(url):
     return None
 
 
+#: algorithm → hexadecimal digits
+ALGORITHMS = {"sha256": 64, "sha512": 128}
+
+
 class _Part:
     """What is there of a file, with the digest of that much."""
 
-    def __init__(self, path):
-        self.path, self.size, self.resumed, self._digest = path, 0, False, hashlib.sha256()
+    def __init__(self, path, algorithm):
+        self.path, self.size, self.resumed, self._algorithm = path, 0, False, algorithm
+        self._digest = hashlib.new(algorithm)
         #: bytes that came from the network, in all attempts
         self.came = 0
         try:
@@ -89,8 +94,8 @@ class _Part:
             pass
 
     @property
-    def sha256(self):
-        """The digest of what is there."""
+    def digest(self):
+        """Of what is there."""
         return self._digest.hexdigest()
 
     def grew(self, chunk):
@@ -102,7 +107,7 @@ class _Part:
         """Throw away what is there."""
         with open(self.path, "wb"):
             pass
-        self.size, self.resumed, self._digest = 0, False, hashlib.sha256()
+        self.size, self.resumed, self._digest = 0, False, hashlib.new(self._algorithm)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -136,14 +141,14 @@ class Fetcher:
         for text in extra_ca:
             self._tls.load_verify_locations(cadata=text)
 
-    def fetch(self, url, path, sha256):
+    def fetch(self, url, path, digest, algorithm="sha256"):
         """Bring the file with this digest to ``path``, where a part of it may lie; returns the bytes that came.
 
         Raises FetchError. A part stays for the next run, a wrong file does not.
         """
         deadline = time.monotonic() + self._timeout
-        part, attempt = _Part(path), 0
-        if part.size and part.sha256 == sha256:
+        part, attempt = _Part(path, algorithm), 0
+        if part.size and part.digest == digest:
             return 0
         while True:
             begun = part.size
@@ -157,15 +162,15 @@ class Fetcher:
                     raise FetchError("%s cannot be fetched: %s" % (public(url), error)) from error
                 time.sleep(pause)
                 continue
-            found = part.sha256
-            if found == sha256:
+            found = part.digest
+            if found == digest:
                 return part.came
             resumed = part.resumed
             part.restart()
             if not resumed:
                 raise FetchError(
-                    "%s has the wrong content: expected sha256 %s, got %s; check the version, the digest and the mirror"
-                    % (public(url), sha256, found)
+                    "%s has the wrong content: expected %s %s, got %s; check the version, the digest and the mirror"
+                    % (public(url), algorithm, digest, found)
                 )
             attempt += 1
             # the part that was there may have been of another file: once more, from the beginning

@@ -30,12 +30,19 @@ def read(host, name):
     return record if good else None
 
 
+def pin(artifact):
+    """(algorithm, digest) of what is at its URL. Pure."""
+    name = "sha512" if artifact.get("sha512") else "sha256"
+    return name, artifact[name]
+
+
 def write(host, artifact, digests):
     """Record what was installed."""
+    algorithm, digest = pin(artifact)
     record = {
         "name": artifact["name"],
         "version": str(artifact["version"]),
-        "sha256": artifact["sha256"],
+        algorithm: digest,
         "install": install_id(artifact),
         "files": digests,
     }
@@ -85,7 +92,8 @@ def _state(host, name, record):
 
 def difference(artifact, found):
     """Why what was found (see look()) is not the artifact; None when it is. Pure."""
-    if found.get("sha256") != artifact["sha256"]:
+    algorithm, digest = pin(artifact)
+    if found.get(algorithm) != digest:
         return "version %s is installed" % found.get("version")
     if found.get("install") != install_id(artifact):
         return "other files of it are wanted"
@@ -114,7 +122,7 @@ def proves_itself(host, artifact):
     if artifact["kind"] != "binary" or status is None or not stat.S_ISREG(status.st_mode):
         return False
     same_mode = stat.S_IMODE(status.st_mode) == int(entry.get("mode", "0755"), 8)
-    return same_mode and host.sha256(entry["path"]) == artifact["sha256"]
+    return same_mode and host.sha256(entry["path"]) == artifact.get("sha256")
 
 
 def _links(host, artifact):

@@ -11,7 +11,7 @@ from . import archive, fetch
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = re.compile(r"0[0-7]{3}")
-_FIELDS = {"name", "version", "url", "sha256", "kind", "install", "links"}
+_FIELDS = {"name", "version", "url", *fetch.ALGORITHMS, "kind", "install", "links"}
 _INSTALL = {"member", "path", "directory", "mode"}
 
 
@@ -38,14 +38,20 @@ def errors(artifacts):
 
 def _artifact(artifact):
     found = ["there is no field %s" % field for field in sorted(set(artifact) - _FIELDS)]
-    found += ["%s is missing" % field for field in ("version", "url", "sha256") if not artifact.get(field)]
+    found += ["%s is missing" % field for field in ("version", "url") if not artifact.get(field)]
+    given = [name for name in fetch.ALGORITHMS if artifact.get(name)]
+    if len(given) != 1:
+        found.append("exactly one of %s must be given" % " and ".join(fetch.ALGORITHMS))
     if artifact.get("kind") not in ("binary", "tar"):
         found.append("kind %r must be binary or tar" % artifact.get("kind"))
     if artifact.get("url") and fetch.url_error(artifact["url"]):
         # the URL itself may hold a password
         found.append("url %s" % fetch.url_error(artifact["url"]))
-    if artifact.get("sha256") and not re.fullmatch(r"[0-9a-f]{64}", str(artifact["sha256"])):
-        found.append("sha256 %r must be 64 lower-case hexadecimal digits" % artifact["sha256"])
+    for name in given:
+        if not re.fullmatch(r"[0-9a-f]{%d}" % fetch.ALGORITHMS[name], str(artifact[name])):
+            found.append(
+                "%s %r must be %d lower-case hexadecimal digits" % (name, artifact[name], fetch.ALGORITHMS[name])
+            )
     install = artifact.get("install")
     if not isinstance(install, list) or not install or not all(isinstance(entry, dict) for entry in install):
         return found + ["install must be a list of what goes where, and not empty"]

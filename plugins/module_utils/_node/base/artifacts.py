@@ -1,8 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs that come as files from their projects, each with its pinned sha256."""
+"""Programs that come as files from their projects, each with its pinned digest."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ..artifacts import record
 from . import checks, containerd, mirrors
@@ -13,6 +15,7 @@ _GITHUB = "https://github.com/"
 URLS = {
     "kubelet": "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet",
     "kubeadm": "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubeadm",
+    checks.NODE_ARCHIVE: "https://dl.k8s.io/release/v{version}/kubernetes-node-linux-{arch}.tar.gz",
     "crictl": _GITHUB + "kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{arch}.tar.gz",
     "cni-plugins": _GITHUB
     + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
@@ -33,13 +36,19 @@ def needed(node, inputs):
         name = component
         if component == "containerd" and known(node).static_containerd and version[:2] != "1.":
             component = "containerd-static"
+        elif component in checks.IN_NODE_ARCHIVE and not pinned(node, inputs, component, version):
+            component = checks.NODE_ARCHIVE if pinned(node, inputs, checks.NODE_ARCHIVE, version) else component
         result.append((name, component, version))
     return result
 
 
 def artifacts(node, inputs):
-    """The list node_artifacts takes."""
-    return [_artifact(node, inputs, *item) for item in needed(node, inputs)]
+    """The list node_artifacts takes; what comes out of the same archive is one artifact."""
+    listed: dict[str, dict[str, Any]] = {}
+    for item in needed(node, inputs):
+        one = _artifact(node, inputs, *item)
+        listed.setdefault(one["url"], dict(one, install=[]))["install"] += one["install"]
+    return list(listed.values())
 
 
 def missing(node, inputs):
@@ -50,21 +59,24 @@ def missing(node, inputs):
 
 
 def pinned(node, inputs, component, version):
-    """The sha256 for this machine's architecture, None when none is pinned."""
+    """The digest for this machine's architecture, None when none is pinned."""
     return inputs["checksums"].get(component, {}).get(version, {}).get(node["arch"])
 
 
 def _artifact(node, inputs, name, component, version):
     url = URLS[component].format(version=version, arch=node["arch"])
     folder = bin_dir(node, inputs)
+    digest = pinned(node, inputs, component, version)
     result = {
         "name": name,
         "version": version,
         "url": mirrors.mirrored(url, inputs),
-        "sha256": pinned(node, inputs, component, version),
+        "sha512" if checks.is_sha512(digest) else "sha256": digest,
         "kind": "tar" if url.endswith((".tar.gz", ".tgz")) else "binary",
     }
-    if name in ("kubelet", "kubeadm", "runc"):
+    if component == checks.NODE_ARCHIVE:
+        install = [{"member": "kubernetes/node/bin/" + name, "path": "%s/%s" % (folder, name), "mode": "0755"}]
+    elif name in ("kubelet", "kubeadm", "runc"):
         install = [{"path": "%s/%s" % (folder, name), "mode": "0755"}]
     elif name == "containerd":
         install = [

@@ -115,6 +115,7 @@ def normalised(given, data):
     problems.stop()
     needed = {(component, version) for component, version, _variable in checks.needed_sums(inputs)}
     needed |= {(component + "-static", version) for component, version in needed}
+    needed.add((checks.NODE_ARCHIVE, inputs["kubernetes_version"]))
     inputs["checksums"] = {
         component: {version: inputs["checksums"][component][version]}
         for component, version in sorted(needed)

@@ -9,6 +9,8 @@ from . import paths
 from .addresses import node_addresses
 from .inputs import InvalidInput
 
+#: since this minor, 0 as eventRecordQPS means what its documentation says
+_ZERO_IS_UNLIMITED_SINCE = (1, 37)
 _SOCKET = "unix:///run/containerd/containerd.sock"
 
 
@@ -49,8 +51,8 @@ class KubeletOptions:
 
     def extra_args(self):
         """The user's own flags, {name: value}."""
-        table = None if self._inputs["unknown_fields"] == "allow" else self.flag_table
-        return _say("kubelet_extra_args", flags.check_extra, self._inputs["kubelet_extra_args"], table, self.minor)
+        given, allow = self._inputs["kubelet_extra_args"], self._inputs["unknown_fields"] == "allow"
+        return _say("kubelet_extra_args", flags.check_extra, given, self.flag_table, self.minor, allow)
 
     def _check(self, given, where):
         if self.fields is None or self._inputs["unknown_fields"] == "allow":
@@ -108,10 +110,19 @@ class Kubelet(KubeletOptions):
                 "there is no table of fields and flags for kubelet %s (there are %s): join_kubelet_config and "
                 "join_kubelet_extra_args go to it unchecked" % (self.version, ", ".join(sorted(tables.FIELDS)))
             )
+        if self._unlimited_events() and config.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:
+            said.append(
+                "eventRecordQPS is 0: kubelet %s sends events without a limit; before 1.37, 0 meant the default, 50"
+                % self.version
+            )
         servers = self._node.get("resolv", {}).get(self.config().get("resolvConf", ""), [])
         if len(servers) > 3:
             said.append("%s names %d name servers; pods get the first 3" % (self.config()["resolvConf"], len(servers)))
         return said
+
+    def _unlimited_events(self):
+        documents = [self._inputs["kubelet_config"], *self._inputs["kubelet_drop_ins"].values()]
+        return self.extra_args().get("event-qps") == "0" or any(one.get("eventRecordQPS") == 0 for one in documents)
 
     def _takes(self, field):
         return config.takes(field, self.minor, self.fields)

@@ -23,6 +23,28 @@ OWNED = {
 }
 #: Flags of ours below the oldest minor with a table: the first minor that takes each without an environment variable.
 _SINCE = {"config-dir": (1, 30)}
+#: cAdvisor's flags but --housekeeping-interval: a kubelet that is given one does not start any more, since this minor
+_CADVISOR_SINCE = (1, 37)
+_CADVISOR = (
+    "application-metrics-count-limit",
+    "boot-id-file",
+    "container-hints",
+    "containerd",
+    "containerd-namespace",
+    "enable-load-reader",
+    "event-storage-age-limit",
+    "event-storage-event-limit",
+    "global-housekeeping-interval",
+    "log-cadvisor-usage",
+    "machine-id-file",
+    "storage-driver-buffer-duration",
+    "storage-driver-db",
+    "storage-driver-host",
+    "storage-driver-password",
+    "storage-driver-secure",
+    "storage-driver-table",
+    "storage-driver-user",
+)
 # systemd splits $KUBELET_ARGS at white space and reads quotes, backslashes and % on its way
 _UNSAFE = re.compile(r"[\s\"'\\$`\x00-\x1f\x7f]")
 _NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
@@ -46,8 +68,11 @@ def flag_lines(wanted, minor, table):
     ]
 
 
-def check_extra(extra, table, minor):
-    """The user's flags as text, without those set to null; raise :class:`InvalidFlag` for one that cannot be."""
+def check_extra(extra, table, minor, allow=False):
+    """The user's flags as text, without those set to null; raise :class:`InvalidFlag` for one that cannot be.
+
+    ``allow``: whether the kubelet knows a flag is left to the kubelet.
+    """
     result = {}
     for given, value in sorted(extra.items()):
         name = str(given).lstrip("-")
@@ -57,10 +82,18 @@ def check_extra(extra, table, minor):
             raise InvalidFlag("%r is no name of a flag" % (given,))
         if value is None:
             continue
-        if table is not None and name not in table:
-            raise InvalidFlag("kubelet %s knows no flag --%s%s" % (minor, name, nearest(name, table)))
+        if not allow:
+            _check_known(name, table, minor)
         result[name] = check_value(name, _text(value))
     return result
+
+
+def _check_known(name, table, minor):
+    if name in _CADVISOR and minor_number(minor) >= _CADVISOR_SINCE:
+        text = "kubelet %s does not start with --%s; of cAdvisor's flags, it has --housekeeping-interval only"
+        raise InvalidFlag(text % (minor, name))
+    if table is not None and name not in table:
+        raise InvalidFlag("kubelet %s knows no flag --%s%s" % (minor, name, nearest(name, table)))
 
 
 def check_value(name, value):
