@@ -22,7 +22,7 @@ demo-robot: ## two dedicated servers on the lab: image command under UEFI, insta
 	@dev/demo-robot
 
 demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod; 8 min without KVM
-	@dev/setup --debian base,lab,go,cluster main
+	@dev/setup --debian base,lab,go main
 	@dev/demo-node
 
 demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read; 1 min
@@ -30,7 +30,7 @@ demo-images: ## live images for two hosts: served, compared byte for byte, boote
 	@dev/demo-images
 
 demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server; 3 min
-	@dev/setup --debian base,lab,go,cluster main
+	@dev/setup --debian base,lab,go main
 	@dev/demo-image
 
 test: ## whether the product works: every default test, once; 11 to 14 min on two cores, 4 more with empty caches
@@ -56,11 +56,11 @@ lint-%:
 	@dev/lint $*
 
 bench: ## every benchmark, results in build/bench; bench-NAME runs one
-	@dev/setup --debian base,lab,go,cluster,bench main
+	@dev/setup --debian base,lab,go,bench main
 	@dev/bench
 
 bench-%:
-	@dev/setup --debian base,lab,go,cluster,bench main
+	@dev/setup --debian base,lab,go,bench main
 	@dev/bench $*
 
 docs: ## the HTML documentation in build/docs

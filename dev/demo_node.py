@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 
@@ -28,8 +27,8 @@ def show(text: str) -> None:
 def run_pod(stage: NodeStage, limit: float = 600) -> bool:
     """Start a pod on the node and show what it says; False when it does not run within ``limit`` seconds."""
     image = f"registry.k8s.io/pause:{PAUSE}"
-    stage.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--overrides",
-                  json.dumps({"spec": {"nodeName": NAME}}), "--", "say", "hello from a pod")  # fmt: skip
+    stage.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--", "say",
+                  "hello from a pod")  # fmt: skip
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         phase = stage.kubectl("get", "pod", "hello", "-o", "jsonpath={.status.phase}")
@@ -46,7 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="dev/demo-node", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the lab up to look around in")
     chosen = parser.parse_args()
-    say("starting the lab and its control plane (the first time it builds images, and Kubernetes from Debian's source)")
+    say("starting the lab and its control plane (the first time it builds images, and Kubernetes of Go modules)")
     say("the machine is a virtual one, since a kubelet needs a kernel of its own; without KVM this takes minutes")
     folder = CHECKOUT / "build" / "demo-node"
     with NodeStage(folder, "demo-node", lab_options=["--kind", "qemu"], keep=chosen.keep) as stage:

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from dev.stage import CHECKOUT, Stage
-from lab import mirror
+from lab import cluster, mirror
 from lab.images import cache
 
 PLAYBOOK = """---
 - import_playbook: kubenode.provision.hcloud_image_url
 - import_playbook: kubenode.provision.node
 """
-PAUSE = "3.10.1"
+PAUSE = "3.10.2"
 NETWORK = {
-    "cniVersion": "0.4.0",
+    "cniVersion": "1.0.0",
     "name": "lab",
     "plugins": [
         {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False,
@@ -30,18 +30,6 @@ NETWORK = {
         {"type": "loopback"},
     ],
 }  # fmt: skip
-#: What the API server's own age needs: the last kubelet that it signs certificates for in the old way, built with it.
-REAL_KUBELET: dict[str, Any] = {
-    "base_kubernetes_version": "1.20.2",
-    "base_crictl_version": "1.36.0",
-    "join_config_dir": False,
-    "join_unknown_fields": "allow",
-    "join_kubelet_extra_args": {
-        "container-runtime": "remote",
-        "container-runtime-endpoint": "unix:///run/containerd/containerd.sock",
-    },
-    "join_kubelet_config": {"shutdownGracePeriod": None, "shutdownGracePeriodCriticalPods": None},
-}
 
 
 class NodeStage(Stage):
@@ -72,18 +60,18 @@ class NodeStage(Stage):
     def node_settings(self) -> dict[str, Any]:
         """Variables of base and join."""
         about = json.loads(self.lab_command("cluster", "status", "--json"))
-        sums = mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubelet", real=True)
+        sums = mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubernetes-node", real=True)
         archive = mirror.find(f"images/pause-{PAUSE}.tar")
         assert archive is not None
         return {
             "kubenode_image_url": self.image_url(image="debian13"),
             "base_mirror": self.lab["mirror_url"],
             "base_checksums": sums,
-            "base_containerd_version": "1.7.24",
-            "base_runc_version": "1.1.15",
-            "base_cni_plugins_version": "1.1.1",
+            "base_kubernetes_version": cluster.KUBERNETES,
+            "base_containerd_version": "2.1.9",
+            "base_runc_version": "1.3.6",
+            "base_cni_plugins_version": "1.9.1",
             "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
-            "base_sandbox_image": f"registry.k8s.io/pause:{PAUSE}",
             "base_image_archives": [
                 {"url": f"{self.lab['mirror_url']}/images/pause-{PAUSE}.tar", "sha256": cache.sha256(archive)}
             ],
@@ -94,7 +82,6 @@ class NodeStage(Stage):
             "join_cni_config": json.dumps(NETWORK),
             "join_ready": True,
             "join_timeout": 600,
-            **REAL_KUBELET,
         }
 
     def kubectl(self, *arguments: str) -> str:
@@ -104,6 +91,4 @@ class NodeStage(Stage):
         return subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def _kubectl(self) -> str:
-        from lab import cluster
-
         return str(cluster.ensure().kubectl)

@@ -90,10 +90,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     the live image for tests with the fixture ``coreos``.
     """
     if item.get_closest_marker("cluster") is not None:
-        from lab.cluster import ClusterError, ensure
+        from lab.cluster import ClusterError, Unavailable, ensure
 
-        with contextlib.suppress(ClusterError):  # the test will say what is wrong
+        try:
             ensure()
+        except Unavailable as error:
+            item.add_marker(pytest.mark.skip(reason=str(error)))
+        except ClusterError:
+            pass  # the test will say what is wrong
     if item.get_closest_marker("mirror") is not None and os.geteuid() == 0:
         from lab.cluster import ClusterError
         from lab.images import ImageError

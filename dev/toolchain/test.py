@@ -76,7 +76,6 @@ def _default(marker: str, *where: str) -> tuple[str, ...]:
     return (*PARALLEL, "-m", f"{marker} and not ({' or '.join(LONG_MARKERS)})", *where)
 
 
-CLUSTER = (*LAB, "cluster")
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
 WALKS = ("tests/integration/consent/test_walk.py", "tests/integration/consent/test_walk_machines.py")
 #: the parts of `make test`; the lab's images are built while the first one runs, which needs none
@@ -113,8 +112,6 @@ LONG = (
         "nodes of a real control plane: join, kubelet, first boot, the controller for live images",
         25,
         _marked("cluster", "qemu"),
-        packages=CLUSTER,
-        builds=(("images", "build", "--all"), ("cluster", "build")),
     ),
     Part("qemu", "whole virtual machines: boot loaders, kernels, RAID, UEFI", 40, _marked("qemu", "cluster")),
     Part(

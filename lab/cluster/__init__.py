@@ -1,14 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real control plane for a lab: etcd, kube-apiserver and kube-controller-manager 1.20.2.
+"""A real control plane for a lab: etcd and the current Kubernetes.
 
-`ensure()` builds the programs once from Debian's packages, `ControlPlane` runs them beside a lab's machines, and
-`RunningCluster` is what tests and the command line hold in their hands.
+`ensure()` builds the programs once from Go modules, or raises `Unavailable`; `ControlPlane` runs them beside a lab's
+machines, and `RunningCluster` is what tests and the command line hold in their hands.
 """
 
 from __future__ import annotations
 
-from .errors import ClusterError
+from .errors import ClusterError, Unavailable
 from .programs import KUBERNETES, PAUSE_TAGS, Programs, ensure, ensure_tools
 
-__all__ = ["KUBERNETES", "PAUSE_TAGS", "ClusterError", "Programs", "ensure", "ensure_tools"]
+__all__ = ["KUBERNETES", "PAUSE_TAGS", "ClusterError", "Programs", "Unavailable", "ensure", "ensure_tools"]

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What comes after ``cluster``, beside the lab's name."""
     parser.add_argument(
         "action", choices=ACTIONS,
-        help="build: only the programs (7 minutes, once); up, down: start or end it; status; kubeconfig: print the "
+        help="build: only the programs (15 minutes, once); up, down: start or end it; status; kubeconfig: print the "
         "path of the administrator's; token: print a new bootstrap token",
     )  # fmt: skip
     parser.add_argument("--ttl", type=float, default=3600, help="seconds a token is valid (default: %(default)s)")
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Do it; the lab must be up, except for ``build``."""
     if options.action == "build":
         programs = ensure(_note)
-        _say(f"{programs.kubernetes}\n{programs.tools}")
+        _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")
         return 0
     control = _control(State(options.name))
     if options.action == "status":

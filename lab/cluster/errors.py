@@ -9,3 +9,7 @@ from lab.machines.host import LabError
 
 class ClusterError(LabError):
     """The control plane could not be built, started or asked; the message says what to do."""
+
+
+class Unavailable(ClusterError):
+    """What a test needs can be had in no way on this machine; the message is one line."""

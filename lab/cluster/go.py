@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs Go, in a GOPATH of its own and without a network."""
+"""Runs Go, in a GOPATH of its own: without a network for Debian's sources, by its proxy for modules."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from .errors import ClusterError
 
 # program → the Debian package that brings it
-PROGRAMS = {"go": "golang-go", "jq": "jq", "make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
+_PACKAGES = {"go": "golang-go", "dpkg-source": "dpkg-dev"}
 #: the programs that building our own ones takes
-FOR_TOOLS = ("go", "dpkg-source")
+FOR_TOOLS = tuple(_PACKAGES)
 
 
-def require_programs(names: Sequence[str] = tuple(PROGRAMS)) -> None:
+def require_programs(names: Sequence[str]) -> None:
     """Raise one clear error naming every missing package."""
-    missing = {PROGRAMS[program] for program in names if not shutil.which(program)}
+    missing = {_PACKAGES[program] for program in names if not shutil.which(program)}
     if missing:
         raise ClusterError(
-            "building the lab's Kubernetes, crictl and pause needs Debian packages; "
+            "building the lab's crictl and pause needs Debian packages; "
             f"run: apt-get install {' '.join(sorted(missing))}"
         )
 
@@ -49,8 +49,27 @@ def run(gopath: Path, tree: Path, *command: str, log: Path) -> None:
     if done.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise ClusterError(
-            f"{' '.join(command[:2])} failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}"
+            f"{' '.join(command[:2])} failed (status {done.returncode}) for the lab's crictl and pause:\n{tail}"
         )
+
+
+def with_modules(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of go in the folder of a module, politely. Where modules come from is the user's own setting."""
+    environment = {
+        **os.environ,
+        "GOPATH": str(module.parent / "go"),
+        "GOMODCACHE": str(module.parent / "go/pkg/mod"),
+        "GOCACHE": str(module.parent / "cache"),
+        "GO111MODULE": "on",
+        "GOWORK": "off",
+        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip(),
+        "CGO_ENABLED": "0",
+        "LC_ALL": "C.UTF-8",
+    }
+    return subprocess.run(
+        ["nice", "-n", "10", "go", *arguments], cwd=module, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def discard(work: Path) -> None:

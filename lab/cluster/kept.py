@@ -21,7 +21,7 @@ def once(
     folder: Path,
     build: Callable[[Path], None],
     progress: Callable[[str], None],
-    programs: Sequence[str] = tuple(go.PROGRAMS),
+    programs: Sequence[str] = (),
 ) -> None:
     """Build ``folder`` (NAME-DIGEST) by ``programs``, unless it is there; one process builds, the others wait."""
     done = folder / _DONE

@@ -1,80 +1,43 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds kube-apiserver, kube-controller-manager and kubelet from Debian's source package.
+"""The Kubernetes of the lab, and its etcd: which releases, and how they are built of Go modules.
 
-The digest of this file names the folder of the result: a change here costs every user seven minutes.
+The digest of a recipe names the folder of its result: a change here costs every user a quarter of an hour.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from .modules import Recipe
 
-from . import go
-from .errors import ClusterError
-from .sources import Apt
-
-KUBERNETES = "1.20.2"
-BUILT = ("kube-apiserver", "kube-controller-manager", "kubelet")
-_READY = {"etcd": "etcd-server", "kubectl": "kubernetes-client"}  # program → the package it is taken from, as it is
-_REFLECT = "github.com/modern-go/reflect2"
-_TREE = Path("src/k8s.io/kubernetes")
+KUBERNETES = "1.37.2"
+#: of the module, in https://sum.golang.org
+_SUM = "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE="
+_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm", "kubectl")
 _STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
-def build(folder: Path, progress: Callable[[str], None]) -> None:
-    """Fill ``folder`` with the programs (about 7 minutes, 600 MB)."""
-    work = folder / "work"
-    work.mkdir()
-    progress("kubernetes: fetching Debian's source package")
-    apt = Apt(work / "apt")
-    for program, package in _READY.items():
-        apt.package(package, work / package)
-        shutil.copy(work / package / "usr/bin" / program, folder / program)
-    tree = source(apt, work / "go")
-    apt.package("golang-github-modern-go-reflect2-dev", work / "reflect2")
-    overlay = _overlay(tree / "vendor" / _REFLECT, work / "reflect2/usr/share/gocode/src" / _REFLECT, work)
-    progress("kubernetes: generating code (about 2 minutes)")
-    go.run(work / "go", tree, "make", "generated_files", "UPDATE_API_KNOWN_VIOLATIONS=true", log=work / "log")
-    progress(f"kubernetes: building {', '.join(BUILT)} (about 5 minutes)")
-    options = ("-p", "2", "-overlay", str(overlay), "-trimpath", "-ldflags", _flags(), "-o", f"{folder}/")
-    programs = [f"./cmd/{name}" for name in BUILT]
-    go.run(work / "go", tree, "go", "build", *options, *programs, log=work / "log")
-    go.discard(work)
+def recipe(version: str, digest: str) -> Recipe:
+    """The programs of a release whose module has this sum."""
+    major, minor, patch = version.split(".")
+    # without them the programs call themselves v0.0.0
+    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return Recipe(
+        name="kubernetes",
+        module="k8s.io/kubernetes",
+        version=f"v{version}",
+        sum=digest,
+        programs={name: f"k8s.io/kubernetes/cmd/{name}" for name in _PROGRAMS},
+        stamps={f"{place}.{key}": text for place in _STAMPS for key, text in values.items()},
+        own=f"v0.{minor}.{patch}",
+        tags=("selinux", "notest", "grpcnotrace"),  # as in its own build
+    )
 
 
-def source(apt: Apt, gopath: Path) -> Path:
-    """Unpack Debian's source package in a GOPATH; returns its folder."""
-    tree = gopath / _TREE
-    tree.parent.mkdir(parents=True)
-    version = apt.source("kubernetes", tree)
-    if KUBERNETES not in version:
-        raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {KUBERNETES}")
-    return tree
-
-
-def _overlay(old: Path, new: Path, work: Path) -> Path:
-    """Take another release of a vendored package: the one in the tree breaks with Go 1.18 and newer."""
-    replaced = {str(path): "" for path in _code(old)} | {str(old / path.name): str(path) for path in _code(new)}
-    file = work / "overlay.json"
-    file.write_text(json.dumps({"Replace": replaced}))
-    return file
-
-
-def _code(folder: Path) -> Sequence[Path]:
-    found = [path for path in sorted(folder.iterdir()) if path.suffix in (".go", ".s")]
-    if not found:
-        raise ClusterError(f"{folder.name} has no Go files where the lab's Kubernetes expects them")
-    return found
-
-
-def _flags() -> str:
-    """Linker flags; without the version the server calls itself v0.0.0."""
-    major, minor, _patch = KUBERNETES.split(".")
-    values = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    stamps = [
-        f"-X k8s.io/kubernetes/vendor/{place}.{key}={value}" for place in _STAMPS for key, value in values.items()
-    ]
-    return " ".join(["-s -w", *stamps])
+RECIPE = recipe(KUBERNETES, _SUM)
+ETCD = Recipe(
+    name="etcd",
+    module="go.etcd.io/etcd/server/v3",
+    version="v3.6.16",
+    sum="h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA=",
+    programs={"etcd": "go.etcd.io/etcd/server/v3"},
+)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane of one lab: etcd, kube-apiserver and kube-controller-manager, started, stopped, removed."""
+"""The control plane of one lab: etcd, API server, controller manager and scheduler, started, stopped, removed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ PORT = 6443
 _LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 600  # 5 s on an idle host
 _SIGNED_SECONDS = 86400
-_BACKDATED_SECONDS = 300  # the signer lets certificates begin before now, and counts from there
 _SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
 _PEER = "unix://peer:1"
+#: What joining, leaving and pods need. Owners of pods in tests need not exist, so there is no garbage collector.
 _CONTROLLERS = (
-    "csrsigning", "csrapproving", "csrcleaner", "bootstrapsigner", "tokencleaner", "serviceaccount",
-    "serviceaccount-token", "root-ca-cert-publisher", "nodelifecycle", "disruption",
+    "certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
+    "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+    "node-lifecycle-controller", "taint-eviction-controller", "disruption-controller",
 )  # fmt: skip
 
 
@@ -45,6 +47,8 @@ class ControlPlane:
         self._etcd = Process("etcd", folder, adopt)
         self._server = Process("kube-apiserver", folder, adopt)
         self._manager = Process("kube-controller-manager", folder, adopt)
+        self._scheduler = Process("kube-scheduler", folder, adopt)
+        self._processes = (self._etcd, self._server, self._manager, self._scheduler)
         self._lock = asyncio.Lock()
         self._signed_seconds = _SIGNED_SECONDS
         self._port: socket.socket | None = None
@@ -57,7 +61,7 @@ class ControlPlane:
             "folder": str(self._folder),
             "ca_file": str(self._folder / "ca.crt"),
             "kubeconfig": str(self._folder / "admin.kubeconfig"),
-            "running": {process.name: process.running for process in (self._etcd, self._server, self._manager)},
+            "running": {process.name: process.running for process in self._processes},
         }
 
     async def start(self) -> None:
@@ -104,6 +108,7 @@ class ControlPlane:
         await self._server.start(self._server_command())
         await self._ready()
         await self._manager.start(self._manager_command())
+        await self._scheduler.start(self._scheduler_command())
         ca_pem = pki.ca_file.read_bytes()
         await asyncio.to_thread(self._fill, objects.initial(self.endpoint, ca_pem))
         await self._until("the default service account", "/api/v1/namespaces/default/serviceaccounts/default")
@@ -114,7 +119,7 @@ class ControlPlane:
             api.create(path, body)
 
     async def _end(self) -> None:
-        for process in (self._manager, self._server, self._etcd):
+        for process in reversed(self._processes):
             await process.kill()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         if self._port is not None:
@@ -132,7 +137,7 @@ class ControlPlane:
             with contextlib.suppress(ApiError, ApiUnreachable):
                 await asyncio.to_thread(api.get, path)
                 return
-            for process in (self._etcd, self._server, self._manager):
+            for process in self._processes:
                 process.check()
             if time.monotonic() > deadline:
                 raise ClusterError(f"{what} was not ready within {_READY_SECONDS} s; see the logs in {self._folder}")
@@ -167,11 +172,15 @@ class ControlPlane:
         ]  # fmt: skip
 
     def _manager_command(self) -> list[str]:
-        signed = self._signed_seconds + _BACKDATED_SECONDS
         return [
             str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
             f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
-            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={signed}s",
-            "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false", "--port=0",
+            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds}s",
+            "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false",
             "--secure-port=0",
+        ]  # fmt: skip
+
+    def _scheduler_command(self) -> list[str]:
+        return [
+            str(self._programs.scheduler), "--kubeconfig=admin.kubeconfig", "--leader-elect=false", "--secure-port=0"
         ]  # fmt: skip

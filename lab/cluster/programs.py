@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs of the control plane, of a real old node and of test pods: where they are, built when missing."""
+"""The programs of the control plane, of a node and of test pods: where they are, built when missing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from lab.images import cache
 
-from . import go, kept, kubernetes, oci, tools
-from .errors import ClusterError
-from .kubernetes import BUILT, KUBERNETES
+from . import go, kept, modules, oci, tools
+from .errors import ClusterError, Unavailable
+from .kubernetes import ETCD, KUBERNETES, RECIPE
+from .modules import Recipe
 
 __all__ = ["KUBERNETES", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_tools"]
 
@@ -21,7 +22,7 @@ PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
 _PAUSE = "registry.k8s.io/pause"
 _VERSION = b"@KUBENODE-CRICTL-VERSION@--------"  # as in go/crictl/main.go
 _SOURCES = Path(__file__).parent / "go"
-_KUBERNETES = Path(__file__).parent / "kubernetes.py"
+_TOOLS = Path(__file__).parent / "tools.py"
 
 
 @dataclass(frozen=True)
@@ -47,34 +48,40 @@ class Tools:
 
 @dataclass(frozen=True)
 class Programs(Tools):
-    """Built programs; all but the tools are dynamic against libc at most."""
+    """Built programs, all static."""
 
-    kubernetes: Path  # the folder of etcd, kubectl and what is built from the source package
-
-    @property
-    def etcd(self) -> Path:
-        """etcd 3.4 of Debian."""
-        return self.kubernetes / "etcd"
+    kubernetes: Path  # the folder of the programs of Kubernetes
+    etcd: Path
 
     @property
     def kubectl(self) -> Path:
-        """kubectl 1.20.2 of Debian."""
+        """kubectl of the same release."""
         return self.kubernetes / "kubectl"
 
     @property
-    def apiserver(self) -> Path:
-        """kube-apiserver 1.20.2 (static)."""
-        return self.kubernetes / BUILT[0]
-
-    @property
-    def controller_manager(self) -> Path:
-        """kube-controller-manager 1.20.2 (static)."""
-        return self.kubernetes / BUILT[1]
+    def kubeadm(self) -> Path:
+        """kubeadm of the same release."""
+        return self.kubernetes / "kubeadm"
 
     @property
     def kubelet(self) -> Path:
-        """kubelet 1.20.2 (static)."""
-        return self.kubernetes / BUILT[2]
+        """kubelet of the same release."""
+        return self.kubernetes / "kubelet"
+
+    @property
+    def apiserver(self) -> Path:
+        """kube-apiserver."""
+        return self.kubernetes / "kube-apiserver"
+
+    @property
+    def scheduler(self) -> Path:
+        """kube-scheduler."""
+        return self.kubernetes / "kube-scheduler"
+
+    @property
+    def controller_manager(self) -> Path:
+        """kube-controller-manager."""
+        return self.kubernetes / "kube-controller-manager"
 
 
 def _quiet(_text: str) -> None:
@@ -82,17 +89,32 @@ def _quiet(_text: str) -> None:
 
 
 def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
-    """The programs, built when they are missing: eight minutes on two cores, once, one builder at a time."""
-    tree = cache.root() / f"kubernetes-{_digest(_KUBERNETES)}"
-    kept.once(tree, lambda folder: kubernetes.build(folder, progress), progress)
-    return Programs(ensure_tools(progress).tools, tree)
+    """The programs, built when they are missing: a quarter of an hour on two cores, once, one builder at a time."""
+    etcd = _built(ETCD, progress) / "etcd"
+    return Programs(ensure_tools(progress).tools, _built(RECIPE, progress), etcd)
 
 
 def ensure_tools(progress: Callable[[str], None] = _quiet) -> Tools:
     """Our own programs alone, built when they are missing: a minute."""
-    own = cache.root() / f"kubernetes-tools-{_digest(_KUBERNETES, *sorted(_SOURCES.rglob('*.go')))}"
+    own = cache.root() / f"kubernetes-tools-{_digest(_TOOLS, *sorted(_SOURCES.rglob('*.go')))}"
     kept.once(own, lambda folder: tools.build(_SOURCES, folder, progress), progress, go.FOR_TOOLS)
     return Tools(own)
+
+
+def _built(recipe: Recipe, progress: Callable[[str], None]) -> Path:
+    """The folder of the recipe's result. Where it cannot be had, that is found out once in a run."""
+    folder = cache.root() / recipe.folder
+    if reason := _missing.get(folder.name):
+        raise Unavailable(reason)
+    try:
+        kept.once(folder, lambda partial: modules.build(recipe, partial, progress), progress, ())
+    except Unavailable as error:
+        _missing[folder.name] = str(error)
+        raise
+    return folder
+
+
+_missing: dict[str, str] = {}
 
 
 def _digest(*files: Path) -> str:

@@ -60,7 +60,7 @@ class RunningCluster:
         return cls(control, about, ensure())
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        """What kubectl 1.20.2 prints as the administrator, ``text`` on its standard input."""
+        """What kubectl prints as the administrator, ``text`` on its standard input."""
         done = subprocess.run(
             [str(self.programs.kubectl), f"--cache-dir={self.folder}/kubectl", *arguments], input=text or "", text=True,
             capture_output=True, check=False, env={"KUBECONFIG": str(self.kubeconfig), "PATH": os.environ["PATH"]},

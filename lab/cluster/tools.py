@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the lab's own programs in Go, with the packages that the source package of Kubernetes brings (a minute)."""
+"""Builds the lab's own programs in Go, with packages that Debian's sources of Kubernetes bring (a minute)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from . import go, kubernetes
+from . import go
+from .errors import ClusterError
 from .sources import Apt
+
+_VERSION = "1.20.2"  # its runtime interface is of use, not its age
+_TREE = Path("src/k8s.io/kubernetes")
 
 
 def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
@@ -17,7 +21,7 @@ def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"
     work.mkdir()
-    vendor = kubernetes.source(Apt(work / "apt"), work / "go") / "vendor"
+    vendor = _source(Apt(work / "apt"), work / "go") / "vendor"
     tree = work / "go/src/kubenode"
     shutil.copytree(sources, tree)
     (tree / "vendor").symlink_to(vendor)
@@ -25,3 +29,13 @@ def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
     command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
     go.run(work / "go", tree, *command, log=work / "log")
     go.discard(work)
+
+
+def _source(apt: Apt, gopath: Path) -> Path:
+    """Unpack Debian's source package in a GOPATH; returns its folder."""
+    tree = gopath / _TREE
+    tree.parent.mkdir(parents=True)
+    version = apt.source("kubernetes", tree)
+    if _VERSION not in version:
+        raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {_VERSION}")
+    return tree

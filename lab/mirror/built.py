@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mirror's parts that other parts of the lab build: kubelets, crictl, kubectl and the images of pods.
 
-The old real kubelet, kubectl and crictl come from `lab.cluster` (its first build takes minutes), the kubelets of
-current minors are stand-ins from `lab.kubelet`. Nothing is built before somebody asks for it.
+The programs of the real Kubernetes and crictl come from `lab.cluster` (its first build takes minutes), the kubelets of
+other minors are stand-ins from `lab.kubelet`. Nothing is built before somebody asks for it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 
 from lab import cluster, kubelet
 from lab.cluster import KUBERNETES, PAUSE_TAGS
+from lab.images import cache
 
 from .stored import store
-from .upstream import ARCH, Part, tarball
+from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
 
 CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
+_REAL = ("kubelet", "kubeadm", "kubectl")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class _Buildable:
 
 
 def parts(*names: str, real: bool) -> list[Part]:
-    """These parts, all when none is named; what is missing is built. ``real``: also the old, real Kubernetes."""
+    """These parts, all when none is named; what is missing is built. ``real``: also the real Kubernetes."""
     wanted = [part for part in _programs() if not names or part.name in names]
     return [
         Part(part.name, part.version, part.path, part.build()) for part in wanted if real or part.version != KUBERNETES
@@ -51,8 +53,10 @@ def find(path: str) -> Path | None:
 def _programs() -> Iterator[_Buildable]:
     for version in kubelet.VERSIONS:
         yield _Buildable("kubelet", version, _release(version, "kubelet"), functools.partial(_standin, version))
-    for name in ("kubelet", "kubectl"):
+    for name in _REAL:
         yield _Buildable(name, KUBERNETES, _release(KUBERNETES, name), functools.partial(_program, name))
+    archive = f"dl.k8s.io/release/v{KUBERNETES}/{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"
+    yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive)
     for version in CRICTL:
         path = (
             f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
@@ -75,7 +79,18 @@ def _standin(version: str) -> Path:
 
 
 def _program(name: str) -> Path:
-    return cluster.ensure().kubelet if name == "kubelet" else cluster.ensure().kubectl
+    return cluster.ensure().kubernetes / name
+
+
+def _node_archive() -> Path:
+    """Kept beside the programs, and as long."""
+    file = _program(f"{NODE_ARCHIVE}-linux-{ARCH}.tar.gz")
+    with cache.locked("mirror"):
+        if not file.exists():
+            partial = file.with_suffix(".part")
+            partial.write_bytes(tarball({f"kubernetes/node/bin/{name}": _program(name).read_bytes() for name in _REAL}))
+            partial.rename(file)
+    return file
 
 
 def _crictl(version: str) -> Path:

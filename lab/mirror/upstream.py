@@ -16,6 +16,8 @@ from pathlib import Path
 from .archive import Archive, field, upstream_version
 
 ARCH = "amd64"
+#: the archive of all programs of a node that Kubernetes publishes, with a SHA-512
+NODE_ARCHIVE = "kubernetes-node"
 #: What each suite gives; a version that two suites have comes from the first, so that it runs on both.
 _WANTED = {
     "bookworm": ("containerd", "runc", "containernetworking-plugins"),
@@ -29,7 +31,7 @@ _MTIME = 1_577_836_800  # of everything in a tarball, so that its bytes depend o
 class Part:
     """One published file: what it is of, and where it is found below the mirror's root."""
 
-    name: str  # as in the checksums: containerd, containerd-static, runc, cni-plugins, crictl, kubelet, kubectl
+    name: str  # as in the checksums: containerd, containerd-static, runc, cni-plugins, crictl, kubelet …
     version: str
     path: str
     file: Path

@@ -19,10 +19,10 @@ from lab.kubelet.app.files import link, write
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
-#: with key encipherment, which API servers before 1.22 insist on
+#: as for every key of an elliptic curve
 USAGES = {
-    CLIENT_SIGNER: ["digital signature", "key encipherment", "client auth"],
-    SERVING_SIGNER: ["digital signature", "key encipherment", "server auth"],
+    CLIENT_SIGNER: ["digital signature", "client auth"],
+    SERVING_SIGNER: ["digital signature", "server auth"],
 }
 RETRY = "KUBELET_STANDIN_RETRY"  # seconds before the first repetition
 _LONGEST = 32.0

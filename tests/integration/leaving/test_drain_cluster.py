@@ -12,7 +12,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 PODS = "/api/v1/namespaces/default/pods"
-BUDGETS = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 class Scene(Controller):

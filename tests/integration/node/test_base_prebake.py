@@ -109,7 +109,6 @@ def test_the_copy_joins_with_nothing_but_the_api_server(copies: Copies, controll
         join_api_server=cluster.endpoint,
         join_ca_file=str(cluster.ca_file),
         join_token=cluster.token(),
-        join_version_check="warn",  # the API server of the lab is older than the kubelet
     )
     assert play.rc == 0, play.output
     assert len(play.remote("prebake-2")) <= 8

@@ -96,7 +96,6 @@ class Joiner(Controller):
         given: dict[str, Any] = {
             "api_server": self.cluster.endpoint,
             "ca_cert": self.cluster.ca_pem,
-            "version_check": "warn",  # the lab's control plane is much older than the kubelet
             "timeout": 200,
             **variables,
         }

@@ -51,7 +51,7 @@ def test_what_the_check_refuses(joiner, lab_nspawn: RunningLab, late_server):
         "api_unreachable": {"api_server": f"https://{nobody}:6443", "timeout": 3},
         "api_unreachable, no such name": {"api_server": "https://nowhere.invalid:6443", "timeout": 3},
         "clock_skew": {"api_server": late, "ca_cert": late_ca},
-        "version_skew": {"kubelet_version": "1.36.4"},
+        "version_skew": {"kubelet_version": "1.99.0"},
     }
     results = joiner.checks(list(cases.values()))
     assert [one.get("failure", {}).get("code") for one in results] == [

@@ -230,7 +230,6 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
         "join_api_server": cluster.endpoint,
         "join_ca_file": str(cluster.ca_file),
         "join_token": cluster.token(),
-        "join_version_check": "warn",
     }
     assert workshop.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
     assert node in cluster.nodes()

@@ -74,7 +74,6 @@ def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> No
         join_token=cluster.token(),
         join_labels={"example.com/pool": "a"},
         join_cni_config=json.dumps(NETWORK),
-        join_version_check="warn",
         join_ready=True,
     )
     mirror.apt("trixie")
@@ -125,7 +124,6 @@ def test_a_second_run_changes_nothing(booted, lab_nspawn):
         "join_ca_cert": lab_nspawn.cluster().ca_pem,
         "join_labels": {"example.com/pool": "a"},
         "join_cni_config": json.dumps(NETWORK),
-        "join_version_check": "warn",
     }
     write = ["ssh", *booted.ssh_options, f"root@{booted.address}", "cat > /root/variables.json"]
     subprocess.run(write, input=json.dumps(variables), text=True, check=True)

@@ -39,7 +39,7 @@ class Joining:
         spec = {
             "request": base64.b64encode(request.public_bytes(Encoding.PEM)).decode(),
             "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-            "usages": ["digital signature", "key encipherment", "client auth"],
+            "usages": ["digital signature", "client auth"],
         }
         made = self._api.call("POST", REQUESTS, {"metadata": {"generateName": "node-csr-"}, "spec": spec})
         self._path = f"{REQUESTS}/{made['metadata']['name']}"

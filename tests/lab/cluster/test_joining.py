@@ -19,6 +19,7 @@ import kubernetes
 import pytest
 import yaml
 
+from lab.cluster import KUBERNETES
 from lab.cluster.api import Api, ApiError, ApiUnreachable
 from lab.cluster.objects import NODE_GROUP
 from lab.cluster.running import RunningCluster
@@ -98,7 +99,7 @@ def test_certificates_are_as_short_lived_as_wished(cluster: RunningCluster) -> N
 def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster: RunningCluster) -> None:
     token = cluster.token()
     anybody = Api(cluster.endpoint, cluster.ca_file)
-    assert anybody.get("/version")["gitVersion"] == "v1.20.2"
+    assert anybody.get("/version")["gitVersion"] == f"v{KUBERNETES}"
     info = anybody.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
     text = info["kubeconfig"]
     told = yaml.safe_load(text)["clusters"][0]["cluster"]

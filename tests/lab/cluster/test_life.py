@@ -56,10 +56,11 @@ def test_up_twice_is_one_down_leaves_nothing_and_a_killed_lab_takes_it_along(com
     first = command("cluster", "up")
     assert first[0] == 0, first
     about = json.loads(command("cluster", "status", "--json")[1])
-    assert about["running"] == {"etcd": True, "kube-apiserver": True, "kube-controller-manager": True}
+    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    assert about["running"] == dict.fromkeys(names, True)
     folder = Path(about["folder"])
     before = programs(folder)
-    assert len(before) == 3
+    assert len(before) == len(names)
     assert command("cluster", "up")[1] == first[1]
     assert programs(folder) == before
     assert command("cluster", "kubeconfig")[1].strip() == about["kubeconfig"]
@@ -72,7 +73,7 @@ def test_up_twice_is_one_down_leaves_nothing_and_a_killed_lab_takes_it_along(com
     assert "is not up" in command("cluster", "down")[1]
 
     assert command("cluster", "up")[0] == 0
-    assert len(programs(folder)) == 3
+    assert len(programs(folder)) == len(names)
     os.kill(json.loads((tmp_path / "default/state.json").read_text())["pid"], signal.SIGKILL)
     until(lambda: not programs(folder), "the end of the control plane of a killed lab", show=lambda: programs(folder))
     assert command("up", "--kind", "dry")[0] == 0

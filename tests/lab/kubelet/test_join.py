@@ -144,7 +144,7 @@ def test_a_serving_certificate_is_asked_for_and_waits(cluster: RunningCluster, k
     one.start(*one.flags("serving"), "--node-ip=198.51.100.9")
     found = until(lambda: requests_of(cluster, "serving", "kubelet-serving"), "a request for serving")
     assert found[0]["spec"]["username"] == "system:node:serving"
-    assert sorted(found[0]["spec"]["usages"]) == ["digital signature", "key encipherment", "server auth"]
+    assert sorted(found[0]["spec"]["usages"]) == ["digital signature", "server auth"]
     assert not found[0]["status"].get("conditions")
     until(lambda: node(cluster, "serving"), "the node")  # it does not depend on that
     cluster.kubectl("certificate", "approve", found[0]["metadata"]["name"])
