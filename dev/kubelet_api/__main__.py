@@ -1,18 +1,19 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m dev.kubelet_api --source 1.35=FOLDER[=LABEL] …`` writes both tables, ours and the lab's."""
+"""``python -m dev.kubelet_api`` writes both tables, ours and the lab's, from Kubernetes' Go modules."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from dev.kubelet_api.changes import CHANGES, Table
-from dev.kubelet_api.goflags import flags
-from dev.kubelet_api.gosource import Checkout, Missing
-from dev.kubelet_api.gostructs import fields
-from dev.kubelet_api.render import render
+from dev.kubelet_api.goflags import BESIDE, OPTIONS, flags
+from dev.kubelet_api.gosource import Missing, Sources
+from dev.kubelet_api.gostructs import KUBELET_CONFIG, fields
+from dev.kubelet_api.render import Table, render
 
 ROOT = Path(__file__).resolve().parents[2]
 #: file → licence; plugins and the lab import nothing from each other, so each has its own copy
@@ -20,52 +21,61 @@ WRITTEN = {
     "plugins/module_utils/_node/kubelet/tables.py": "BSD-2-Clause",
     "lab/kubelet/app/tables.py": "GPL-3.0-or-later",
 }
+#: release → the sum of its module, in https://sum.golang.org
+RELEASES = {
+    "1.34.4": "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",
+    "1.35.4": "h1:o/8dBC/pHVpYoGV4OAIytAlNPZbdYVTXJHoYvXC4qzM=",
+    "1.36.3": "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=",
+    "1.37.2": "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE=",
+}
 
 
-def tables(given: dict[str, tuple[Path, str]], wanted: list[str]) -> tuple[dict[str, Table], dict[str, str]]:
-    """Tables and their sources; a minor without a source comes from its neighbour by :data:`CHANGES`."""
-    found: dict[str, Table] = {}
-    sources = {}
-    for minor, (folder, label) in given.items():
-        checkout = Checkout(folder)
-        found[minor] = flags(checkout), fields(checkout)
-        sources[minor] = label
-    for minor in wanted:
-        if minor in found:
-            continue
-        change = CHANGES.get(minor)
-        if change is None or change.base not in given:
-            raise Missing("no source of %s: give --source %s=FOLDER, or name it in changes.py" % (minor, minor))
-        found[minor] = change.apply(found[change.base])
-        sources[minor] = "derived from %s: %s" % (change.base, change.why)
-    return found, sources
+def released(version: str, digest: str, folder: Path) -> Sources:
+    """The packages of a release that the tables need, and all that these import; ``folder`` is new."""
+    # what the lab needs is not in every environment in which the tables are tested
+    from lab.cluster import ClusterError, go, kubernetes, modules
+
+    module = folder / "module"
+    try:
+        modules.prepare(kubernetes.recipe(version, digest), module)
+    except ClusterError as error:
+        raise Missing(str(error)) from error
+    names = (OPTIONS, *BESIDE, KUBELET_CONFIG)
+    found = go.with_modules(module, "list", "-deps", "-f", "{{.ImportPath}} {{.Dir}}", *names)
+    if found.returncode:
+        raise Missing(f"go list failed for Kubernetes {version}: {found.stderr[-1000:]}")
+    return Sources({path: Path(place) for path, place in (line.split(" ", 1) for line in found.stdout.splitlines())})
+
+
+def tables(given: Mapping[str, Sources]) -> dict[str, Table]:
+    """Minor → its tables."""
+    return {minor: (flags(sources), fields(sources)) for minor, sources in given.items()}
 
 
 def main(argv: list[str]) -> int:
     """Write the tables; exit status 1 with ``--check`` when a file would change."""
     parser = argparse.ArgumentParser(prog="python -m dev.kubelet_api", description=__doc__)
-    parser.add_argument("--source", action="append", default=[], metavar="MINOR=FOLDER[=LABEL]", required=True)
-    parser.add_argument("--minor", action="append", default=[], help="default: 1.34 1.35 1.36")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(argv)
-    given = {}
-    for source in options.source:
-        minor, folder, *label = source.split("=", 2)
-        given[minor] = (Path(folder), label[0] if label else "sources of Kubernetes " + minor)
-    try:
-        found, sources = tables(given, options.minor or ["1.34", "1.35", "1.36"])
-    except Missing as problem:
-        parser.error(str(problem))
+    found: dict[str, Table] = {}
+    said = {}
+    for version, digest in RELEASES.items():
+        minor = version.rpartition(".")[0]
+        with tempfile.TemporaryDirectory(prefix="kubelet-api-") as folder:
+            try:
+                found |= tables({minor: released(version, digest, Path(folder))})
+            except Missing as problem:
+                parser.error(str(problem))
+        said[minor] = f"k8s.io/kubernetes v{version} and k8s.io/kubelet v0{version[1:]}"
     stale = 0
     for name, licence in WRITTEN.items():
-        text = render(found, sources, licence)
+        text = render(found, said, licence)
         path = ROOT / name
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale = 1
         print(name)
         if not options.check:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     return stale if options.check else 0
 

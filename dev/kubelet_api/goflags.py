@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from dev.kubelet_api.gosource import Checkout, GoFile, Missing, Package, arguments
+from dev.kubelet_api.gosource import GoFile, Missing, Package, Sources, arguments
 
 OPTIONS = "k8s.io/kubernetes/cmd/kubelet/app/options"
 #: packages with flags that methods of foreign types add (followed by name only where imports say so)
@@ -27,12 +27,12 @@ _ALL_DEPRECATED = re.compile(r"f\.Deprecated\s*=\s*deprecated")
 _SPARED = re.compile(r"\"([\w-]+)\":\s*true")
 
 
-def flags(checkout: Checkout) -> dict[str, str]:
+def flags(sources: Sources) -> dict[str, str]:
     """Flag (without dashes) → ``current`` or ``deprecated``."""
     found = dict.fromkeys(OF_THE_COMMAND, CURRENT)
     for path in (OPTIONS, *BESIDE):
         try:
-            package = checkout.package(path)
+            package = sources.package(path)
         except Missing:
             if path == OPTIONS:
                 raise
@@ -40,26 +40,26 @@ def flags(checkout: Checkout) -> dict[str, str]:
         for file in package.files:
             for name, body in file.functions():
                 if _ADDS.match(name):
-                    _merge(found, _of_body(checkout, package, file, body))
+                    _merge(found, _of_body(sources, package, file, body))
     return found
 
 
-def _of_body(checkout: Checkout, package: Package, file: GoFile, body: str) -> dict[str, str]:
+def _of_body(sources: Sources, package: Package, file: GoFile, body: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in _REGISTRATION.finditer(body):
         given = arguments(body, match.end() - 1)
         place = 0 if match.group(1) == "BoolP" else 1
-        name = _literal(package, given[place]) if len(given) > place else None
+        name = _literal(sources, package, file, given[place]) if len(given) > place else None
         if name:
             found[name] = CURRENT
     for match in _REGISTER.finditer(body):
         given = arguments(body, body.index("(", match.start()))
-        name = _literal(package, given[2])
+        name = _literal(sources, package, file, given[2])
         if name:
             found[name.replace("_", "-")] = DEPRECATED if "Deprecated" in match.group(1) else CURRENT
     for alias, function in _CALL.findall(body):
         if alias in file.imports and _ADDS.match(function):
-            _merge(found, _of_package(checkout, file.imports[alias], function))
+            _merge(found, _of_package(sources, file.imports[alias], function))
     for name in _MARKED.findall(body):
         if name in found:
             found[name] = DEPRECATED
@@ -69,10 +69,10 @@ def _of_body(checkout: Checkout, package: Package, file: GoFile, body: str) -> d
     return found
 
 
-def _of_package(checkout: Checkout, path: str, function: str) -> dict[str, str]:
+def _of_package(sources: Sources, path: str, function: str) -> dict[str, str]:
     """Flags that one exported function of another package adds, with the functions of that package that it calls."""
     try:
-        package = checkout.package(path)
+        package = sources.package(path)
     except Missing:
         return {}
     bodies = {name: (file, body) for file in package.files for name, body in file.functions()}
@@ -84,19 +84,25 @@ def _of_package(checkout: Checkout, path: str, function: str) -> dict[str, str]:
             continue
         seen.add(name)
         file, body = bodies[name]
-        _merge(found, _of_body(checkout, package, file, body))
+        _merge(found, _of_body(sources, package, file, body))
         if name == "AddFlags" and path.endswith("/verflag"):
             found["version"] = CURRENT  # one flag that is registered when the package is loaded
         wanted.extend(called for called in _LOCAL_CALL.findall(body) if _ADDS.match(called))
     return found
 
 
-def _literal(package: Package, text: str) -> str | None:
+def _literal(sources: Sources, package: Package, file: GoFile, text: str) -> str | None:
+    """The text itself, or that of a constant, which may be another package's."""
     if text.startswith('"') and text.endswith('"'):
         return text[1:-1]
-    for file in package.files:
-        if text in file.constants:
-            return file.constants[text]
+    alias, dot, name = text.partition(".")
+    if dot:
+        if alias not in file.imports:
+            return None
+        package, text = sources.package(file.imports[alias]), name
+    for each in package.files:
+        if text in each.constants:
+            return each.constants[text]
     return None
 
 

@@ -1,17 +1,13 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Go sources as far as the tables need them: packages of a checkout, imports, constants, function bodies, arguments."""
+"""Go sources as far as the tables need them: packages, imports, constants, function bodies, arguments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-
-#: where an import path lies in a checkout (the first that exists)
-ROOTS = ("staging/src/{path}", "vendor/{path}", "src/{path}")
-OWN = "k8s.io/kubernetes/"
 
 _COMMENT_OR_STRING = re.compile(r'("(?:\\.|[^"\\\n])*"|`[^`]*`|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.S)
 _IMPORT_BLOCK = re.compile(r"^import\s*\(\s*\n(.*?)^\)", re.S | re.M)
@@ -22,7 +18,7 @@ _BUILD = re.compile(r"^//\s*(?:go:build|\+build)\s+(.+)$", re.M)
 
 
 class Missing(LookupError):
-    """The checkout lacks something that the tables need."""
+    """The sources lack something that the tables need."""
 
 
 class GoFile:
@@ -65,23 +61,19 @@ class Package:
                 self.files.append(GoFile(text))
 
 
-class Checkout:
-    """A folder with Kubernetes' sources."""
+class Sources:
+    """Packages by their import paths."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = folders
         self._packages: dict[str, Package] = {}
 
     def package(self, path: str) -> Package:
         """The package of an import path; raises :class:`Missing`."""
         if path not in self._packages:
-            candidates = [root.format(path=path) for root in ROOTS]
-            if path.startswith(OWN):
-                candidates.insert(0, path[len(OWN) :])
-            folder = next((self.folder / name for name in candidates if (self.folder / name).is_dir()), None)
-            if folder is None:
-                raise Missing("%s is in none of %s below %s" % (path, ", ".join(candidates), self.folder))
-            self._packages[path] = Package(folder)
+            if path not in self._folders:
+                raise Missing("there is no package %s" % path)
+            self._packages[path] = Package(self._folders[path])
         return self._packages[path]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dev.kubelet_api.gosource import Checkout, GoFile, Missing, closing
+from dev.kubelet_api.gosource import GoFile, Missing, Sources, closing
 
 KUBELET_CONFIG = "k8s.io/kubelet/config/v1beta1"
 TYPE = "KubeletConfiguration"
@@ -33,30 +33,30 @@ _FIELD = re.compile(r"^\s*(?:(\w+)[ \t]+)?([\w.*\[\]]+|map\[.*)[ \t]*`([^`]*)`\s
 _TAG = re.compile(r'json:"([^"]*)"')
 
 
-def fields(checkout: Checkout, path: str = KUBELET_CONFIG, name: str = TYPE) -> dict[str, Any]:
+def fields(sources: Sources, path: str = KUBELET_CONFIG, name: str = TYPE) -> dict[str, Any]:
     """The nested fields of a struct type; raises :class:`Missing`."""
-    found = _named(checkout, path, name)
+    found = _named(sources, path, name)
     if not isinstance(found, dict):
         raise Missing("%s.%s is no struct" % (path, name))
     return found
 
 
-def _named(checkout: Checkout, path: str, name: str) -> Any:
+def _named(sources: Sources, path: str, name: str) -> Any:
     custom = _CUSTOM.get("%s.%s" % (path, name))
     if custom is not None:
         return custom
-    for file in checkout.package(path).files:
+    for file in sources.package(path).files:
         declared = re.search(r"^type\s+%s\s+(?:=\s*)?(.+)$" % re.escape(name), file.text, re.M)
         if declared is None:
             continue
         if not declared.group(1).startswith("struct"):
-            return _type(checkout, path, file, declared.group(1).strip())
+            return _type(sources, path, file, declared.group(1).strip())
         start = file.text.index("{", declared.start(1))
-        return _struct(checkout, path, file, file.text[start + 1 : closing(file.text, start)])
+        return _struct(sources, path, file, file.text[start + 1 : closing(file.text, start)])
     raise Missing("no type %s in %s" % (name, path))
 
 
-def _struct(checkout: Checkout, path: str, file: GoFile, body: str) -> dict[str, Any]:
+def _struct(sources: Sources, path: str, file: GoFile, body: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in body.splitlines():
         match = _FIELD.match(line)
@@ -68,23 +68,23 @@ def _struct(checkout: Checkout, path: str, file: GoFile, body: str) -> dict[str,
         if json_name == "-":
             continue
         if name is None and not json_name:  # embedded: its fields are ours
-            found.update(_type(checkout, path, file, kind))
+            found.update(_type(sources, path, file, kind))
         else:
-            found[json_name or name] = _type(checkout, path, file, kind)
+            found[json_name or name] = _type(sources, path, file, kind)
     return found
 
 
-def _type(checkout: Checkout, path: str, file: GoFile, kind: str) -> Any:
+def _type(sources: Sources, path: str, file: GoFile, kind: str) -> Any:
     kind = kind.lstrip("*")
     if kind.startswith("[]"):
-        return [_type(checkout, path, file, kind[2:])]
+        return [_type(sources, path, file, kind[2:])]
     if kind.startswith("map["):
-        return {"*": _type(checkout, path, file, kind[closing(kind, 3) + 1 :])}
+        return {"*": _type(sources, path, file, kind[closing(kind, 3) + 1 :])}
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in ("interface{}", "any"):
         return "any"
     if "." in kind:
         alias, name = kind.split(".", 1)
-        return _named(checkout, file.imports.get(alias, alias), name)
-    return _named(checkout, path, kind)
+        return _named(sources, file.imports.get(alias, alias), name)
+    return _named(sources, path, kind)

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dev.kubelet_api.changes import Table
-
+Table = tuple[dict[str, str], dict[str, Any]]
 _WIDTH = 118
 _IDENTIFIER = "SPDX-License" + "-Identifier"  # in one piece it would be taken for this file's own
 _HEAD = '''# Copyright (c) 2026 kubenode.provision authors

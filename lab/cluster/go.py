@@ -62,7 +62,7 @@ def with_modules(module: Path, *arguments: str) -> subprocess.CompletedProcess[s
         "GOCACHE": str(module.parent / "cache"),
         "GO111MODULE": "on",
         "GOWORK": "off",
-        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip(),
+        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod -modcacherw".strip(),
         "CGO_ENABLED": "0",
         "LC_ALL": "C.UTF-8",
     }

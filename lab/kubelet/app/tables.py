@@ -5,12 +5,10 @@
 Types: ``bool int float string duration quantity time``, ``duration|int``, ``[T]`` a list, ``{"*": T}`` a map with any
 keys, ``{name: T}`` a struct. What is not named here, the minor does not know.
 
-1.34: derived from 1.35: CHANGELOG-1.35 names no field that came; --pod-infra-container-image went with 1.35
-    (kubernetes/kubernetes issue 133779)
-1.35: declarations of kubernetes/kubelet 0ac2cd6 (config/v1beta1/types.go) and of cmd/kubelet/app/options as of
-    blitzy-kubernetes 8aa0d21, after the removals of 1.35 and before the additions of 1.36
-1.36: derived from 1.35: CHANGELOG-1.36 names memoryReservationPolicy (pull request 137584); TLS curve preferences
-    (137115) are left out, since it is not proven that the kubelet of 1.36 has them and not only the servers
+1.34: k8s.io/kubernetes v1.34.4 and k8s.io/kubelet v0.34.4
+1.35: k8s.io/kubernetes v1.35.4 and k8s.io/kubelet v0.35.4
+1.36: k8s.io/kubernetes v1.36.3 and k8s.io/kubelet v0.36.3
+1.37: k8s.io/kubernetes v1.37.2 and k8s.io/kubelet v0.37.2
 """
 
 from __future__ import annotations
@@ -19,13 +17,11 @@ _FLAGS = {
     "address": "deprecated",
     "allowed-unsafe-sysctls": "deprecated",
     "anonymous-auth": "deprecated",
-    "application-metrics-count-limit": "deprecated",
     "authentication-token-webhook": "deprecated",
     "authentication-token-webhook-cache-ttl": "deprecated",
     "authorization-mode": "deprecated",
     "authorization-webhook-cache-authorized-ttl": "deprecated",
     "authorization-webhook-cache-unauthorized-ttl": "deprecated",
-    "boot-id-file": "deprecated",
     "bootstrap-kubeconfig": "current",
     "cert-dir": "current",
     "cgroup-driver": "deprecated",
@@ -37,12 +33,9 @@ _FLAGS = {
     "cluster-domain": "deprecated",
     "config": "current",
     "config-dir": "current",
-    "container-hints": "deprecated",
     "container-log-max-files": "deprecated",
     "container-log-max-size": "deprecated",
     "container-runtime-endpoint": "deprecated",
-    "containerd": "deprecated",
-    "containerd-namespace": "deprecated",
     "contention-profiling": "deprecated",
     "cpu-cfs-quota": "deprecated",
     "cpu-cfs-quota-period": "deprecated",
@@ -51,13 +44,10 @@ _FLAGS = {
     "cpu-manager-reconcile-period": "deprecated",
     "enable-controller-attach-detach": "deprecated",
     "enable-debugging-handlers": "deprecated",
-    "enable-load-reader": "deprecated",
     "enable-server": "deprecated",
     "enforce-node-allocatable": "deprecated",
     "event-burst": "deprecated",
     "event-qps": "deprecated",
-    "event-storage-age-limit": "deprecated",
-    "event-storage-event-limit": "deprecated",
     "eviction-hard": "deprecated",
     "eviction-max-pod-grace-period": "deprecated",
     "eviction-minimum-reclaim": "deprecated",
@@ -71,7 +61,6 @@ _FLAGS = {
     "fail-swap-on": "deprecated",
     "feature-gates": "deprecated",
     "file-check-frequency": "deprecated",
-    "global-housekeeping-interval": "deprecated",
     "hairpin-mode": "deprecated",
     "healthz-bind-address": "deprecated",
     "healthz-port": "deprecated",
@@ -94,14 +83,12 @@ _FLAGS = {
     "kubelet-cgroups": "deprecated",
     "local-storage-capacity-isolation": "deprecated",
     "lock-file": "current",
-    "log-cadvisor-usage": "deprecated",
     "log-flush-frequency": "current",
     "log-json-info-buffer-size": "deprecated",
     "log-json-split-stream": "deprecated",
     "log-text-info-buffer-size": "deprecated",
     "log-text-split-stream": "deprecated",
     "logging-format": "deprecated",
-    "machine-id-file": "deprecated",
     "make-iptables-util-chains": "deprecated",
     "manifest-url": "deprecated",
     "manifest-url-header": "deprecated",
@@ -141,13 +128,6 @@ _FLAGS = {
     "runtime-request-timeout": "deprecated",
     "seccomp-default": "current",
     "serialize-image-pulls": "deprecated",
-    "storage-driver-buffer-duration": "deprecated",
-    "storage-driver-db": "deprecated",
-    "storage-driver-host": "deprecated",
-    "storage-driver-password": "deprecated",
-    "storage-driver-secure": "deprecated",
-    "storage-driver-table": "deprecated",
-    "storage-driver-user": "deprecated",
     "streaming-connection-idle-timeout": "deprecated",
     "sync-frequency": "deprecated",
     "system-cgroups": "deprecated",
@@ -168,9 +148,68 @@ _FLAGS = {
 }
 
 _FLAGS_OF = {
-    "1.34": {"pod-infra-container-image": "deprecated"},
-    "1.35": {},
-    "1.36": {},
+    "1.34": {
+        "application-metrics-count-limit": "deprecated",
+        "boot-id-file": "deprecated",
+        "container-hints": "deprecated",
+        "containerd": "deprecated",
+        "containerd-namespace": "deprecated",
+        "enable-load-reader": "deprecated",
+        "event-storage-age-limit": "deprecated",
+        "event-storage-event-limit": "deprecated",
+        "global-housekeeping-interval": "deprecated",
+        "log-cadvisor-usage": "deprecated",
+        "machine-id-file": "deprecated",
+        "pod-infra-container-image": "deprecated",
+        "storage-driver-buffer-duration": "deprecated",
+        "storage-driver-db": "deprecated",
+        "storage-driver-host": "deprecated",
+        "storage-driver-password": "deprecated",
+        "storage-driver-secure": "deprecated",
+        "storage-driver-table": "deprecated",
+        "storage-driver-user": "deprecated",
+    },
+    "1.35": {
+        "application-metrics-count-limit": "deprecated",
+        "boot-id-file": "deprecated",
+        "container-hints": "deprecated",
+        "containerd": "deprecated",
+        "containerd-namespace": "deprecated",
+        "enable-load-reader": "deprecated",
+        "event-storage-age-limit": "deprecated",
+        "event-storage-event-limit": "deprecated",
+        "global-housekeeping-interval": "deprecated",
+        "log-cadvisor-usage": "deprecated",
+        "machine-id-file": "deprecated",
+        "storage-driver-buffer-duration": "deprecated",
+        "storage-driver-db": "deprecated",
+        "storage-driver-host": "deprecated",
+        "storage-driver-password": "deprecated",
+        "storage-driver-secure": "deprecated",
+        "storage-driver-table": "deprecated",
+        "storage-driver-user": "deprecated",
+    },
+    "1.36": {
+        "application-metrics-count-limit": "deprecated",
+        "boot-id-file": "deprecated",
+        "container-hints": "deprecated",
+        "containerd": "deprecated",
+        "containerd-namespace": "deprecated",
+        "enable-load-reader": "deprecated",
+        "event-storage-age-limit": "deprecated",
+        "event-storage-event-limit": "deprecated",
+        "global-housekeeping-interval": "deprecated",
+        "log-cadvisor-usage": "deprecated",
+        "machine-id-file": "deprecated",
+        "storage-driver-buffer-duration": "deprecated",
+        "storage-driver-db": "deprecated",
+        "storage-driver-host": "deprecated",
+        "storage-driver-password": "deprecated",
+        "storage-driver-secure": "deprecated",
+        "storage-driver-table": "deprecated",
+        "storage-driver-user": "deprecated",
+    },
+    "1.37": {},
 }
 
 _FIELDS = {
@@ -330,7 +369,12 @@ _FIELDS = {
 _FIELDS_OF = {
     "1.34": {},
     "1.35": {},
-    "1.36": {"memoryReservationPolicy": "string"},
+    "1.36": {"memoryReservationPolicy": "string", "tlsCurvePreferences": ["int"]},
+    "1.37": {
+        "defaultPodSysctls": {"*": "string"},
+        "memoryReservationPolicy": "string",
+        "tlsCurvePreferences": ["int"],
+    },
 }
 
 

@@ -10,15 +10,14 @@ from textwrap import dedent
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet.tables import FIELDS, FLAGS
-from dev.kubelet_api.__main__ import WRITTEN, tables
-from dev.kubelet_api.changes import CHANGES, Change
+from dev.kubelet_api.__main__ import RELEASES, WRITTEN, tables
 from dev.kubelet_api.goflags import flags
-from dev.kubelet_api.gosource import Checkout, Missing, arguments, closing, for_linux
+from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, for_linux
 from dev.kubelet_api.gostructs import fields
 from dev.kubelet_api.render import render
 
 ROOT = Path(__file__).resolve().parents[3]
-MINORS = ("1.34", "1.35", "1.36")
+MINORS = ("1.34", "1.35", "1.36", "1.37")
 
 #: what a real kubelet 1.36 refuses as an unknown flag, and what it takes without a word (observed)
 GONE = [
@@ -71,6 +70,9 @@ def test_flags_are_those_that_a_real_kubelet_knows(minor: str) -> None:
     assert {flag: known.get(flag) for flag in CURRENT} == dict.fromkeys(CURRENT, "current")
     assert {flag: known.get(flag) for flag in DEPRECATED} == dict.fromkeys(DEPRECATED, "deprecated")
     assert ("pod-infra-container-image" in known) is (minor == "1.34")
+    # of cAdvisor's flags
+    assert known["housekeeping-interval"] == "current"
+    assert ("containerd" in known) is (minor != "1.37")
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -83,7 +85,9 @@ def test_fields_are_nested_and_typed(minor: str) -> None:
     assert known["logging"]["flushFrequency"] == "duration|int"
     assert known["memorySwap"] == {"swapBehavior": "string"}
     assert {"apiVersion", "kind", "failCgroupV1", "userNamespaces", "crashLoopBackOff"} <= set(known)
-    assert ("memoryReservationPolicy" in known) is (minor == "1.36")
+    assert ("memoryReservationPolicy" in known) is (minor >= "1.36")
+    assert ("tlsCurvePreferences" in known) is (minor >= "1.36")
+    assert ("defaultPodSysctls" in known) is (minor == "1.37")
 
 
 def test_both_copies_are_one_text() -> None:
@@ -98,11 +102,11 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Checkout:
+def source(tmp_path: Path) -> Sources:
     """A small kubelet in Go, with every form that the real one uses."""
     _write(
         tmp_path,
-        "staging/src/k8s.io/kubelet/config/v1beta1/types.go",
+        "k8s.io/kubelet/config/v1beta1/types.go",
         """
         package v1beta1
 
@@ -138,7 +142,7 @@ def source(tmp_path: Path) -> Checkout:
     )
     _write(
         tmp_path,
-        "vendor/k8s.io/api/core/v1/types.go",
+        "k8s.io/api/core/v1/types.go",
         """
         package v1
 
@@ -149,7 +153,7 @@ def source(tmp_path: Path) -> Checkout:
     )
     _write(
         tmp_path,
-        "cmd/kubelet/app/options/options.go",
+        "k8s.io/kubernetes/cmd/kubelet/app/options/options.go",
         """
         package options
 
@@ -187,21 +191,25 @@ def source(tmp_path: Path) -> Checkout:
     )
     _write(
         tmp_path,
-        "cmd/kubelet/app/options/globalflags_linux.go",
+        "k8s.io/kubernetes/cmd/kubelet/app/options/globalflags_linux.go",
         """
         //go:build linux
 
         package options
 
+        import (
+            "example.com/names"
+        )
+
         func addCadvisorFlags(fs *pflag.FlagSet) {
-            register(global, local, "housekeeping_interval")
+            register(global, local, names.Housekeeping)
             registerDeprecated(global, local, "boot_id_file", deprecated)
         }
         """,
     )
     _write(
         tmp_path,
-        "cmd/kubelet/app/options/globalflags_other.go",
+        "k8s.io/kubernetes/cmd/kubelet/app/options/globalflags_other.go",
         """
         //go:build !linux
 
@@ -214,7 +222,7 @@ def source(tmp_path: Path) -> Checkout:
     )
     _write(
         tmp_path,
-        "staging/src/k8s.io/component-base/logs/api/v1/options.go",
+        "k8s.io/component-base/logs/api/v1/options.go",
         """
         package v1
 
@@ -230,10 +238,24 @@ def source(tmp_path: Path) -> Checkout:
         }
         """,
     )
-    return Checkout(tmp_path)
+    _write(
+        tmp_path,
+        "example.com/names/names.go",
+        """
+        package names
+
+        const Housekeeping = "housekeeping_interval"
+        """,
+    )
+    return below(tmp_path)
 
 
-def test_struct_types_become_nested_fields(source: Checkout) -> None:
+def below(folder: Path) -> Sources:
+    """The packages of a folder, by their places in it."""
+    return Sources({str(path.parent.relative_to(folder)): path.parent for path in folder.rglob("*.go")})
+
+
+def test_struct_types_become_nested_fields(source: Sources) -> None:
     assert fields(source) == {
         "apiVersion": "string",
         "kind": "string",
@@ -246,7 +268,7 @@ def test_struct_types_become_nested_fields(source: Checkout) -> None:
     }
 
 
-def test_registrations_become_flags(source: Checkout) -> None:
+def test_registrations_become_flags(source: Sources) -> None:
     assert flags(source) == {
         "help": "current",
         "config": "current",
@@ -260,31 +282,23 @@ def test_registrations_become_flags(source: Checkout) -> None:
     }
 
 
-def test_a_minor_without_sources_comes_from_its_neighbour(source: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    change = Change(base="1.90", why="a reason", flags={"old-thing": None, "new": "current"}, fields={"more": "int"})
-    monkeypatch.setitem(CHANGES, "1.91", change)
-    found, sources = tables({"1.90": (source.folder, "a test")}, ["1.90", "1.91"])
-    assert "old-thing" in found["1.90"][0]
-    assert "old-thing" not in found["1.91"][0]
-    assert found["1.91"][0]["new"] == "current"
-    assert found["1.91"][1]["more"] == "int"
-    assert "more" not in found["1.90"][1]
-    assert sources["1.91"] == "derived from 1.90: a reason"
+def test_what_is_written_says_what_was_found(source: Sources) -> None:
+    found = tables({"1.90": source})
+    found["1.91"] = {"new": "current"}, {"more": "int", "nested": found["1.90"][1]["nested"]}
     space: dict[str, dict[str, object]] = {}
-    exec(render(found, sources, "MIT"), space)  # what is written says what was found
+    exec(render(found, {"1.90": "a test", "1.91": "another"}, "MIT"), space)
     assert space["FLAGS"] == {minor: table[0] for minor, table in found.items()}
     assert space["FIELDS"] == {minor: table[1] for minor, table in found.items()}
 
 
-def test_a_minor_nobody_knows_is_refused(source: Checkout) -> None:
-    with pytest.raises(Missing, match=r"no source of 1\.99"):
-        tables({"1.90": (source.folder, "a test")}, ["1.99"])
+def test_every_table_is_of_a_release() -> None:
+    assert [version.rpartition(".")[0] for version in RELEASES] == list(MINORS) == sorted(FLAGS)
 
 
 def test_sources_that_lack_a_type_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path, "staging/src/k8s.io/kubelet/config/v1beta1/types.go", "package v1beta1\n")
+    _write(tmp_path, "k8s.io/kubelet/config/v1beta1/types.go", "package v1beta1\n")
     with pytest.raises(Missing, match="no type KubeletConfiguration"):
-        fields(Checkout(tmp_path))
+        fields(below(tmp_path))
 
 
 @pytest.mark.parametrize(

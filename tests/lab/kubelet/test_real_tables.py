@@ -1,0 +1,51 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of flags and fields against the real kubelet of its minor."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cluster
+from lab.kubelet.app.tables import FIELDS, FLAGS
+
+pytestmark = pytest.mark.cluster
+
+MINOR = cluster.KUBERNETES.rpartition(".")[0]
+HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+EMPTY = {"bool": False, "int": 0, "float": 0.0, "string": "", "duration": "0s", "quantity": "0", "duration|int": "0s"}
+
+
+def empty(kind: Any) -> Any:
+    """A value of this type, with every field that it has."""
+    if isinstance(kind, dict):
+        return {"a": empty(kind["*"])} if list(kind) == ["*"] else {name: empty(one) for name, one in kind.items()}
+    if isinstance(kind, list):
+        return [empty(kind[0])]
+    return EMPTY.get(kind)
+
+
+def said(folder: Path, config: dict[str, Any]) -> str:
+    """What the kubelet says of a configuration before it ends, since one value cannot be."""
+    file = folder / "config.json"
+    file.write_text(json.dumps({**config, **HEAD, "featureGates": {}, "oomScoreAdj": -5000}))
+    command = [cluster.ensure().kubelet, f"--config={file}", f"--root-dir={folder}/root", f"--cert-dir={folder}/pki"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, "command failed" in done.stderr) == (1, True), done.stderr
+    return done.stderr
+
+
+def test_its_flags_are_those_of_the_table() -> None:
+    told = subprocess.run([cluster.ensure().kubelet, "--help"], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^ +(?:-[a-z], )?--([a-z0-9-]+)", told, re.MULTILINE)) == set(FLAGS[MINOR])
+
+
+def test_it_knows_every_field_of_the_table(tmp_path: Path) -> None:
+    assert "unknown field" not in said(tmp_path, empty(FIELDS[MINOR]))
+    assert 'unknown field \\"hairPinMode\\"' in said(tmp_path, {"hairPinMode": "none"})
