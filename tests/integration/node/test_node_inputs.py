@@ -23,7 +23,7 @@ ROWS = {
     "label": ({"join_labels": {"node-role.kubernetes.io/x": ""}}, "join_labels: a kubelet may not set"),
     "words": ({"join_check_name": "maybe"}, "join_check_name: 'maybe' must be true or false"),
     "field": ({"join_kubelet_config": {"maxPod": 1}}, "join_kubelet_config: maxPod: this kubelet knows no such field"),
-    "flag": ({"join_kubelet_extra_args": {"evil": "x"}}, "join_kubelet_extra_args: kubelet 1.36 knows no flag --evil"),
+    "flag": ({"join_kubelet_extra_args": {"evil": "x"}}, "join_kubelet_extra_args: kubelet 1.37 knows no flag --evil"),
     "drop-in": ({"join_kubelet_drop_ins": {"a.conf": "a: ["}}, "join_kubelet_drop_ins: a.conf: not YAML"),
     "token": ({"join_token": "abcdef.GEHEIM"}, "join_token: a bootstrap token is"),
 }

@@ -291,7 +291,7 @@ def test_a_folder_that_others_can_write_to_is_refused(machine):
         (["--phase", "base", "--set", "base_swap=on"], "base_swap is 'on': use one of off, limited, keep"),
         (["--phase", "base", "--kubelet-version", "1.36.99"], "base_kubernetes_version is '1.36.99'; no sha256"),
         (["--phase", "join", *API, "--set", "join_taints=[a]"], "join_taints: 'a' is no taint"),
-        (["--phase", "all", *API, "--set", "join_kubelet_config={maxPod: 1}"], "maxPods? (kubelet 1.36.4)"),
+        (["--phase", "all", *API, "--set", "join_kubelet_config={maxPod: 1}"], "maxPods? (kubelet 1.37.1)"),
         (["--phase", "join", *API[:2]], "join_ca_cert: there is no CA to trust"),
         (["--phase", "join", *API[:2], "--set", "join_ca_file=/nowhere"], "join_ca_file /nowhere: No such file"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),

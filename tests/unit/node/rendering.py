@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
 from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
     artifacts,
     packages,
@@ -36,7 +37,7 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
             "",
             "%s %s" % (item["name"], item["version"]),
             "  from %s" % item["url"],
-            "  sha256 %s" % item["sha256"],
+            "  %s %s" % record.pin(item),
         ]
         lines += ["  %s" % _place(entry) for entry in item["install"]]
     secrets = settings.secrets(node, inputs)

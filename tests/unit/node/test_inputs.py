@@ -148,7 +148,7 @@ def test_a_bare_off_of_yaml_turns_swap_off():
 
 def test_own_checksums_are_laid_over_ours():
     ours = data()["checksums"]["kubelet"]["1.36.4"]
-    taken = given(checksums={"kubelet": {"1.36.4": {"amd64": "a" * 64}}})
+    taken = given(kubernetes_version="1.36.4", checksums={"kubelet": {"1.36.4": {"amd64": "a" * 64}}})
     assert taken["checksums"]["kubelet"]["1.36.4"] == {"amd64": "a" * 64, "arm64": ours["arm64"]}
 
 

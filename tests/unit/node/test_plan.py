@@ -275,7 +275,7 @@ def seen_as_wanted(artifact):
     folder = artifact["install"][0].get("directory")
     paths = [entry.get("path") or folder + "/bridge" for entry in artifact["install"]]
     files = {path: {"mode": "0755", "same": True} for path in paths}
-    return {"version": "x", "sha256": artifact["sha256"], "install": record.install_id(artifact), "files": files}
+    return {"version": "x", **dict([record.pin(artifact)]), "install": record.install_id(artifact), "files": files}
 
 
 def test_only_what_is_not_there_as_it_should_be_is_fetched():
@@ -291,7 +291,7 @@ def test_only_what_is_not_there_as_it_should_be_is_fetched():
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
             found = artifacts.missing(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
-        for key in ("sha256", "install"):
+        for key in (record.pin(artifact)[0], "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
             found = artifacts.missing(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
@@ -347,7 +347,9 @@ def test_tags_choose_the_steps(run, skip, expected):
 
 
 def test_a_mirror_keeps_the_path_of_the_project():
-    taken = given(mirror="https://m.example/all/", mirrors={"dl.k8s.io": "http://k.example/r/"})
+    taken = given(
+        kubernetes_version="1.36.4", mirror="https://m.example/all/", mirrors={"dl.k8s.io": "http://k.example/r/"}
+    )
     urls = {item["name"]: item["url"] for item in artifacts.artifacts(node("debian-13"), taken)}
     assert urls["kubelet"] == "http://k.example/r/release/v1.36.4/bin/linux/amd64/kubelet"
     assert urls["runc"] == "https://m.example/all/github.com/opencontainers/runc/releases/download/v1.4.3/runc.amd64"

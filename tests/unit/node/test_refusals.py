@@ -58,14 +58,14 @@ def test_cgroup_1_is_refused_from_1_35_on_whatever_is_allowed(version, refused, 
 def test_an_old_containerd_is_refused_or_warned_of():
     facts = node("debian-13", packages={"containerd": "1.7.24~ds1-6+deb13u1"})
     (told,) = against(facts, containerd_source="distribution")
-    assert told.startswith("containerd 1.7.24 is too old for Kubernetes 1.36, which needs 2.2.0, 2.3.0 or newer")
+    assert told.startswith("containerd 1.7.24 is too old for Kubernetes 1.37, which needs 2.3.0, 2.4.0 or newer")
     inputs = given(containerd_source="distribution", version_check="warn")
     assert refusals.refusals(facts, inputs, READ_AT, READ_AT) == []
     assert refusals.warnings(facts, inputs) == [told]
 
 
 def test_the_candidate_decides_before_anything_is_installed():
-    facts = node("ubuntu-24.04", candidates={"containerd": "2.2.1-0ubuntu1~24.04.1"})
+    facts = node("ubuntu-24.04", candidates={"containerd": "2.3.1-0ubuntu1~24.04.1"})
     assert against(facts, containerd_source="distribution") == []
     assert against(node("ubuntu-24.04"), containerd_source="distribution") != []
 
@@ -123,9 +123,9 @@ def test_room(free, refused):
 
 
 def test_a_machine_that_has_it_all_needs_no_room():
-    full = node("debian-13", disk_free={"/": 1 << 20}, base={"kubernetes": {"version": "1.36.4"}})
+    full = node("debian-13", disk_free={"/": 1 << 20}, base={"kubernetes": {"version": "1.37.1"}})
     assert against(full) == []
-    assert against(full, kubernetes_version="1.36.3") != []
+    assert against(full, kubernetes_version="1.37.0") != []
 
 
 @unhurried

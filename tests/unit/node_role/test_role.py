@@ -33,7 +33,7 @@ def test_the_filters_get_every_variable():
 
 def test_the_defaults_are_accepted():
     variables = {name[len("base_") :]: value for name, value in DEFAULTS.items()}
-    assert inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.36"
+    assert inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.37"
 
 
 def test_every_switch_is_a_step_with_a_tag():

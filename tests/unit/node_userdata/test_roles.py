@@ -49,7 +49,7 @@ def test_a_refusal_never_shows_a_credential(variables):
         ({"taints": ["a"]}, "join_taints: 'a' is no taint"),
         ({"node_name": "Node"}, "join_node_name: 'Node'"),
         ({"provider_id": "42"}, "join_provider_id"),
-        ({"kubelet_config": {"maxPod": 1}}, "join_kubelet_config: maxPod: .*maxPods.* .kubelet 1.36.4"),
+        ({"kubelet_config": {"maxPod": 1}}, "join_kubelet_config: maxPod: .*maxPods.* .kubelet 1.37.1"),
         ({"kubelet_drop_ins": {"a": {}}}, "join_kubelet_drop_ins: 'a' is no name"),
         ({"kubelet_drop_ins": {"a.conf": {"maxPod": 1}}}, "join_kubelet_drop_ins: a.conf: maxPod"),
         ({"kubelet_drop_ins": {"a.conf": "maxPod: 1"}}, "join_kubelet_drop_ins: a.conf: maxPod"),

@@ -35,7 +35,7 @@ STEPS = (
 SWITCHES = tuple(step for step in STEPS if step != "facts")
 
 DEFAULTS: dict[str, Any] = {
-    "kubernetes_version": "1.36.4",
+    "kubernetes_version": "1.37.1",
     "container_runtime": "containerd",
     "containerd_source": "tarball",
     "containerd_version": "",
