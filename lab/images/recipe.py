@@ -34,16 +34,28 @@ _COMMON = (
 _RESCUE = (
     "btrfs-progs",
     "bzip2",
+    "cryptsetup-bin",
+    "dmidecode",
     "dosfstools",
     "efibootmgr",
+    "ethtool",
+    "file",
+    "fio",
+    "gpg",
+    "gpg-agent",
+    "grub-common",
+    "hdparm",
     "jq",
     "linux-image-amd64",  # the cloud kernel has neither SATA nor 9p
     "lvm2",
     "mdadm",
     "mtools",
+    "ntpsec-ntpdate",
     "nvme-cli",
     "parted",
+    "pciutils",
     "smartmontools",
+    "systemd-container",  # installimage runs programs of a new system by systemd-nspawn
     "wget",
     "xfsprogs",
     "xz-utils",
@@ -112,10 +124,13 @@ _MASKED_STORAGE = (
 )
 # What a rescue has no use for and boots quicker without.
 _MASKED_RESCUE = (
+    "fio.service",
+    "machines.target",
     "proc-sys-fs-binfmt_misc.automount",
     "systemd-binfmt.service",
     "systemd-hostnamed.service",
     "uuidd.socket",
+    "var-lib-machines.mount",
 )
 # Kernel modules that no machine of the lab has a use for: most of the kernel's package.
 _UNUSED_MODULES = tuple(
@@ -129,12 +144,26 @@ _UNUSED_MODULES = tuple(
         "net/sunrpc", "net/tipc", "net/wireless", "sound",
     )
 )  # fmt: skip
+# Of packages that a rescue has for one program of theirs: what runs at a boot or for each disk, and large companions.
+_UNUSED_IN_RESCUE = (
+    "/lib/systemd/systemd-import*", "/lib/systemd/systemd-portabled", "/lib/systemd/systemd-pull",
+    "/lib/udev/rules.d/85-hdparm.rules", "/usr/bin/grub-glue-efi", "/usr/bin/grub-mkfont", "/usr/bin/grub-mknetdir",
+    "/usr/bin/grub-mkrescue", "/usr/bin/grub-mkstandalone", "/usr/bin/grub-mount", "/usr/bin/grub-render-label",
+    "/usr/bin/grub-syslinux2cfg", "/usr/lib/*/pkgconfig/*", "/usr/sbin/grub-macbless", "/usr/share/bash-completion/*",
+    "/usr/share/dbus-1/*/org.freedesktop.import1.*", "/usr/share/dbus-1/*/org.freedesktop.portable1.*",
+    "/usr/share/grub/*", "/usr/share/zsh/*",
+)  # fmt: skip
 # Large, and used by nothing in a rescue or on a machine of the lab, but carried into RAM at every boot or written to a
 # disk by every installation: locales to make, full Perl (perl-base stays), hardware names, Unicode data of xfs_scrub.
 # Packages need some of it until all are installed.
 _BALLAST = (
     "usr/share/i18n/*", "usr/share/perl", "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/libperl.so*",
     "usr/lib/udev/hwdb.*", "usr/lib/x86_64-linux-gnu/libicu*", "usr/sbin/xfs_scrub*", "usr/lib/x86_64-linux-gnu/gconv",
+)  # fmt: skip
+_BALLAST_RESCUE = (
+    *(path for path in _BALLAST if "libicu" not in path),  # fio is linked to that
+    "usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3", "usr/lib/python3*/pydoc_data",
+    "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.shlibs", "var/lib/dpkg/info/*.symbols",
 )  # fmt: skip
 # The modules whose text decides what ends up in an image, beside the one named like it.
 _BUILDERS = ("bootstrap.py", "rawdisk.py")
@@ -183,6 +212,8 @@ RECIPES = {
             "rescue",
             (*_COMMON, *_RESCUE),
             masked=_MASKED + _MASKED_STORAGE + _MASKED_RESCUE,
+            excluded=_UNUSED_MODULES + _UNUSED_IN_RESCUE,
+            removed=_BALLAST_RESCUE,
         ),
         Recipe("debian", (*_COMMON, *_CLOUD), disk_mib=512),
         Recipe("debian13", (*_COMMON, *_CLOUD), disk_mib=1536, suite="trixie", like="debian"),

@@ -20,6 +20,7 @@ _DRIVE = "format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap"
 _CREDENTIAL = "opt/io.systemd.credentials/"  # in fw_cfg; systemd reads them before it starts anything
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 _NVME_MODEL = "QEMU NVMe Ctrl"
+_SHARE = "nfs.lab:/nfs"  # what the share is called in a rescue (lab/images/files/rescue), as over NFS
 _SLOTS = {"scsi": 0x08, "nvme": 0x10}  # PCI addresses where the controllers of a kind begin
 OVMF = Path("/usr/share/OVMF")
 OVMF_CODE, OVMF_VARIABLES = OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd"
@@ -65,7 +66,7 @@ def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFil
         *ACCELERATION[parts.acceleration],
         "-smp", str(hardware.cores if parts.acceleration == "kvm" else 1), "-m", str(hardware.memory_mib),
         "-nodefaults", "-no-user-config", "-display", "none", "-action", "reboot=shutdown",
-        "-smbios", f"type=1,{fields}",
+        "-smbios", f"type=1,{fields}", "-smbios", f"type=2,{fields}",  # the system and its board
         "-chardev", f"file,id=serial,path={parts.console},append=on", "-serial", "chardev:serial",
         "-qmp", f"unix:{parts.qmp},server=on,wait=off",
         "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
@@ -82,7 +83,7 @@ def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFil
             line += ["-fw_cfg", f"name={_CREDENTIAL}{name},file={file}"]
         if rescue.share:
             line += ["-fsdev", f"local,id=share,path={rescue.share},security_model=none,readonly=on"]
-            line += ["-device", "virtio-9p-pci,fsdev=share,mount_tag=nfs"]
+            line += ["-device", f"virtio-9p-pci,fsdev=share,mount_tag={_SHARE}"]
     return line
 
 

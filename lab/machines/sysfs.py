@@ -66,10 +66,10 @@ def partition_tree(name: str, number: int, host: dict[str, str]) -> Tree:
 
 
 def classes(host: Path = Path("/sys/class")) -> Tree:
-    """/sys/class of every guest: the host's, but for disks and their controllers, and the network of its own."""
-    tree: Tree = {"block": None, "net": Link("../devices/virtual/net")}
+    """/sys/class of every guest: the host's, but for disks, their controllers, firmware facts and the network."""
+    tree: Tree = {"block": None, "dmi/id": None, "net": Link("../devices/virtual/net")}
     for folder in host.iterdir():
-        if folder.name in ("block", "net", "nvme", "nvme-subsystem", "scsi_host", "scsi_disk", "scsi_device"):
+        if folder.name in ("block", "dmi", "net", "nvme", "nvme-subsystem", "scsi_host", "scsi_disk", "scsi_device"):
             continue
         tree[folder.name] = None
         for entry in folder.iterdir():

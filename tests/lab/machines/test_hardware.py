@@ -80,6 +80,37 @@ async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_site: Site, key: 
     assert "Read-only" in (await one.ssh("echo 1 > /sys/block/sda/ro")).err
 
 
+async def test_rescue_has_what_the_hosters_rescue_has(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+    """What CAPH's inspection and the real installimage call, as they call it."""
+    nspawn_site.share = tmp_path
+    one = dedicated(nspawn_site, key, 1, (_FIRST,))
+    await one.machine.create(None)
+    await one.machine.power_on()
+    programs = (
+        "cryptsetup dmidecode ethtool file fio gpg grub-fstest hdparm jq lspci ntpdate parted smartctl systemd-nspawn"
+    )
+    assert await one.answers(f"which {programs} | wc -l") == str(len(programs.split()))
+    speed = await one.ssh("""ethtool eth0 | awk '/Speed:/{print $2}' | sed 's/[^0-9]//g'""")
+    assert int(speed.out) > 0, speed
+    clock = await one.ssh("""lscpu | grep "CPU max MHz:" |  awk '{printf "%.1f", $4/1000}'""")
+    assert float(clock.out) > 0, clock
+    assert (await one.ssh("lscpu -J | jq -r '.lscpu[0].field'")).out == "Architecture:\n"
+    read = "fio --name=check --rw=read --bs=128k --filename=/dev/nvme0n1 --direct=1 --runtime=1 --output-format=terse"
+    measured = await one.ssh(f"{read} | awk -F';' 'NR==1{{print $7}}'")
+    assert int(measured.out) > 0, measured
+    facts = await one.ssh("cd /sys/class/dmi/id && cat board_vendor board_name product_name; stat -c %a board_serial")
+    assert facts.out.splitlines() == [one.hardware.manufacturer, *[one.hardware.product] * 2, "400"]
+    # a file of its own, so that the caches of the host stay
+    dropped = await one.ssh("cd /proc/sys/vm && echo 3 >drop_caches && cat drop_caches; stat -fc %T drop_caches")
+    assert (dropped.out.split(), dropped.err) == (["3", "overlayfs"], "")
+    keys = "/usr/share/keyrings/debian-archive-bookworm-stable.gpg"
+    assert (await one.ssh(f"gpg --batch --import {keys}")).status == 0, "its agent is needed for that"
+    share = (await one.ssh("grep ' /root/.oldroot/nfs ' /proc/mounts")).out.split()
+    assert (share[0], share[3].split(",")[0]) == ("nfs.lab:/nfs", "ro")
+    started = "systemctl list-units --plain --no-legend --state=active,failed 'fio*' 'grub*' 'machines*' '*machined*'"
+    assert (await one.ssh(started)).out == ""
+
+
 async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_site: Site, key: Key) -> None:
     one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING))
     await one.machine.create(None)

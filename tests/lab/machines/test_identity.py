@@ -164,10 +164,10 @@ def test_qemu_command_escapes_names_and_keeps_secrets_out() -> None:
     files = qemu_command.RescueFiles(Path("/k"), Path("/i"), {"lab.root_password": Path("/c/p")}, Path("/share"))
     line = _command(hardware, rescue=files)
     assert "-name a,,b " in line
-    assert "manufacturer=ASUSTeK,product=x,,y,serial=4711" in line
+    assert line.count("manufacturer=ASUSTeK,product=x,,y,serial=4711") == 2  # system and board
     assert "if=pflash,unit=1,format=raw,file=/m/vars.fd" in line
     assert "-fw_cfg name=opt/io.systemd.credentials/lab.root_password,file=/c/p" in line
-    assert "mount_tag=nfs" in line
+    assert "mount_tag=nfs.lab:/nfs" in line
     assert "pflash" not in _command(_HARDWARE)
     assert "-kernel" not in _command(_HARDWARE)
 

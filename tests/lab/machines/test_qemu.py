@@ -96,6 +96,8 @@ async def test_disks_change_places_and_keep_their_data(qemu_site: Site, key: Key
         "cat /root/.oldroot/nfs/note || journalctl -b -o short-monotonic | grep -iE 'share|9p|mount'"
     )
     assert shared.out == "for all\n"
+    assert (await one.ssh("findmnt -no SOURCE /root/.oldroot/nfs")).out == "nfs.lab:/nfs\n"
+    assert (await one.ssh("cat /sys/class/dmi/id/board_name")).out == f"{one.hardware.product}\n"
     assert (await one.ssh("ls -d /sys/firmware/efi")).status != 0
     written = "for disk in S1 S2; do echo on-$disk | dd of=$(ls /dev/disk/by-id/ata-*_$disk) conv=fsync; done"
     assert (await one.ssh(written)).status == 0
