@@ -20,6 +20,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
     _make_initramfs(tree)
+    (tree / "boot/grub").mkdir()  # as the packages do that write to a disk, too; grub-mkconfig does not
     read_firmware_in_containers(tree)
     tidy(tree)
     progress(f"{recipe.name}: packing the tarball")
@@ -38,4 +39,5 @@ def _make_initramfs(tree: Path) -> None:
     settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
     subprocess.run(["chroot", tree, "/usr/sbin/update-initramfs", "-u", "-k", "all"], capture_output=True, check=True)
     for initramfs in (tree / "boot").glob("initrd.img-*"):
-        initramfs.with_name(f"{initramfs.name}.base").hardlink_to(initramfs)
+        # installimage takes whatever is called like an initramfs for one
+        initramfs.with_name(initramfs.name.replace("initrd.img-", "lab-initrd-")).hardlink_to(initramfs)

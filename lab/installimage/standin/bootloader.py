@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from . import host
-from .screen import Failed, debug
+from .screen import debug, quote
 from .storage import Storage, uuid, vfat
 from .target import Target
 
@@ -15,26 +16,43 @@ _EFI_MODULES = (
     "part_gpt", "part_msdos", "fat", "ext2", "xfs", "btrfs", "normal", "configfile", "linux", "search",
     "search_fs_uuid", "serial", "terminal", "echo", "test", "boot", "all_video", "gzio",
 )  # fmt: skip
+# What it changes in /etc/default/grub, where these lines are there.
+_DEFAULTS = {
+    "GRUB_HIDDEN_TIMEOUT": "5",
+    "GRUB_HIDDEN_TIMEOUT_QUIET": "false",
+    "GRUB_CMDLINE_LINUX_DEFAULT": '"consoleblank=0"',
+}
 
 
 def install(target: Target, storage: Storage, uefi: bool) -> None:
-    """Make the new system start by itself."""
+    """Make the new system start by itself, in the real one's order; only what grub-install says by UEFI decides."""
+    if storage.config.bootloader not in ("grub", "GRUB"):
+        debug(f"# nothing is called like {storage.config.bootloader} here")  # its check takes "Grub", its work does not
+        return
+    _set_defaults(target.file("/etc/default/grub"))
+    target.file("/boot/grub/grub.cfg").unlink(missing_ok=True)
+    target.run("grub-mkconfig", "-o", "/boot/grub/grub.cfg", check=False)
     if uefi and not vfat():
         _write_esp_unmounted(target, storage)
     elif uefi:
-        command = ["grub-install", "--target=x86_64-efi", "--efi-directory=/boot/efi", "--no-floppy", "--recheck"]
         # The removable path needs no boot entry, so a firmware finds it also after its memory was cleared.
-        target.run(*command, "--no-nvram", "--bootloader-id=debian")
-        target.run(*command, "--no-nvram", "--removable")
+        options = ("--no-floppy", "--no-nvram", "--removable")
+        target.run("grub-install", "--target=x86_64-efi", "--efi-directory=/boot/efi", *options)
     else:
         for drive in storage.config.used_drives:
-            target.run("grub-install", "--target=i386-pc", "--no-floppy", "--recheck", drive)
-    target.file("/boot/grub").mkdir(parents=True, exist_ok=True)
-    target.run("grub-mkconfig", "-o", "/boot/grub/grub.cfg")
-    if not target.file("/boot/grub/grub.cfg").exists():
-        debug("grub-mkconfig wrote nothing")
-        raise Failed("grub.cfg")
+            target.run("grub-install", "--no-floppy", "--recheck", drive, check=False)
     target.file("/boot/grub/device.map").unlink(missing_ok=True)
+
+
+def _set_defaults(file: Path) -> None:
+    try:
+        text = file.read_text()
+    except OSError as error:
+        quote(f"sed: can't read {file}: {error.strerror}")
+        return
+    for key, value in _DEFAULTS.items():
+        text = re.sub(rf"^{key}=.*", f"{key}={value}", text, flags=re.MULTILINE)
+    file.write_text(text)
 
 
 def _write_esp_unmounted(target: Target, storage: Storage) -> None:
@@ -52,6 +70,5 @@ def _write_esp_unmounted(target: Target, storage: Storage) -> None:
     settings = target.file("/run/mtoolsrc")
     settings.write_text("default_codepage=367\n")  # ASCII: the rescue has no tables for others
     mtools = ("env", f"MTOOLSRC={settings}")
-    host.run(*mtools, "mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian")
-    for path in ("::EFI/BOOT/BOOTX64.EFI", "::EFI/debian/grubx64.efi"):
-        host.run(*mtools, "mcopy", "-o", "-i", esp, str(loader), path)
+    host.run(*mtools, "mmd", "-D", "s", "-i", esp, "::EFI", "::EFI/BOOT")
+    host.run(*mtools, "mcopy", "-o", "-i", esp, str(loader), "::EFI/BOOT/BOOTX64.EFI")

@@ -123,7 +123,7 @@ class Installation:
             if self.storage.crypttab:
                 target.write("/etc/crypttab", self.storage.crypttab)
         with steps.step("Setting up network config"):
-            addresses = target.set_network(self.config.ipv4_only)
+            addresses = target.set_network(image.name, self.config.ipv4_only)
         steps.title("Executing additional commands")
         with steps.part("Setting hostname"):
             target.set_hostname(self.config.hostname, addresses)

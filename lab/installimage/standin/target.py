@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -11,7 +12,8 @@ import shutil
 from pathlib import Path
 
 from . import host
-from .screen import Failed, debug
+from .image_name import ImageName
+from .screen import Failed, debug, quote
 
 _RESCUE_SHADOW = Path("/etc/shadow")
 _FILE_SYSTEMS = (("/dev", "--rbind"), ("/sys", "--rbind"))
@@ -87,13 +89,17 @@ class Target:
         short = name.partition(".")[0]
         self.write("/etc/hostname", f"{short}\n")
         debug(f"# set new hostname '{short}' in {self.file('/etc/hostname')}")
+        if self.file("/etc/machine-id").is_file():
+            self.file("/etc/machine-id").write_text("")
+            host.run("systemd-machine-id-setup", "--root", str(self.root), check=False)
         names = name if "." not in name else f"{name} {name.partition('.')[0]}"
         lines = ["127.0.0.1 localhost", "127.0.1.1 " + names if not addresses else "", "::1 localhost ip6-localhost"]
         lines += [f"{address} {names}" for address in addresses]
         self.write("/etc/hosts", "".join(f"{line}\n" for line in lines if line))
 
-    def set_network(self, ipv4_only: bool) -> list[str]:
-        """The addresses of this rescue become the new system's; returns them without their prefixes."""
+    def set_network(self, image: ImageName, ipv4_only: bool) -> list[str]:
+        """The addresses of this rescue become the new system's, in the one way that the real one knows for its kind,
+        whether its programs read that or not; returns them without their prefixes."""
         links = json.loads(host.run("ip", "-json", "address", "show") or "[]")
         routes = json.loads(host.run("ip", "-json", "route", "show", "default") or "[]")
         device = routes[0]["dev"] if routes else ""
@@ -102,28 +108,47 @@ class Target:
             debug("no network interface has a default route: the network of the image stays as it is")
             return []
         families = ("inet",) if ipv4_only else ("inet", "inet6")
-        found = [
-            one for one in link["addr_info"] if one["family"] in families and one["scope"] == "global"
-        ]  # fmt: skip
+        found = [one for one in link["addr_info"] if one["family"] in families and one["scope"] == "global"]
         addresses = [f"{one['local']}/{one['prefixlen']}" for one in found]
-        servers = re.findall(r"^nameserver\s+(\S+)", _text(Path("/etc/resolv.conf")), re.MULTILINE)
-        if self.file("/usr/lib/systemd/systemd-networkd").exists() and not self.has("ifup"):
-            lines = ["[Match]", f"MACAddress={link['address']}", "", "[Network]", "DHCP=no", "LinkLocalAddressing=ipv6"]
-            lines += [f"Address={address}" for address in addresses]
-            lines += [f"Gateway={route['gateway']}" for route in routes[:1] if "gateway" in route]
-            lines += [f"DNS={server}" for server in servers]
-            # Before any file of the image: the first one that matches counts.
-            self.write("/etc/systemd/network/05-installimage.network", "\n".join(lines) + "\n")
-        elif self.has("ifup"):
-            lines = ["auto lo", "iface lo inet loopback", "", f"auto {device}"]
-            for number, one in enumerate(found):
-                lines += [f"iface {device} {one['family']} static", f"  address {addresses[number]}"]
-                if one["family"] == "inet" and "gateway" in routes[0]:
-                    lines.append(f"  gateway {routes[0]['gateway']}")
-            self.write("/etc/network/interfaces", "\n".join(lines) + "\n")
+        gateway = routes[0].get("gateway", "")
+        if image.distribution == "ubuntu" and not image.is_before(1710):
+            self._set_netplan(device, addresses, gateway)
+        elif image.distribution in ("debian", "ubuntu"):
+            self._set_interfaces(device, addresses, gateway)
         else:
-            debug("neither systemd-networkd nor ifupdown is in the image: its network stays as it is")
+            debug(f"the lab writes no network configuration for {image.distribution}")
         return [one["local"] for one in found]
+
+    def _set_interfaces(self, device: str, addresses: list[str], gateway: str) -> None:
+        """For ifupdown: the other machines of the network are reached through the gateway alone."""
+        if not self.file("/etc/network").is_dir():
+            debug("/etc/network/interfaces: No such file or directory")  # which stops nothing
+            return
+        lines = ["### Hetzner Online GmbH installimage", ""]
+        if self.file("/etc/network/interfaces.d").is_dir():
+            lines += ["source /etc/network/interfaces.d/*", ""]
+        lines += ["auto lo", "iface lo inet loopback", "iface lo inet6 loopback"]
+        for address in addresses:
+            parsed = ipaddress.ip_interface(address)
+            if parsed.version == 6:
+                lines += ["", f"iface {device} inet6 static", f"  address {parsed.ip}"]
+                lines.append(f"  netmask {parsed.network.prefixlen}")
+                continue
+            lines += ["", f"auto {device}", f"iface {device} inet static", f"  address {parsed.ip}"]
+            lines += [f"  netmask {parsed.netmask}", f"  gateway {gateway}"]
+            lines.append(f"  # route {parsed.network} via {gateway}")
+            network = f"-net {parsed.network.network_address} netmask {parsed.netmask}"
+            lines.append(f"  up route add {network} gw {gateway} dev {device}")
+        self.write("/etc/network/interfaces", "\n".join(lines) + "\n")
+
+    def _set_netplan(self, device: str, addresses: list[str], gateway: str) -> None:
+        """For netplan, whose word decides: each address alone, everything else through the gateway."""
+        alone = [re.sub("/.*", "/32", one) if ":" not in one else one for one in addresses]
+        route = {"on-link": True, "to": "0.0.0.0/0", "via": gateway}
+        ethernet = {"addresses": alone, "routes": [route]}
+        document = {"network": {"version": 2, "renderer": "networkd", "ethernets": {device: ethernet}}}
+        self.write("/etc/netplan/01-netcfg.yaml", json.dumps(document, indent=2) + "\n", 0o600)
+        self.run("netplan", "generate")
 
     def set_resolver(self) -> None:
         """The rescue's name servers, unless a service of the new system looks after that file."""
@@ -142,26 +167,24 @@ class Target:
             self.run("ssh-keygen", "-q", "-t", kind, "-f", key, "-N", "")
 
     def set_mdadm(self) -> None:
-        """Let the new system find its arrays."""
-        found = host.run("mdadm", "--detail", "--scan")
-        header = "HOMEHOST <system>\nMAILADDR root\n"
-        self.write("/etc/mdadm/mdadm.conf", header + found)
+        """Let the new system find its arrays, as its own tool writes them down."""
+        self.run("sh", "-c", "/usr/share/mdadm/mkconf >/etc/mdadm/mdadm.conf")
 
     def make_initramfs(self) -> None:
-        """An initramfs for every kernel of the image, made by its own tools."""
-        kernels = sorted(path.name for path in self.file("/lib/modules").glob("*") if (path / "kernel").is_dir())
-        if not kernels:
-            debug("the image has no kernel")
-            raise Failed("kernel")
-        for kernel in kernels:
-            if self.has("update-initramfs"):
-                present = self.file(f"/boot/initrd.img-{kernel}").exists()
-                self.run("update-initramfs", "-u" if present else "-c", "-k", kernel)
-            elif self.has("dracut"):
-                self.run("dracut", "--force", "--kver", kernel)
-            else:
-                debug("the image has neither initramfs-tools nor dracut")
-                raise Failed("initramfs")
+        """An initramfs for the kernel whose initramfs has the last of all names, made by the image's own tools."""
+        if self.has("dracut") and not self.has("update-initramfs"):
+            kernels = sorted(path.name for path in self.file("/lib/modules").glob("*") if (path / "kernel").is_dir())
+            self.run("dracut", "--force", "--kver", kernels[-1] if kernels else "")
+            return
+        names = [path.name for path in self.file("/boot").rglob("initrd.img-*")]
+        version = max((name for name in names if not name.endswith(("gz", "bak"))), default="").partition("-")[2]
+        debug(f"# Kernel Version found: {version}")
+        settings = self.file("/etc/kernel-img.conf")
+        if settings.exists():
+            settings.write_text(settings.read_text().replace("do_bootloader = yes", "do_bootloader = no"))
+        else:
+            quote(f"sed: can't read {settings}: No such file or directory")
+        self.run("update-initramfs", "-u", "-k", version)
 
     # -- who may enter ---------------------------------------------------------------------------------------------
 

@@ -116,6 +116,43 @@ async def _fails(one: Bench, config: str, command: str, step: str, reason: str) 
     assert (await one.ssh("grep -c installimage /proc/self/mounts; ls -d /installimage.*")).out == "0\n"
 
 
+_STUBS = """set -e
+mkdir -p tree/boot tree/etc/network tree/etc/ssh tree/root tree/sbin
+cp --parents /bin/sh /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/libc.so.6 tree
+echo 'root:*:1::::::' >tree/etc/shadow
+touch tree/boot/initrd.img-6.1.0-9 tree/boot/initrd.img-6.1.0-10 tree/boot/initrd.img-7.bak
+stub() { printf '#!/bin/sh\necho "%s called: $*"\n%s\n' "$1" "$2" >tree/sbin/$1; chmod 755 tree/sbin/$1; }
+stub update-initramfs 'exit 0'
+stub grub-mkconfig 'echo "cannot create $2.new: Directory nonexistent"; exit 2'
+stub grub-install 'echo "not today"; exit 1'
+tar --zstd -C tree -cf Debian-1200-stubs-amd64-x.tar.zst .
+"""
+
+
+async def test_what_grub_says_decides_nothing_by_bios(site: Site, key: Key) -> None:
+    """As the real one: an image without a folder for GRUB's configuration is installed "completely"."""
+    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+    assert (await one.ssh(f"cd /root; {_STUBS}")).status == 0
+    config = _CONFIG.replace(_IMAGE, "/root/Debian-1200-stubs-amd64-x.tar.zst")
+    answer, debug = await _install(one, config)
+    assert (answer.status, "INSTALLATION COMPLETE" in answer.out) == (0, True), debug
+    calls = [line.partition(":   ")[2] for line in debug.splitlines() if " called: " in line]
+    assert calls == [
+        "update-initramfs called: -u -k 6.1.0-9",  # the last name, not the last version
+        "grub-mkconfig called: -o /boot/grub/grub.cfg",
+        "grub-install called: --no-floppy --recheck /dev/nvme0n1",
+    ]
+    for words in ("Directory nonexistent", "not today", "can't read /installimage."):
+        assert words in debug
+    written = "mount /dev/nvme0n1p1 /mnt && cat /mnt/etc/network/interfaces; ls /mnt/etc/systemd /mnt/boot; umount /mnt"
+    system = (await one.ssh(written)).out
+    network = ".".join(one.hardware.ipv4.split(".")[:3])
+    assert f"  up route add -net {network}.0 netmask 255.255.255.0 gw {site.gateway} dev eth0\n" in system
+    assert "grub" not in system.split()
+    answer, debug = await _install(one, config.replace("BOOTLOADER grub", "BOOTLOADER Grub"))
+    assert (answer.status, "grub-install" in debug) == (0, False), debug
+
+
 @pytest.mark.long
 async def test_failures_while_installing_end_with_status_1(site: Site, key: Key) -> None:
     one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
@@ -195,8 +232,8 @@ async def test_installs_and_boots_by_uefi_with_the_rescues_password(site: Site, 
     assert "Downloading image (http)" in answer.out
     rescue_hash = (await one.ssh("grep ^root: /etc/shadow")).out.split(":")[1]
     assert f"root:{rescue_hash}:" in answer.out
-    listing = await one.ssh("MTOOLSRC=/dev/stdin mdir -b -i /dev/sda1 ::EFI/BOOT ::EFI/debian <<<default_codepage=367")
-    assert listing.out.split() == ["::/EFI/BOOT/BOOTX64.EFI", "::/EFI/debian/grubx64.efi"]
+    listing = await one.ssh("MTOOLSRC=/dev/stdin mdir -b -i /dev/sda1 ::EFI ::EFI/BOOT <<<default_codepage=367")
+    assert listing.out.split() == ["::/EFI/BOOT/", "::/EFI/BOOT/BOOTX64.EFI"]
 
     one.arm(FromDisk())
     await one.machine.reset()

@@ -208,6 +208,8 @@ def test_share_holds_installimage_and_the_tarball_that_it_can_name() -> None:
     programs = ("grub-install", "update-initramfs", "mdadm", "lvm", "mkfs.xfs", "sshd")
     assert {f"./usr/sbin/{name}" for name in programs} <= names
     assert "./usr/bin/cloud-init" in names
-    assert [name for name in names if name.startswith("./boot/initrd.img-") and name.endswith(".base")]
+    assert len([name for name in names if name.startswith("./boot/initrd.img-")]) == 1
+    assert [name for name in names if name.startswith("./boot/lab-initrd-")]
+    assert {"./boot/grub/", "./etc/default/grub", "./etc/kernel-img.conf"} <= set(names)
     assert not [name for name in names if name.startswith("./etc/ssh/ssh_host_")]
     assert images.share() == share
