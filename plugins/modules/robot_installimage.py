@@ -23,6 +23,8 @@ description:
     group that it is not to keep by name, so it gets their names (C(PRESERVE_VG)); the module refuses where that cannot
     work, as for a physical volume of no volume group, a group that lies on chosen disks, too, or a new group with such
     a name.
+  - installimage ends well whatever became of the boot loader. So the post-install step looks at GRUB's configuration,
+    its kernel and initramfs, C(/etc/fstab), and the boot loader that the firmware starts, and fails without them.
   - Whoever runs the task again attaches. An installation that runs is watched, one that has succeeded is not run
     again, one that has failed is started again.
   - The new system gets an installed record in C(/etc/kubenode/installed.json), and keeps the SSH host keys made during

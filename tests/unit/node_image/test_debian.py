@@ -53,7 +53,7 @@ def test_the_arguments():
 
 
 def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
-    for folder in ("etc/ssh", "etc/apt/apt.conf.d", "etc/cloud/cloud.cfg.d", "etc/systemd/network", "etc/run"):
+    for folder in ("etc/ssh", "etc/apt/apt.conf.d", "etc/cloud/cloud.cfg.d", "etc/systemd/network", "etc/default"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/ssh/ssh_host_rsa_key").touch()
     (tmp_path / "etc/hostname").symlink_to(tmp_path / "of-the-host")
@@ -63,6 +63,8 @@ def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
     assert not list((tmp_path / "etc/ssh").iterdir())
     assert not (tmp_path / "of-the-host").exists()
     assert {path: Path(f"{tmp_path}{path}").read_text() for path in debian.FILES} == debian.FILES
+    assert (tmp_path / "boot/grub").is_dir(), "installimage makes the configuration there before it installs GRUB"
+    assert {"/etc/default/grub", "/etc/kernel-img.conf"} < set(debian.FILES)
     settings = yaml.safe_load(debian.FILES["/etc/cloud/cloud.cfg.d/90-node-image.cfg"])
     assert (settings["disable_root"], settings["locale"], settings["datasource_list"][-1]) == (False, False, "None")
 

@@ -58,6 +58,20 @@ locale: false
 # An installer that made host keys has told them already.
 ssh_deletekeys: false
 """,
+    # Debian makes it, and the folder of GRUB's configuration, with the package that also writes to a disk. installimage
+    # changes lines of it, and asks for the configuration before it installs GRUB.
+    "/etc/default/grub": """\
+GRUB_DEFAULT=0
+GRUB_TIMEOUT=5
+GRUB_DISTRIBUTOR=Debian
+GRUB_CMDLINE_LINUX_DEFAULT="quiet"
+GRUB_CMDLINE_LINUX=""
+""",
+    # read by the kernel's packages; installimage looks for its second line
+    "/etc/kernel-img.conf": """\
+do_symlinks = yes
+do_bootloader = no
+""",
     # without data cloud-init still has host keys to make
     "/etc/cloud/ds-identify.cfg": "policy: enabled\n",
     "/etc/hostname": "localhost\n",
@@ -72,6 +86,7 @@ DHCP=yes
 }
 #: Shell scripts whose $1 is the tree: nothing of the host that it was made on, nothing of one machine.
 HOOKS = (
+    'mkdir -p "$1"/boot/grub',
     'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/dpkg/dpkg.cfg.d/99mmdebstrap',
     'ln -sf ../run/systemd/resolve/stub-resolv.conf "$1"/etc/resolv.conf',
     # cloud-init configures the network for this service, which no package of Debian switches on
@@ -120,7 +135,7 @@ def packages(options):
 def digest(options):
     """SHA-256 of all that decides about the content; how it is fetched does not."""
     content = {
-        "format": 1,
+        "format": 2,
         "suite": options["suite"],
         "architecture": options["architecture"],
         "mirrors": options["mirrors"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
@@ -39,7 +40,7 @@ fi
 put 644 /etc/kubenode/installed.json <<'END'
 @RECORD@
 END
-@SCRUB@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
+@SCRUB@@PROOF@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
     [ ! -r "$key" ] || say "host-key $(head -n 1 "$key")"
 done
 awk '$2 == "/" { print $1, $3, $4 }' /proc/mounts 2>/dev/null | tail -n 1 | while read -r root; do
@@ -80,12 +81,74 @@ if command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ]; then
 fi
 """
 
+#: installimage ends well whatever became of the boot loader. What the machine will start from is looked at here: GRUB's
+#: configuration, its first entry's kernel and initramfs, fstab, and the boot loader itself.
+_PROOF = r"""top=''
+dead() { fail "0 the new system would not start: $*"; }
+hint="debug.txt has what grub-mkconfig and grub-install said; an image needs GRUB, /boot/grub and /etc/default/grub"
+named() { # FILE WORD: the first file that an entry names after linux or initrd
+    awk -v word="^$2(efi|16)?\$" '$1 ~ word { print $2; exit }' "$1"
+}
+there() { [ -n "$1" ] && { [ -s "$top$1" ] || [ -s "$top/boot$1" ] || [ -s "$top/boot/${1##*/}" ]; }; }
+starts() { there "$(named "$1" linux)" && there "$(named "$1" initrd)"; }
+config=''
+for file in "$top/boot/grub/grub.cfg" "$top/boot/grub2/grub.cfg"; do
+    [ -n "$config" ] || [ ! -s "$file" ] || config=$file
+done
+[ -n "$config" ] || dead "there is no /boot/grub/grub.cfg, or it is empty; $hint"
+if ! starts "$config"; then
+    found=''
+    if grep -q '^[[:space:]]*blscfg' "$config"; then
+        for file in "$top"/boot/loader/entries/*.conf; do
+            [ ! -s "$file" ] || ! starts "$file" || found=$file
+        done
+    fi
+    kernel=$(named "$config" linux) initrd=$(named "$config" initrd)
+    [ -n "$found" ] ||
+        dead "of what $config starts (kernel ${kernel:-none}, initramfs ${initrd:-none}), something is not in /boot"
+fi
+number() { stat -Lc %t:%T "$1" 2>/dev/null; }
+mounted() { awk -v place="$1" '$2 == place { print $1 }' "$top/proc/mounts" | tail -n 1; }
+listed() { awk -v place="$1" '$1 !~ /^#/ && $2 == place { print $1; exit }' "$top/etc/fstab" 2>/dev/null | tr -d '"'; }
+same() { # ENTRY DEVICE: whether an entry of fstab means a device
+    case $1 in
+        UUID=*) [ "$(blkid -p -s UUID -o value "$2" 2>/dev/null)" != "${1#UUID=}" ] || return 0 ;;
+    esac
+    case $1 in
+        /*) device=$1 ;;
+        *) device=$(findfs "$1" 2>/dev/null) ;;
+    esac
+    [ -n "$device" ] && [ -n "$(number "$device")" ] && [ "$(number "$device")" = "$(number "$2")" ]
+}
+for place in / /boot; do
+    source=$(mounted "$place") entry=$(listed "$place")
+    if [ "$place" != / ] && [ -z "$source" ]; then continue; fi
+    [ -n "$entry" ] || dead "/etc/fstab has no line for $place"
+    same "$entry" "$source" || dead "/etc/fstab mounts $entry at $place, which is on $source"
+done
+@LOADER@"""
+_LOADER_UEFI = r"""case $(uname -m) in
+    aarch64) loader=BOOTAA64.EFI ;;
+    *) loader=BOOTX64.EFI ;;
+esac
+if [ -z "$(mounted /boot/efi)" ]; then
+    say "warning the EFI system partition is not mounted at /boot/efi, so its boot loader was not looked at"
+elif [ ! -s "$top/boot/efi/EFI/BOOT/$loader" ]; then
+    dead "there is no EFI/BOOT/$loader in the EFI system partition; $hint"
+fi
+"""
+_LOADER_LEGACY = r"""for disk in @DISKS@; do
+    dd "if=$disk" bs=440 count=1 2>/dev/null | LC_ALL=C tr -cd A-Z | grep -q GRUB ||
+        dead "there is no boot loader at the beginning of $disk; $hint"
+done
+"""
+
 #: In case installimage has written it already; otherwise it is done when installimage has ended.
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
 
-def script(spec, nonce, instance, record):
-    """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id."""
+def script(spec, nonce, instance, record, drives, uefi):
+    """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id, ``drives`` are those named."""
     user = spec["post_install_script"]
     data = spec["bootstrap_data"]
     parts = {
@@ -94,6 +157,7 @@ def script(spec, nonce, instance, record):
         "CONFIG": _encode(cloud_config(data is not None)),
         "RECORD": _encode(json.dumps(record, indent=2, sort_keys=True) + "\n"),
         "SCRUB": _SCRUB if spec["crypt_password"] else "",
+        "PROOF": proof(drives if spec["swraid"] else drives[:1], uefi),
         # Not in place of keys that the bootstrap data brings.
         "KEYS": "" if own_host_keys(data) else _KEYS,
         "TAG": TAG,
@@ -103,6 +167,12 @@ def script(spec, nonce, instance, record):
         meta = "instance-id: %s\nlocal-hostname: %s\n" % (json.dumps(instance), json.dumps(spec["hostname"]))
         parts["SEED"] = _fill(_SEED, {"DIR": SEED, "META": _encode(meta), "DATA": _encode(data)})
     return _fill(_SCRIPT, parts)
+
+
+def proof(drives, uefi):
+    """The part that fails unless the new system can start; ``drives`` are those that a BIOS may start from."""
+    loader = _LOADER_UEFI if uefi else _fill(_LOADER_LEGACY, {"DISKS": " ".join(map(shlex.quote, drives))})
+    return _fill(_PROOF, {"LOADER": loader})
 
 
 def cloud_config(seeded):
@@ -123,6 +193,7 @@ class Report:
         self.begun = self.scripted = self.done = False
         self.failure, self.root = None, ""
         self.host_keys: list[str] = []
+        self.warnings: list[str] = []
         for match in re.finditer(r"%s %s (\S+) ?([^\r\n]*)" % (TAG, re.escape(nonce)), text):
             word, rest = match.group(1), match.group(2).strip()
             if word == "begin":
@@ -135,6 +206,9 @@ class Report:
                 key = " ".join(rest.split()[:2])
                 if key not in self.host_keys:
                     self.host_keys.append(key)
+            elif word == "warning":
+                if rest not in self.warnings:
+                    self.warnings.append(rest)
             elif word == "root":
                 self.root = rest
             elif word == "done":

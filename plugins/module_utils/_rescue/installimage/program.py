@@ -207,9 +207,8 @@ class Program:
             if os.environ.get("KUBENODE_" + key.upper()):
                 record[key] = os.environ["KUBENODE_" + key.upper()]
         self._prepared = True
-        hook = post_install.script(
-            spec, nonce, "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4()), record
-        )
+        instance = "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4())
+        hook = post_install.script(spec, nonce, instance, record, self._drives, self.result["uefi"])
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
         write(config, autosetup.autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
@@ -247,6 +246,7 @@ class Program:
         failure = verdict.judge(result["code"], terminal.text, debug, report, terminal.steps)
         if failure:
             raise Refused(failure.reason, failure.permanent)
+        result["warnings"] += report.warnings
         if not post_install.own_host_keys(spec["bootstrap_data"]):
             result["host_keys"] = report.host_keys
         self._root = report.root
