@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that ends lets readers have what they began; the caches of its short way never give another answer."""
+"""A server that ends lets readers have what they began; its short way never gives another answer."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ RANGE, OTHER = (2_000_000, 2_000_099), (3_000_000, 3_004_095)
     ],
     ids=["plain", "small-letters", "another-range-before", "range-inside-a-name", "http-1.0", "close", "if-match"],
 )
-def test_a_head_seen_before_means_the_same_with_another_range(registry, overlay, lines):
+def test_heads_in_every_form_mean_the_same(registry, overlay, lines):
     with Served(registry) as served:
         for first, last in (RANGE, OTHER, RANGE, (999_990, 1_000_010), (5_000_000, 5_500_000)):
             asked = [line % (first, last) if b"%d" in line else line for line in lines]
             assert ask(served, *asked) == read(overlay, first, last - first + 1)
 
 
-def test_a_head_seen_before_is_refused_once_its_image_is_gone(registry, overlay):
+def test_a_head_is_refused_once_its_image_is_gone(registry, overlay):
     with Served(registry) as served:
         lines = (b"GET /host.iso HTTP/1.1", b"Host: gone", b"Range: bytes=5000000-5000009")
         assert ask(served, *lines) == ask(served, *lines) == read(overlay, 5_000_000, 10)

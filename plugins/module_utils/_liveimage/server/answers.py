@@ -18,7 +18,6 @@ _REASONS = {
     405: "Method Not Allowed", 412: "Precondition Failed", 414: "URI Too Long", 416: "Range Not Satisfiable",
     431: "Request Header Fields Too Large", 503: "Service Unavailable",
 }  # fmt: skip
-Count = Callable[[int, int, float], None]
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -45,13 +44,8 @@ class Ledger:
     def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
         """``length`` bytes of the body went to this address, ``whole``: that was all of them."""
 
-    def counter(self, image: Image, address: str) -> Count:
-        """What is called with (start, stop, moment) for each range of an image that went to this address whole."""
-        return _ignored
-
-
-def _ignored(_start: int, _stop: int, _now: float) -> None:
-    return None
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
+        """These bytes of an image went to this address whole, as the only ones of an answer."""
 
 
 class Answers:

@@ -14,11 +14,10 @@ from collections import deque
 from collections.abc import Callable
 
 from ..overlay import BaseRange, Bytes, Segment
+from . import quick
 from .answers import Answer, Answers
 from .poller import READ, WRITE, Poller
-from .quick import Plan
 from .requests import Request, RequestReader
-from .template import Template
 
 _READ = 4 * 1024
 _GATHER = 64 * 1024  # up to so many bytes of a head and what follows go out in one call
@@ -33,9 +32,10 @@ IDLE, HEAD, STALL = 75.0, 15.0, 120.0  # seconds without a request, for a reques
 class Connection:
     """Reads requests and writes answers, in their order."""
 
-    __slots__ = ("_answer", "_answers", "_at", "_ending", "_index", "_keep", "_last", "_over", "_paused", "_plan",
-                 "_poller", "_queue", "_reader", "_rest", "_sent", "_socket", "_waiting", "address",
-                 "deadline")  # fmt: skip
+    _PIECE = _CHUNK  # bytes of a segment that one call is given
+
+    __slots__ = ("_answer", "_answers", "_at", "_ending", "_index", "_keep", "_last", "_over", "_paused", "_poller",
+                 "_queue", "_reader", "_rest", "_sent", "_socket", "_waiting", "address", "deadline")  # fmt: skip
 
     def __init__(
         self, poller: Poller, client: socket.socket, address: str, answers: Answers, over: Callable[[Connection], None]
@@ -44,7 +44,6 @@ class Connection:
         self._poller, self._socket, self.address, self._answers, self._over = poller, client, address, answers, over
         self._reader = RequestReader()
         self._queue: deque[Request] = deque()
-        self._plan: Plan | None = None
         self._answer: Answer | None = None
         self._rest: memoryview | bytes | None = None  # of what was read or made and is not sent yet
         self._index = self._at = self._sent = 0
@@ -80,7 +79,7 @@ class Connection:
 
     def _readable(self) -> None:
         try:
-            data = self._socket.recv(_READ)
+            data = self._receive()
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -92,7 +91,7 @@ class Connection:
             return
         if self._answer is None and self._reader.idle:
             now = time.monotonic()
-            if self._reader.template is not None and self._quick(self._reader.template, data, now):
+            if self._keep and self._quick(data, now):
                 return
             self.deadline = now + HEAD
         self._queue.extend(self._reader.feed(data))
@@ -102,28 +101,25 @@ class Connection:
             self._paused = True
             self._watch()
 
-    def _quick(self, template: Template, data: bytes, now: float) -> bool:
+    def _quick(self, data: bytes, now: float) -> bool:
         """Answer on the short way, where there is one."""
-        plan = self._plan
-        if plan is None or plan.template is not template or now >= plan.until:
-            plan = self._plan = Plan(self._answers, template, self.address, now)
         try:
-            found = plan.answer(data, now)
+            found = quick.answer(self._answers, data, now)
             if found is None:
                 return False
-            content, start, stop = found
+            content, image, start, stop = found
             try:
-                sent = self._socket.send(content)
+                sent = self._put(content)
             except (BlockingIOError, InterruptedError):
                 sent = 0
         except OSError:
             self.close()
             return True
         if sent == len(content):
-            plan.count(start, stop, now)
+            self._answers.ledger.ranged(image, self.address, start, stop, now)
             self.deadline = now + IDLE
         else:
-            self._answer = Answer(206, b"", (), plan.image, ((start, stop),))
+            self._answer = Answer(206, b"", (), image, ((start, stop),))
             self._index = self._at = 0
             self._sent = sent - (len(content) - (stop - start))
             self._rest = memoryview(content)[sent:]
@@ -140,14 +136,15 @@ class Connection:
 
     def _pump(self) -> None:
         """Send as much as the socket takes."""
-        burst = 0
+        burst, room = 0, True
         try:
-            while burst < _BURST:
+            while room and burst < _BURST:
                 if self._answer is None and not self._next():
                     return
-                sent = self._send()
+                sent, wanted = self._send()
                 self._sent += sent
                 burst += sent
+                room = sent == wanted  # to ask a full socket once more costs more than many a request
                 if self._rest is None and self._answer is not None and self._index == len(self._answer.segments):
                     self._finish(whole=True)
         except (BlockingIOError, InterruptedError):
@@ -198,38 +195,53 @@ class Connection:
             self._index += 1
         return b"".join(parts) if len(parts) > 1 else head
 
-    def _send(self) -> int:
-        """One call to the kernel; the number of bytes it took."""
+    def _send(self) -> tuple[int, int]:
+        """One call to the kernel: the number of bytes it took, and that it was given."""
         answer = self._answer
         if answer is None:
             raise RuntimeError("nothing is under way")
         if self._rest is not None:
-            more = socket.MSG_MORE if self._index < len(answer.segments) else 0
-            sent = self._socket.send(self._rest, more)
-            self._rest = memoryview(self._rest)[sent:] if sent < len(self._rest) else None
+            wanted = len(self._rest)
+            sent = self._put(self._rest, self._index < len(answer.segments))
+            self._rest = memoryview(self._rest)[sent:] if sent < wanted else None
+            return sent, wanted
+        segment = answer.segments[self._index]
+        wanted = min(self._PIECE, segment.length - self._at)
+        if isinstance(segment, BaseRange):
+            sent = self._from_base(answer, segment.offset + self._at, wanted)
+        elif isinstance(segment, Bytes):
+            sent = self._put(memoryview(segment.data)[self._at : self._at + wanted])
         else:
-            segment = answer.segments[self._index]
-            if isinstance(segment, BaseRange):
-                sent = self._from_base(answer, segment)
-            elif isinstance(segment, Bytes):
-                sent = self._socket.send(memoryview(segment.data)[self._at :])
-            else:
-                sent = self._socket.send(_ZEROS[: min(len(_ZEROS), segment.length - self._at)])
-            self._at += sent
-            if self._at == segment.length:
-                self._index, self._at = self._index + 1, 0
-        return sent
+            wanted = min(wanted, len(_ZEROS))
+            sent = self._put(_ZEROS[:wanted])
+        self._at += sent
+        if self._at == segment.length:
+            self._index, self._at = self._index + 1, 0
+        return sent, wanted
 
-    def _from_base(self, answer: Answer, segment: BaseRange) -> int:
+    def _from_base(self, answer: Answer, offset: int, count: int) -> int:
         if answer.image is None:
             raise RuntimeError("nothing is under way")
         if not answer.image.file.intact(time.monotonic()):
             raise OSError("the base was changed")  # the reader sees a cut, never mixed bytes
-        count = min(_CHUNK, segment.length - self._at)
-        sent = os.sendfile(self._socket.fileno(), answer.image.file.fd, segment.offset + self._at, count)
+        sent = self._copy(answer.image.file.fd, offset, count)
         if not sent:
             raise OSError("the base became shorter")
         return sent
+
+    # what is different over TLS; each raises BlockingIOError when it would have to wait
+
+    def _receive(self) -> bytes:
+        return self._socket.recv(_READ)
+
+    def _put(self, data: bytes | memoryview, more: bool = False) -> int:
+        return self._socket.send(data, socket.MSG_MORE if more else 0)
+
+    def _copy(self, fd: int, offset: int, count: int) -> int:
+        return os.sendfile(self._socket.fileno(), fd, offset, count)
+
+    def _part(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
 
     def _finish(self, whole: bool) -> None:
         answer, self._answer = self._answer, None
@@ -238,11 +250,7 @@ class Connection:
 
     def _end(self) -> None:
         """Everything is sent: tell the reader, and let it close so that the last bytes are not lost."""
-        try:
-            self._socket.shutdown(socket.SHUT_WR)
-        except OSError:
-            self.close()
-            return
+        self._part()
         self._ending = True
         self._queue.clear()
         if self._last:

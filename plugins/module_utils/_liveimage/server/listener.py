@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from .answers import Answer, Answers, Count, Ledger
+from .answers import Answer, Answers, Ledger
 from .connection import Connection
 from .metrics import Metrics
 from .poller import READ, Poller
@@ -45,15 +45,10 @@ class Books(Ledger):
         if answer.image is not None and answer.spans:
             self._progress.sent(answer.image, address, answer.spans, length, time.monotonic())
 
-    def counter(self, image: Image, address: str) -> Count:
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
         """See `Ledger`."""
-        metrics, progress = self._metrics, self._progress.counter(image, address)
-
-        def count(start: int, stop: int, now: float) -> None:
-            metrics.answered(206, stop - start, True)
-            progress(start, stop, now)
-
-        return count
+        self._metrics.answered(206, stop - start, True)
+        self._progress.ranged(image, address, start, stop, now)
 
 
 class Listener:
@@ -66,21 +61,20 @@ class Listener:
         """With ``tls``, bytes go through this process; without, base ranges do not."""
         self._answers, self._metrics, self._progress, self._limits, self._tls = answers, metrics, progress, limits, tls
         answers.ledger = Books(metrics, progress)
-        self._connections: set[Connection | TlsConnection] = set()
+        self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
         self._parting: deque[socket.socket] = deque()
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop
         self._poller: Poller
 
     def start(self, host: str, port: int) -> int:
         """Listen (``host`` empty: on every address, IPv6 too where there is any); returns the port."""
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self._socket = _listen(host, port)
-        self._poller = Poller(self._loop)
+        self._poller = Poller(loop)
         self._poller.add(self._socket.fileno(), READ, self._accept)
-        self._sweeper = self._loop.create_task(self._sweep())
+        self._sweeper = loop.create_task(self._sweep())
         return int(self._socket.getsockname()[1])
 
     def use_tls(self, context: ssl.SSLContext) -> None:
@@ -106,8 +100,10 @@ class Listener:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
-        for connection in [*self._connections, *self._parting]:
+        for connection in list(self._connections):
             connection.close()
+        for client in self._parting:
+            client.close()
         if self._socket is not None:
             self._poller.close()
 
@@ -147,14 +143,21 @@ class Listener:
         client.setblocking(False)
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection: Connection
+        if self._tls is None:
+            connection = Connection(self._poller, client, address, self._answers, self._over)
+        else:
+            try:
+                secured = self._tls.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # gone already
+                client.close()
+                return
+            connection = TlsConnection(self._poller, secured, address, self._answers, self._over)
+        self._connections.add(connection)
         self._by_address[address] += 1
         self._metrics.connections += 1
-        if self._tls is None:
-            self._connections.add(Connection(self._poller, client, address, self._answers, self._over))
-        else:
-            self._connections.add(TlsConnection(self._loop, client, address, self._answers, self._over, self._tls))
 
-    def _over(self, connection: Connection | TlsConnection) -> None:
+    def _over(self, connection: Connection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
             self._metrics.connections -= 1
@@ -165,7 +168,7 @@ class Listener:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP)
-            now = self._loop.time()
+            now = time.monotonic()
             for client in list(self._parting):
                 if not _unread(client):
                     self._parting.remove(client)

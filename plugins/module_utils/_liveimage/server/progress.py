@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .registry import Image
 
@@ -46,20 +46,14 @@ class Progress:
         if not reader.done:
             self._touch(reader, image, address, spans, length, now)
 
-    def counter(self, image: Image, address: str) -> Callable[[int, int, float], None]:
-        """The same for small ranges that were sent whole, which nearly always touch nothing new: (start, stop, now)."""
-        host, fetched = image.host, self.fetched
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
+        """The same for a small range that was sent whole, which nearly always touches nothing new."""
+        self.fetched[image.host] = self.fetched.get(image.host, 0) + stop - start
         reader = self._reader(image, address)
-        parts, step = reader.parts, reader.step
-
-        def count(start: int, stop: int, now: float) -> None:
-            fetched[host] = fetched.get(host, 0) + stop - start
-            part = start // step
-            if reader.done or (parts[part] and stop <= (part + 1) * step and now - reader.logged < _EVERY):
-                return
+        part = start // reader.step
+        known = reader.parts[part] and stop <= (part + 1) * reader.step and now - reader.logged < _EVERY
+        if not known and not reader.done:
             self._touch(reader, image, address, ((start, stop),), stop - start, now)
-
-        return count
 
     def _reader(self, image: Image, address: str) -> _Reader:
         key = (image.host, address)

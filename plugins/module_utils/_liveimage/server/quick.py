@@ -2,74 +2,60 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The answer that nearly every request gets, on a short way: a few KiB of the base, in one piece.
 
-Whatever is not exactly that (None) goes the way of every other request, and would get the same answer there.
+Its head is a GET of HTTP/1.1 with one Host and one Range, and with no field that anybody here or the framing of HTTP
+cares about. What is not exactly that goes the way of every other request, and would get the same answer there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 from ..overlay import BaseRange
 from .answers import Answers
 from .registry import Image
-from .template import Template
 
 _MOST = 64 * 1024  # bytes of a range that goes through memory
-_ZERO = 48  # the digit
-_LASTS = 0.5  # seconds until date and path of a plan are looked at anew
+_MOST_HEAD = 2048  # bytes
+_OTHER = (
+    rb"(?:(?!(?i:connection(?!:[ \t]*keep-alive\r)|content-length|host|if-|proxy-connection|range|transfer-|upgrade))"
+    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*"
+)
+_HOST = rb"(?i:host):[ \t]*[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*\r\n"
+_RANGE = rb"(?i:range):[ \t]*bytes=([0-9]{1,19})-([0-9]{1,19})\r\n"
+_HEAD = re.compile(
+    rb"GET (/[!\"$->@-~]*)(?:\?[!-~]*)? HTTP/1\.1\r\n%(other)s"
+    rb"(?:%(host)s%(other)s%(range)s|%(range)s%(other)s%(host)s)%(other)s\r\n"
+    % {b"other": _OTHER, b"host": _HOST, b"range": _RANGE}
+)
 
 
-class Plan:
-    """What is the same in many answers on one connection."""
+def asked(data: bytes) -> tuple[str, int, int] | None:
+    """The path, the first and the last byte that these bytes ask for; None: they are no such head (pure)."""
+    found = _HEAD.fullmatch(data) if len(data) <= _MOST_HEAD else None
+    if found is None:
+        return None
+    path, first, last, sooner, later = found.groups()  # the range behind Host, or before it
+    return path.decode("ascii"), int(first or sooner), int(last or later)
 
-    __slots__ = ("_answers", "_begin", "_delta", "_digits", "_end", "_length", "_registered", "_size", "_tail", "_top",
-                 "count", "image", "template", "until")  # fmt: skip
 
-    def __init__(self, answers: Answers, template: Template, address: str, now: float) -> None:
-        """``now``: of the monotonic clock, in seconds."""
-        self._answers, self.template, self.until = answers, template, now + _LASTS
-        self._digits = template.digits
-        self._registered = answers.registered(template.path)
-        self.image: Image | None = None
-        if not template.headers and not template.old:
-            self.image = self._there()
-        if self.image is None:
-            return
-        self.count = answers.ledger.counter(self.image, address)
-        self._size = self.image.overlay.size
-        self._top = answers.start(206) + self.image.head + b"Content-Range: bytes "
-        self._tail, self._length = b"", -1  # what follows the range in the head, for ranges of this length
-        self._begin = self._end = self._delta = 0  # bytes of the image that are one piece of the base, and how far off
+def answer(answers: Answers, data: bytes, now: float) -> tuple[bytes, Image, int, int] | None:
+    """Head and body for these bytes of a request, the image and the range of it that they are.
 
-    def answer(self, data: bytes, now: float) -> tuple[bytes, int, int] | None:
-        """Head and body for these bytes of a request, and the range that they are. OSError: the base cannot be read."""
-        image, digits = self.image, self._digits(data)
-        if image is None or digits is None or self._there() is not image:
-            return None
-        first, last = digits
-        start, stop = int(first), int(last) + 1
-        length = stop - start
-        if not 0 < length <= _MOST or stop > self._size or first[0] == _ZERO or last[0] == _ZERO:
-            return None
-        if not self._begin <= start < self._end:
-            self._find(image, start)
-        if stop > self._end or not image.file.intact(now):
-            return None
-        if length != self._length:
-            self._length, self._tail = length, b"/%d\r\nContent-Length: %d\r\n\r\n" % (self._size, length)
-        body = os.pread(image.file.fd, length, start + self._delta)
-        if len(body) != length:
-            raise OSError("the base became shorter")
-        return b"".join((self._top, first, b"-", last, self._tail, body)), start, stop
-
-    def _there(self) -> Image | None:
-        """The image behind the path now."""
-        return None if self._registered is None else self._answers.registry.get(self._registered)
-
-    def _find(self, image: Image, start: int) -> None:
-        """Look for the piece of the base that this byte is in."""
-        segment, at = image.overlay.place(start)
-        self._begin = self._end = 0
-        if isinstance(segment, BaseRange):
-            self._begin, self._end = start - at, start - at + segment.length
-            self._delta = segment.offset - self._begin
+    ``now``: of the monotonic clock, in seconds. OSError: the base cannot be read.
+    """
+    wanted = asked(data)
+    if wanted is None:
+        return None
+    path, start, last = wanted
+    registered, length = answers.registered(path), last + 1 - start
+    image = None if registered is None else answers.registry.get(registered)
+    if image is None or not 0 < length <= _MOST or not image.file.intact(now):
+        return None
+    segment, at = image.overlay.place(start)
+    if not isinstance(segment, BaseRange) or at + length > segment.length:
+        return None
+    body = os.pread(image.file.fd, length, segment.offset + at)
+    if len(body) != length:
+        raise OSError("the base became shorter")
+    return answers.range_head(image, start, last + 1) + body, image, start, last + 1

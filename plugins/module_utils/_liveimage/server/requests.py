@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .template import Template, learn
-
 try:
     import httptools
 
@@ -48,32 +46,20 @@ class RequestReader:
         self._ended = False
         self._raw = 0  # bytes since the last request was complete, without its body
         self._whole = 0  # requests that were complete
-        self._bodies = self._body_bytes = 0  # pieces of bodies, and their bytes
-        self.template: Template | None = None  # of the last request, when it was a range
+        self._body_bytes = 0
         self._begin()
 
     def feed(self, data: bytes) -> list[Request]:
         """The requests that these bytes complete, in their order."""
         if self._ended:
             return []
-        alone = not self._raw
-        if alone and self.template is not None:
-            digits = self.template.digits(data)
-            if digits is not None:
-                known, wanted = self.template, (b"bytes=%s-%s" % digits).decode("ascii")
-                return [Request("GET", known.path, {**known.headers, "range": wanted}, True, known.old, 0)]
-        bodies = self._bodies
-        if alone and len(data) <= _MOST_HEAD and _one_head(data):
+        if not self._raw and len(data) <= _MOST_HEAD and _one_head(data):
             self._parse(data)
         else:
             for line in io.BytesIO(data):
                 if not self._ended:
                     self._parse(line)
         ready, self._ready = self._ready, []
-        if alone and len(ready) == 1 and not self._raw and self._bodies == bodies:
-            request = ready[0]
-            if request.method == "GET" and request.keep_alive and not request.problem:
-                self.template = learn(data, request.path, request.headers, request.old)
         return ready
 
     @property
@@ -147,7 +133,6 @@ class RequestReader:
     def on_body(self, body: bytes) -> None:
         """A body, thrown away."""
         self._body += len(body)
-        self._bodies += 1
         self._body_bytes += len(body)
         if self._body > _MOST_BODY:
             self._stop(400)

@@ -43,6 +43,7 @@ class Certificate:
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # whose messages come in the middle of an answer
         try:
             # a password would be asked for on a terminal that nobody sits at
             context.load_cert_chain(*self._paths, password=lambda: "")
