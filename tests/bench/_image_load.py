@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import ssl
 import statistics
 import subprocess
 import time
@@ -28,12 +29,17 @@ class Ranges:
     cpu: float  # microseconds of the server per request
 
 
-def ranges(server: Server, connections: int, size: int, images: int, seconds: int = 3) -> Ranges:
-    """4 KiB ranges at random places over so many connections, each of one image; any answer but 206 ends the run."""
+def ranges(
+    server: Server, connections: int, size: int, images: int, *, varied: bool = False, seconds: int = 2
+) -> Ranges:
+    """4 KiB ranges at random places over so many connections; any answer but 206 ends the run.
+
+    ``varied``: every head has another image, other fields and another order; else only the digits change.
+    """
     before = server.cpu()
     command = ["wrk", f"-t{min(connections, images)}", f"-c{connections}", f"-d{seconds}s",
                "-s", str(SCRIPT), f"http://127.0.0.1:{server.port}/"]  # fmt: skip
-    environment = {**os.environ, "SIZE": str(size)}
+    environment = {**os.environ, "SIZE": str(size), "IMAGES": str(images), "VARIED": "1" if varied else ""}
     told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     used = server.cpu() - before
     count = re.search(r"(\d+) requests in ([\d.]+)s", told)
@@ -44,7 +50,7 @@ def ranges(server: Server, connections: int, size: int, images: int, seconds: in
 
 def fetch(server: Server, path: str, into: Path | None = None) -> int:
     """Read a whole image over a connection of its own, into a file or nowhere; returns its size."""
-    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+    with _connected(server) as client:
         client.sendall(b"GET %s HTTP/1.1\r\nHost: bench\r\n\r\n" % path.encode())
         head, rest = b"", b""
         while b"\r\n\r\n" not in head:
@@ -59,6 +65,15 @@ def fetch(server: Server, path: str, into: Path | None = None) -> int:
         return _drain(client, rest, int(length[1]), into)
 
 
+def _connected(server: Server) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", server.port), 30)
+    if not server.tls:
+        return client
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(client)
+
+
 def _drain(client: socket.socket, rest: bytes, size: int, into: Path | None) -> int:
     done, buffer = len(rest), bytearray(_BUFFER)
     if into is not None:
@@ -69,19 +84,28 @@ def _drain(client: socket.socket, rest: bytes, size: int, into: Path | None) -> 
                 done += count
     else:
         # the kernel drops the bytes, so that the reader's copying is not what is measured
-        while done < size and (count := client.recv_into(buffer, _BUFFER, socket.MSG_TRUNC)):
+        flags = 0 if isinstance(client, ssl.SSLSocket) else socket.MSG_TRUNC
+        while done < size and (count := client.recv_into(buffer, _BUFFER, flags)):
             done += count
     if done != size:
         raise SystemExit(f"an answer of {size} bytes ended after {done}")
     return size
 
 
-def whole(server: Server, images: int, readers: int, times: int) -> float:
-    """CPU seconds of the server per GB (10⁹ bytes) when whole images are read."""
-    before = server.cpu()
+@dataclass(frozen=True)
+class Whole:
+    """What reading whole images gave, and what it cost the server."""
+
+    speed: float  # GB (10⁹ bytes) in a second, of all readers
+    cpu: float  # seconds of the server per GB
+
+
+def whole(server: Server, images: int, readers: int, times: int) -> Whole:
+    """Whole images over connections of their own."""
+    before, began = server.cpu(), time.monotonic()
     with ThreadPoolExecutor(readers) as pool:
-        sizes = list(pool.map(lambda n: fetch(server, f"/web-{n % images}.iso"), range(times)))
-    return (server.cpu() - before) / sum(sizes) * 1e9
+        total = sum(pool.map(lambda n: fetch(server, f"/web-{n % images}.iso"), range(times))) / 1e9
+    return Whole(total / (time.monotonic() - began), (server.cpu() - before) / total)
 
 
 def first_byte(server: Server, path: str, times: int = 200) -> float:
@@ -111,7 +135,7 @@ def piece(server: Server, path: str, offset: int, length: int) -> bytes:
 
 
 def _asked(server: Server, path: str, first: int, last: int) -> tuple[bytes, bytes]:
-    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+    with _connected(server) as client:
         form = b"GET %s HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nRange: bytes=%d-%d\r\n\r\n"
         client.sendall(form % (path.encode(), first, last))
         found = b""

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two servers that are compared: our image server and nginx, each as processes whose CPU and memory can be read."""
+"""The servers that are compared: ours, nginx, and ICC where there is one; their CPU and memory can be read."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ http {{
   sendfile on; tcp_nopush on; access_log off; keepalive_requests 1000000000; default_type application/octet-stream;
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  server {{ listen 127.0.0.1:{port} backlog=512; root {root}; }}
+  {cache}
+  server {{ listen 127.0.0.1:{port} {ssl} backlog=512; root {root}; {certificate} }}
 }}
 """
+CACHE = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s; open_file_cache_min_uses 1;"
+CERTIFICATE = "ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;"
 
 
 def free_port() -> int:
@@ -38,9 +41,11 @@ def free_port() -> int:
 class Server:
     """A running server on loopback."""
 
-    def __init__(self, command: list[str], port: int, log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], port: int, log: Path, environment: dict[str, str] | None = None, tls: bool = False
+    ) -> None:
         """Start it; it listens when the block of `with` begins."""
-        self.port, self._log = port, log
+        self.port, self._log, self.tls = port, log, tls
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 command, stdout=out, stderr=out, env={**os.environ, **(environment or {})}, cwd=log.parent
@@ -79,29 +84,56 @@ class Server:
         return sum(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024 / 1e6
 
 
-def ours(hosts: Path, base: Path, log: Path) -> Server:
-    """Our image server in static mode: a host for each file in ``hosts``."""
+ENVIRONMENT = {"IRONIC_BASE_URL": "https://10.0.0.1:6385", "IRONIC_AGENT_IMAGE": "quay.io/ipa"}
+
+
+def ours(hosts: Path, base: Path, log: Path, certificate: Path | None = None) -> Server:
+    """Our image server in static mode: a host for each file in ``hosts``; HTTPS with the pair of a folder."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "_liveimage.service.main"]
     command += ["--nmstate-dir", str(hosts), "--images-bind-addr", address]
-    command += ["--images-publish-addr", f"http://{address}", "--metrics-addr", "0"]
+    command += ["--images-publish-addr", f"http{'s' if certificate else ''}://{address}", "--metrics-addr", "0"]
     command += ["--max-connections-per-address", "1024", "--cache-dir", str(hosts.parent / "cache")]
+    if certificate:
+        command += ["--tls-cert", str(certificate / "cert.pem"), "--tls-key", str(certificate / "key.pem")]
+    environment = {**ENVIRONMENT, "DEPLOY_ISO": str(base), "PYTHONPATH": str(PACKAGES)}
+    return Server(command, port, log, environment, certificate is not None)
+
+
+def icc(program: str, hosts: Path, base: Path, log: Path) -> Server:
+    """image-customization-controller's static server, whose binary the user has; it wants `nmstatectl` on the PATH."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    command = [program, "-nmstate-dir", str(hosts), "-images-bind-addr", address]
+    command += ["-images-publish-addr", f"http://{address}"]
     environment = {
-        "DEPLOY_ISO": str(base), "IRONIC_BASE_URL": "https://10.0.0.1:6385", "IRONIC_AGENT_IMAGE": "quay.io/ipa",
-        "PYTHONPATH": str(PACKAGES),
+        **ENVIRONMENT, "DEPLOY_ISO": str(base), "DEPLOY_INITRD": str(base), "IRONIC_AGENT_PULL_SECRET": "e30=",
     }  # fmt: skip
     return Server(command, port, log, environment)
 
 
-def nginx(root: Path, folder: Path, workers: int) -> Server:
-    """Nginx with sendfile on the same files as they are after writing them."""
+def nginx(root: Path, folder: Path, workers: int, *, cached: bool = False, certificate: Path | None = None) -> Server:
+    """Nginx with sendfile on the same files as they are after writing them; ``cached``: it keeps them open."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    user = "user root;" if os.geteuid() == 0 else ""
-    text = NGINX.format(folder=folder, port=port, root=root, workers=workers, user=user)
+    text = NGINX.format(
+        folder=folder, port=port, root=root, workers=workers, user="user root;" if os.geteuid() == 0 else "",
+        cache=CACHE if cached else "", ssl="ssl" if certificate else "",
+        certificate=CERTIFICATE.format(folder=certificate) if certificate else "",
+    )  # fmt: skip
     (folder / "conf").write_text(text, encoding="utf-8")
-    return Server([str(_nginx_program()), "-c", str(folder / "conf")], port, folder / "out")
+    command = [str(_nginx_program()), "-c", str(folder / "conf")]
+    return Server(command, port, folder / "out", tls=certificate is not None)
+
+
+def certificate(folder: Path) -> Path:
+    """A pair for HTTPS, in a folder of its own."""
+    folder.mkdir(parents=True)
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=bench", "-days", "2", "-keyout", str(folder / "key.pem")]
+    subprocess.run([*command, "-out", str(folder / "cert.pem")], check=True, capture_output=True)
+    return folder
 
 
 def _nginx_program() -> Path:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image server beside nginx with sendfile, which serves the same images as whole files; and writing such a file.
 
-Both servers run at the same time and are asked in turns, so that what else the machine does meets both. A figure is the
-median of the turns, its ratio the median of the ratios of each turn. KUBENODE_BENCH_IMAGES="256 1024": sizes in MiB.
+All servers run at the same time and are asked in turns, so that what else the machine does meets each. A figure is the
+median of the turns, its ratio the median of the ratios of each turn. KUBENODE_BENCH_IMAGES="256 1024": sizes in MiB;
+ICC=/path/to/binary: the static server of image-customization-controller takes part.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole as whole_base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.writing import materialise
 from tests.bench import _image_load as load
-from tests.bench._image_peers import Server, nginx, ours
+from tests.bench._image_peers import NGINX, Server, certificate, icc, nginx, ours
 from tests.unit.liveimage.maker import Layout, make
 
 RESULTS = Path(__file__).parents[2] / "build" / "bench"
@@ -59,11 +60,13 @@ class Figures:
                            "ratio": rounded, "how": how})  # fmt: skip
         print(f"{figure}: {value:.3f} {unit} ({against}, ratio {rounded})", flush=True)
 
-    def compare(self, figure: str, unit: str, how: str, mine: list[float], peer: list[float], target: str) -> None:
-        """Medians of turns, side by side."""
-        ratio = statistics.median(one / other for one, other in zip(mine, peer, strict=True))
-        against = f"nginx: {statistics.median(peer):.3f}; {target}"
-        self.add(figure, statistics.median(mine), unit, against, ratio, how)
+    def compare(self, figure: str, unit: str, how: str, found: Mapping[str, list[float]], target: str) -> None:
+        """Medians of turns, ours and each peer's side by side; the target is that beside the first peer."""
+        mine, *peers = found
+        for peer in peers:
+            ratio = statistics.median(one / other for one, other in zip(found[mine], found[peer], strict=True))
+            against = f"{peer}: {statistics.median(found[peer]):.3f}; {target if peer == peers[0] else 'no target'}"
+            self.add(figure, statistics.median(found[mine]), unit, against, ratio, how)
 
 
 def content(folder: Path, size: int) -> Path:
@@ -84,51 +87,79 @@ def hosts(folder: Path, count: int) -> Path:
     return folder
 
 
-def in_turns(first: Callable[[], float], second: Callable[[], float]) -> tuple[list[float], list[float]]:
-    """Both measured alternately."""
-    found: tuple[list[float], list[float]] = ([], [])
+def in_turns(works: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """All of them measured alternately, in one order and the other."""
+    found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(TURNS):
-        for place in (0, 1) if turn % 2 else (1, 0):
-            found[place].append((first, second)[place]())
+        for name in list(works)[:: 1 if turn % 2 else -1]:
+            found[name].append(works[name]())
     return found
 
 
-def speed(figures: Figures, mine: Server, size: int, www: Path, folder: Path) -> None:
-    """Small ranges, first bytes and whole images, beside nginx with one and with two workers."""
-    target = {1: "at least 1", 8: "at least 0.8"}
-    for workers in (2, 1):
-        how = f"wrk, each connection reads one of {HOSTS} images of {size // MIB} MiB, nginx with {workers} worker(s)"
-        with nginx(www, folder / f"nginx-{workers}", workers) as peer:
-            for connections in (1, 8):
-                cost: dict[Server, list[float]] = {mine: [], peer: []}
+def ranges_beside(figures: Figures, servers: Mapping[str, Server], size: int) -> None:
+    """Small ranges with heads that only differ in their digits, and with heads that differ in all."""
+    targets = {(False, 1): 1.0, (True, 1): 0.6, (False, 8): 0.8, (True, 8): 0.7, (False, 64): 0.8, (True, 64): 0.8}
+    for (varied, connections), target in targets.items():
+        cost: dict[str, list[float]] = {name: [] for name in servers}
 
-                def per_second(server: Server, connections: int, cost: dict[Server, list[float]]) -> float:
-                    seen = load.ranges(server, connections, size, HOSTS)
-                    cost[server].append(seen.cpu)
-                    return seen.per_second
+        def per_second(name: str, connections: int, varied: bool, cost: dict[str, list[float]]) -> float:
+            seen = load.ranges(servers[name], connections, size, HOSTS, varied=varied)
+            cost[name].append(seen.cpu)
+            return seen.per_second
 
-                both = in_turns(*(partial(per_second, one, connections, cost) for one in (mine, peer)))
-                name = f"4 KiB random ranges, {connections} connection(s), nginx with {workers} worker(s)"
-                figures.compare(name, "requests/s", how, *both, target[connections])
-                figures.compare(f"{name}: CPU per request", "µs", how, cost[mine], cost[peer], "no target")
-            if workers == 2:
-                both = in_turns(
-                    lambda: load.first_byte(mine, "/web-1.iso"), lambda: load.first_byte(peer, "/web-1.iso")
-                )
-                figures.compare(
-                    "first byte of a warm server", "ms", "new connection, median of 200", *both, "at most 1 ms"
-                )
-                both = in_turns(lambda: load.whole(mine, HOSTS, 1, 3), lambda: load.whole(peer, HOSTS, 1, 3))
-                figures.compare("CPU per GB of whole images", "s", "one reader", *both, "at most 1.1")
-                both = in_turns(lambda: load.whole(mine, HOSTS, 8, 8), lambda: load.whole(peer, HOSTS, 8, 8))
-                figures.compare("CPU per GB of whole images, 8 readers", "s", "eight readers", *both, "at most 1.1")
+        found = in_turns({name: partial(per_second, name, connections, varied, cost) for name in servers})
+        name = f"4 KiB random ranges, {'varied' if varied else 'same'} heads, {connections} connection(s)"
+        how = f"wrk, {HOSTS} images of {size // MIB} MiB"
+        figures.compare(name, "requests/s", how, found, f"at least {target}")
+        figures.compare(f"{name}: CPU per request", "µs", how, cost, "no target")
+
+
+def whole_beside(figures: Figures, servers: Mapping[str, Server], what: str, cpu: str, speed: str) -> None:
+    """Whole images, by one reader and by eight: what they cost, and how fast they come."""
+    for readers in (1, 8):
+        quick: dict[str, list[float]] = {name: [] for name in servers}
+
+        def cost(name: str, readers: int, quick: dict[str, list[float]]) -> float:
+            seen = load.whole(servers[name], HOSTS, readers, max(3, readers))
+            quick[name].append(seen.speed)
+            return seen.cpu
+
+        found = in_turns({name: partial(cost, name, readers, quick) for name in servers})
+        name = f"whole images{what}, {readers} reader(s)"
+        figures.compare(f"CPU per GB of {name}", "s", "images in the page cache", found, cpu)
+        figures.compare(f"speed of {name}", "GB/s", "read and thrown away", quick, speed)
+
+
+def speed(figures: Figures, mine: Server, size: int, base: Path, folder: Path) -> None:
+    """Small ranges, first bytes and whole images, beside nginx plain, with files kept open, with one worker."""
+    www = materialised(mine, folder / "www")
+    print(f"nginx was given (its cache only where the name says so): {' '.join(NGINX.split())}", flush=True)
+    with contextlib.ExitStack() as running:
+        servers = {"ours": mine}
+        kinds = (("nginx", 2, False), ("nginx with open_file_cache", 2, True), ("nginx, 1 worker", 1, False))
+        for name, workers, cached in kinds:
+            servers[name] = running.enter_context(nginx(www, folder / name.replace(" ", "-"), workers, cached=cached))
+        if os.environ.get("ICC"):
+            servers["ICC"] = running.enter_context(icc(os.environ["ICC"], folder / "hosts", base, folder / "icc.log"))
+            until_served(servers["ICC"], f"/web-{HOSTS - 1}.iso")
+        ranges_beside(figures, servers, size)
+        found = in_turns({name: partial(load.first_byte, one, "/web-1.iso") for name, one in servers.items()})
+        figures.compare("first byte of a warm server", "ms", "new connection, median of 200", found, "at most 1 ms")
+        whole_beside(figures, servers, "", "at most 1", "no target")
+    pair = certificate(folder / "tls")
+    with (
+        ours(folder / "hosts", base, folder / "ours-tls.log", pair) as secured,
+        nginx(www, folder / "nginx-tls", 2, certificate=pair) as peer,
+    ):
+        until_served(secured, f"/web-{HOSTS - 1}.iso")
+        whole_beside(figures, {"ours": secured, "nginx": peer}, ", TLS", "no target", "at least 0.9")
 
 
 def memory(figures: Figures, mine: Server, size: int) -> float:
     """Resident memory while more and more readers come; returns it after all of them."""
     found = {}
     for readers in (1, 8, 64):
-        load.ranges(mine, readers, size, HOSTS, 2)
+        load.ranges(mine, readers, size, HOSTS)
         load.whole(mine, HOSTS, readers, readers)
         found[readers] = mine.rss()
     how = "VmRSS after ranges and whole images by so many readers at once"
@@ -193,11 +224,12 @@ def writing(figures: Figures, folder: Path, base: Path) -> None:
         command = f'cp --reflink=never "$0" "$1" {" ".join(more)}'
         return timed(lambda: subprocess.run(["sh", "-c", command, str(base), str(target)], check=True))
 
-    mine, synced = in_turns(lambda: timed(lambda: materialise(overlay, str(target))), lambda: copy('&& sync "$1"'))
-    ratio = statistics.median(one / other for one, other in zip(mine, synced, strict=True))
+    works = {
+        "ours": lambda: timed(lambda: materialise(overlay, str(target))),
+        "cp --reflink=never and sync": lambda: copy('&& sync "$1"'),
+    }
     how = f"{base.stat().st_size // MIB} MiB, both until the bytes are on disk"
-    against = f"cp --reflink=never and sync: {statistics.median(synced):.3f}; at most 1.1"
-    figures.add("file mode", statistics.median(mine), "s", against, ratio, how)
+    figures.compare("file mode", "s", how, in_turns(works), "at most 1.1")
     target.unlink()
 
 
@@ -217,7 +249,7 @@ def main() -> int:
                 for number in range(HOSTS):
                     until_served(mine, f"/web-{number}.iso")
                 if size == max(SIZES):
-                    speed(figures, mine, size * MIB, materialised(mine, folder / "www"), folder)
+                    speed(figures, mine, size * MIB, base, folder)
                 after[size] = memory(figures, mine, size * MIB)
         if len(after) > 1:
             low, high = after[min(after)], after[max(after)]
