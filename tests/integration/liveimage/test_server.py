@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import random
 import socket
-import ssl
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -292,20 +290,6 @@ def test_signed_names(base):
         assert requests.head(served.url(good), timeout=180).status_code == 200
         assert requests.head(served.url(old), timeout=180).status_code == 403
         assert requests.head(served.url(path), timeout=180).status_code == 403
-
-
-def test_tls(registry, content, tmp_path):
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
-                    "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)  # fmt: skip
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with Served(registry, tls=context) as served:
-        assert requests.get(served.url("/host.iso"), verify=str(certificate), timeout=180).content == content
-        header = {"Range": "bytes=4999990-5000009"}
-        part = requests.get(served.url("/host.iso"), headers=header, verify=str(certificate), timeout=180)
-        assert part.content == content[4_999_990:5_000_010]
 
 
 def test_icc_15_1_parallel_readers_get_their_own_bytes(base):
