@@ -4,9 +4,9 @@
 
 import sys
 
-if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     version = ".".join(str(part) for part in sys.version_info[:3])
-    sys.stderr.write("provision: Python 3.11, 3.12 or 3.13 is needed, this is %s; run it as ./provision\n" % version)
+    sys.stderr.write("provision: Python 3.11 to 3.14 is needed, this is %s; run it as ./provision\n" % version)
     sys.exit(1)
 
 from provision.program import main

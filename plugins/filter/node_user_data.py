@@ -79,7 +79,7 @@ options:
         type: str
       python_source:
         description:
-          - A standalone Python 3.11, 3.12 or 3.13 as C(URL#sha256=DIGEST), a C(.tar.gz) with one folder that has
+          - A standalone Python 3.11 to 3.14 as C(URL#sha256=DIGEST), a C(.tar.gz) with one folder that has
             C(bin/python3) in it. It goes to C(/opt/kubenode/python). Needed where there is no
             package manager (Flatcar).
         type: str

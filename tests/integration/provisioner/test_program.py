@@ -324,7 +324,7 @@ def test_help_and_version_unpack_nothing(machine):
 
 
 def test_without_a_fitting_python_the_way_out_is_told(machine, tmp_path):
-    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+    for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
         (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     machine.environment = {"PATH": str(tmp_path)}
@@ -333,7 +333,7 @@ def test_without_a_fitting_python_the_way_out_is_told(machine, tmp_path):
     ) as process:
         stderr = process.communicate(timeout=180)[1]
     assert process.returncode == 1
-    assert re.match(r"provision: Python 3\.11, 3\.12 or 3\.13 is needed and none was found: .*install", stderr)
+    assert re.match(r"provision: Python 3\.11 to 3\.14 is needed and none was found: .*install", stderr)
     assert len(stderr.splitlines()) == 1
 
 
@@ -344,4 +344,4 @@ def test_an_old_python_ends_with_a_sentence():
     script = "import sys; sys.version_info = (3, 9, 1, 'final', 0); exec(sys.stdin.read())"
     done = subprocess.run([sys.executable, "-c", script], input=source, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "provision: Python 3.11, 3.12 or 3.13 is needed, this is 3.9.1; run it as ./provision\n"
+    assert done.stderr == "provision: Python 3.11 to 3.14 is needed, this is 3.9.1; run it as ./provision\n"

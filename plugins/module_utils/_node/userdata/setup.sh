@@ -23,10 +23,10 @@ url='' sha256='' python_url='' python_sha256='' source_ca='' attempts=1 pause=1 
 # shellcheck source=/dev/null
 . "$folder/settings" || exit 2
 
-fits() { command -v "$1" >/dev/null 2>&1 && "$1" -I -c 'import sys, lzma, ssl; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; }
+fits() { command -v "$1" >/dev/null 2>&1 && "$1" -I -c 'import sys, lzma, ssl; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; }
 
 find_python() {
-    for python in "$python_home/bin/python3" python3 python3.13 python3.12 python3.11; do
+    for python in "$python_home/bin/python3" python3 python3.14 python3.13 python3.12 python3.11; do
         fits "$python" && return 0
     done
     return 1
@@ -96,7 +96,7 @@ install_python() {
         say "no package manager for Python is known here; give python_source"
         return 1
     fi
-    for package in python3 python3.12 python3.11 python3.13; do
+    for package in python3 python3.12 python3.11 python3.13 python3.14; do
         say "installing $package"
         $install "$package" </dev/null >/dev/null 2>&1 && find_python && return 0
     done
@@ -106,7 +106,7 @@ install_python() {
 provide_python() {
     find_python && return 0
     if [ -n "$python_url" ]; then unpack_python; else install_python; fi
-    find_python || { say "no Python 3.11, 3.12 or 3.13 here" && return 1; }
+    find_python || { say "no Python 3.11 to 3.14 here" && return 1; }
 }
 
 try() {
