@@ -101,8 +101,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join.code
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.wait import Wait
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
-#: kubeadm waits for discovery, the kubelet and its certificate, one after the other, and asks the API server besides.
-_WAITS, _BESIDES = 3, 600
+#: kubeadm waits for discovery, the kubelet and its certificate, one after the other.
+_WAITS = 3
+#: seconds for all else, such as its questions to the API server
+_BESIDES = 600
 
 
 def argument_spec():
