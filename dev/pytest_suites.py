@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """pytest plugin: the order of the tests, Hypothesis' data, what runs now, and a table of the suites at the end.
 
-Files that take minutes come first, so that no worker is left alone with one of them at the end. Tests that need the
-lab's images, which take minutes to build, have the marker ``images``.
+Tests that need the lab's images have the marker ``images``; they come last, since images take minutes to build, and
+wait for these. Before and among them the files that take minutes come first, so that no worker is left alone with one
+of them at the end.
 Property tests use the same data in every run; ``KUBENODE_HYPOTHESIS=random`` draws new data, ``fuzz`` more of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -23,6 +25,7 @@ import pytest
 
 PROFILE = "KUBENODE_HYPOTHESIS"
 COUNTS = "KUBENODE_TEST_COUNTS"
+BUILDING = "KUBENODE_TEST_BUILDING"
 #: data sets that fail on a slow machine only are no failures: time limits of tests are for hangs
 _COMMON = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 # derandomize is always said: Hypothesis has another default where the variable CI is set
@@ -61,7 +64,12 @@ _IMAGE_FIXTURES = {"lab_nspawn", "lab_qemu", "coreos"}
 
 
 class Images:
-    """Marks the tests that need the lab's images."""
+    """Marks the tests that need the lab's images, and lets them wait until these are built."""
+
+    def __init__(self, verdict: str | None) -> None:
+        #: a file that is locked while images are built, and holds the exit code then
+        self._verdict = Path(verdict) if verdict else None
+        self._code = "0"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -70,6 +78,21 @@ class Images:
             marked = any(marker.name in _IMAGE_MARKERS for marker in item.iter_markers())
             if marked or _IMAGE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker("images")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Around the time limit of the test."""
+        if self._verdict is not None and item.get_closest_marker("images"):
+            with self._verdict.open(encoding="ascii") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                self._code = file.read()
+            self._verdict = None
+        return (yield)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """One clear line for each test that cannot run."""
+        if self._code != "0" and item.get_closest_marker("images"):
+            pytest.fail(f"the lab's images were not built (exit code {self._code or 'unknown'})", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -85,14 +108,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; the order within a file and between equals stays."""
+    """The longest files first, images last; the order within a file and between equals stays."""
     if os.environ.get(PROFILE) == "fuzz":
         random.shuffle(items)  # a round that is ended early has looked at other tests than the one before
         return
     limits: dict[Path, float] = {}
     for item in items:
         limits[item.path] = max(_limit(item), limits.get(item.path, 0.0))
-    items.sort(key=lambda item: (_rank(item.path), -limits[item.path]))
+    images = {item.path for item in items if item.get_closest_marker("images")}
+    items.sort(key=lambda item: (item.path in images, _rank(item.path), -limits[item.path]))
 
 
 class Progress:
@@ -132,7 +156,7 @@ class Progress:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Failures are printed where the results of all workers come together."""
-    config.pluginmanager.register(Images(), "kubenode-images")
+    config.pluginmanager.register(Images(os.environ.get(BUILDING)), "kubenode-images")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config), "kubenode-progress")
 

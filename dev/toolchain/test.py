@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -12,10 +14,12 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from . import debian, environments
 from .paths import CHECKOUT
@@ -38,6 +42,8 @@ FOREIGN = ("CI", "HCLOUD_", "HYPOTHESIS_", "KUBENODE_HYPOTHESIS", "KUBENODE_LAB_
 NOTHING_CHOSEN = 5
 #: bytes of free memory from which on the disks of machines lie there; five workers had filled five GiB of it
 PLENTY = 16 << 30
+#: variables by which dev/pytest_suites.py learns where to write its counts, and what is still being built
+COUNTS, BUILDING = "KUBENODE_TEST_COUNTS", "KUBENODE_TEST_BUILDING"
 #: seconds in which an interrupted pytest closes its labs
 GRACE = 120
 
@@ -57,6 +63,8 @@ class Part:
     #: arguments of `python -m lab` that build what the tests need, before any test's time limit begins
     builds: tuple[tuple[str, ...], ...] = (("images", "build", "--all"),)
     environment: dict[str, str] = field(default_factory=dict)
+    #: whether tests that need nothing of this run meanwhile (dev/pytest_suites.py makes the others wait)
+    beside: bool = False
     #: whether the disks of its machines fit into the memory of a large host
     small_disks: bool = False
 
@@ -72,28 +80,16 @@ def _units(core: str) -> Part:
     return Part(f"units-{core}", f"the unit tests on ansible-core {core}", 3, arguments, core, ("base",), ())
 
 
-def _default(marker: str, *where: str) -> tuple[str, ...]:
-    return (*PARALLEL, "-m", f"{marker} and not ({' or '.join(LONG_MARKERS)})", *where)
-
-
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
 WALKS = ("tests/integration/consent/test_walk.py", "tests/integration/consent/test_walk_machines.py")
-#: the parts of `make test`; the lab's images are built while the first one runs, which needs none
-DEFAULT = (
-    Part(
-        "dry",
-        "unit tests; the lab, modules and playbooks where no machine boots",
-        6,
-        _default("not images", "tests"),
-        builds=(),
-    ),
-    Part(
-        "flows",
-        "modules and playbooks on machines that boot, one molecule scenario",
-        8,
-        _default("images", "tests/lab", "tests/integration"),
-        small_disks=True,
-    ),
+#: what `make test` runs
+DEFAULT = Part(
+    "default",
+    "whether the product works: unit tests, the lab, modules and playbooks, machines that boot, a molecule scenario",
+    12,
+    (*PARALLEL, "-m", f"not ({' or '.join(LONG_MARKERS)})", "tests"),
+    beside=True,
+    small_disks=True,
 )
 #: the parts of the long run, in the order in which CI takes them
 LONG = (
@@ -129,9 +125,7 @@ LONG = (
         small_disks=True,
     ),
 )
-PARTS = {part.name: part for part in (*DEFAULT, *LONG)}
-#: words for several parts
-WORDS = {"default": DEFAULT, "long": LONG}
+PARTS = {part.name: part for part in (DEFAULT, *LONG)}
 
 
 @dataclass
@@ -165,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
         "parts",
         nargs="*",
         metavar="PART",
-        help=f"default ({', '.join(part.name for part in DEFAULT)}), long (all further parts), or {', '.join(PARTS)}",
+        help=f"{', '.join(PARTS)}, or long: all of these but the first, which is run where none is named",
     )
     parser.add_argument("--list", action="store_true", help="print the parts, what they check and how long they take")
     parser.add_argument("--seconds", type=int, help="how long the whole run may take; says what did not fit")
@@ -176,15 +170,15 @@ def main(arguments: list[str] | None = None) -> int:
         for part in PARTS.values():
             print(f"{part.name:12} {part.minutes:3} min  {part.checks}")
         return 0
-    words = chosen.parts or ["default"]
-    names = [name for word in words for name in ([part.name for part in WORDS[word]] if word in WORDS else [word])]
+    words = chosen.parts or [DEFAULT.name]
+    names = [name for word in words for name in ([part.name for part in LONG] if word == "long" else [word])]
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         parser.error(f"part {unknown[0]} is unknown; there are {', '.join(PARTS)}")
     # started in the background of a shell we ignore Ctrl-C, and so would every program that a test interrupts
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + max(0, chosen.seconds) if chosen.seconds is not None else None
-    again = chosen.again or len(names) == 1 or words == ["default"] or bool(chosen.pytest)
+    again = chosen.again or len(names) == 1 or bool(chosen.pytest)
     return run([PARTS[name] for name in names], deadline, again, chosen.pytest.split())
 
 
@@ -192,9 +186,6 @@ def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Seq
     """Run the parts one after the other, go on after a failure, and print what ran and what did not."""
     results: list[Result] = []
     left_out: list[str] = []
-    builds = Builds()
-    if len(parts) > 1 and not parts[0].builds:
-        builds.begin(parts[1])
     for part in parts:
         if not again and _passed_before(part):
             left_out.append(f"{part.name}: passed on this very tree before; --again runs it once more")
@@ -203,60 +194,71 @@ def run(parts: Sequence[Part], deadline: float | None, again: bool, further: Seq
         if left is not None and left < part.minutes * 60:
             left_out.append(f"{part.name}: needs about {part.minutes} min, {max(0, left) / 60:.0f} min are left")
             continue
-        results.append(_run(part, left, further, builds))
+        results.append(_run(part, left, further))
         if results[-1].good and not further:
             _record(part).write_text(_tree(), encoding="ascii")
-    builds.end()
     if len(parts) > 1:
         _summary(results, left_out)
     return 1 if any(result.bad for result in results) else 0
 
 
 class Builds:
-    """What the lab builds for a part while the part before it runs."""
+    """What the lab builds for a part, one thing after the other: before its tests, or beside them."""
 
-    def __init__(self) -> None:
-        self._part: Part | None = None
+    def __init__(self, part: Part) -> None:
+        # only root can
+        self._left = list(part.builds) if os.geteuid() == 0 else []
+        self._environment = variables()
         self._process: subprocess.Popen[bytes] | None = None
-        self._left: list[tuple[str, ...]] = []
+        self._stopped = threading.Event()
 
-    def begin(self, part: Part) -> None:
-        """Start the first build in the background. A failed set-up is reported when the part begins."""
-        if os.geteuid() != 0 or not part.builds:
-            return
-        try:
-            _environments(part)
-        except SetupError:
-            return
-        first, *self._left = part.builds
-        self._part = part
-        # no shell around it: dash forgets an interrupt that comes before it has forked
-        self._process = subprocess.Popen(
-            _lab(first), env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-
-    def wait(self, part: Part) -> int:
-        """0 when all is built that a part needs."""
-        left = list(part.builds) if os.geteuid() == 0 else []
-        if self._process is not None and self._part is part:
-            say("waiting for the lab's images")
-            code, self._process, left = self._process.wait(), None, self._left
+    def run(self) -> int:
+        """0 when all is built."""
+        while self._left and not self._stopped.is_set():
+            command = [_python("main"), "-m", "lab", *self._left.pop(0)]
+            # no shell around it: dash forgets an interrupt that comes before it has forked
+            self._process = subprocess.Popen(
+                command, env=self._environment, cwd=CHECKOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            if self._stopped.is_set():
+                _interrupt(self._process)
+            try:
+                code = self._process.wait()
+            except KeyboardInterrupt:
+                self.stop()
+                raise
             if code:
                 return code
-        for build in left:
-            done = subprocess.run(_lab(build), env=variables(), cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                return done.returncode
-        return 0
+        return int(self._stopped.is_set())
 
-    def end(self) -> None:
-        """Stop what is still being built."""
-        if self._process is not None:
+    def stop(self) -> None:
+        """End what is being built."""
+        self._stopped.set()
+        if self._process is not None and self._process.poll() is None:
             _interrupt(self._process)
-            self._process = None
+
+    @contextlib.contextmanager
+    def beside(self, verdict: Path) -> Generator[None, None, None]:
+        """Build meanwhile; the file is locked until the end is known, and holds the exit code then."""
+        with verdict.open("w", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            thread = threading.Thread(target=self._into, args=(file,))
+            thread.start()
+            try:
+                yield
+            finally:
+                self.stop()
+                thread.join()
+
+    def _into(self, file: TextIO) -> None:
+        try:
+            file.write(str(self.run()))
+            file.flush()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds) -> Result:
+def _run(part: Part, left: float | None, further: Sequence[str]) -> Result:
     """Provide what the part needs, then run its pytest; `left` are the seconds until the deadline."""
     began = time.monotonic()
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -265,27 +267,32 @@ def _run(part: Part, left: float | None, further: Sequence[str], builds: Builds)
     print(f"== {part.name}: {part.checks}", flush=True)
     code: int | None
     try:
-        code = _prepare(part, builds)
-        if code == 0:
-            name = environments.CORES[part.core]
-            environment = {**test_variables(name), **part.environment, "KUBENODE_TEST_COUNTS": str(counts)}
-            if part.small_disks and (folder := memory(PLENTY)):
-                environment.setdefault("KUBENODE_DISKS", str(folder / "kubenode-labs"))
-            python = environments.ENVIRONMENTS[name].folder / "bin" / "python"
-            command = [str(python), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
-            if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
-                command.append(f"--hypothesis-seed={_seed()}")
-            code = _wait(command, environment, left)
-            if further and code == NOTHING_CHOSEN:
-                code = 0
+        _environments(part)
+        builds = Builds(part)
+        if part.beside:
+            verdict = RESULTS / f"{part.name}.building"
+            with builds.beside(verdict):
+                code = _tests(part, left, further, {COUNTS: str(counts), BUILDING: str(verdict)})
+        else:
+            code = builds.run() or _tests(part, left, further, {COUNTS: str(counts)})
     except SetupError as error:
         say(f"failed: {error}")
         code = 1
-    except KeyboardInterrupt:
-        builds.end()
-        raise
     found = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
     return Result(part, time.monotonic() - began, code, **found)
+
+
+def _tests(part: Part, left: float | None, further: Sequence[str], files: dict[str, str]) -> int | None:
+    """pytest's exit code, or None when it was ended at the deadline."""
+    name = environments.CORES[part.core]
+    environment = {**test_variables(name), **part.environment, **files}
+    if part.small_disks and (folder := memory(PLENTY)):
+        environment.setdefault("KUBENODE_DISKS", str(folder / "kubenode-labs"))
+    command = [_python(name), "-m", "pytest", "-q", "--durations=20", *part.arguments, *further]
+    if part.environment.get("KUBENODE_HYPOTHESIS") == "random":
+        command.append(f"--hypothesis-seed={_seed()}")
+    code = _wait(command, environment, left)
+    return 0 if further and code == NOTHING_CHOSEN else code
 
 
 def test_variables(name: str) -> dict[str, str]:
@@ -314,20 +321,14 @@ def _seed() -> int:
     return seed
 
 
-def _prepare(part: Part, builds: Builds) -> int:
-    """Packages, environments and the lab's images; 0 when all is there."""
-    _environments(part)
-    return builds.wait(part)
-
-
 def _environments(part: Part) -> None:
     debian.ensure(list(part.packages))
     environments.ensure("main")
     environments.ensure(environments.CORES[part.core])
 
 
-def _lab(build: Sequence[str]) -> list[str]:
-    return [str(environments.ENVIRONMENTS["main"].folder / "bin" / "python"), "-m", "lab", *build]
+def _python(name: str) -> str:
+    return str(environments.ENVIRONMENTS[name].folder / "bin" / "python")
 
 
 def _wait(command: list[str], environment: dict[str, str], left: float | None) -> int | None:
@@ -346,7 +347,8 @@ def _wait(command: list[str], environment: dict[str, str], left: float | None) -
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
     """End a process and its group: first as Ctrl-C does, so that labs are closed."""
-    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(GRACE)
     except subprocess.TimeoutExpired:

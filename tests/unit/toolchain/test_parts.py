@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
 import itertools
 import json
 import os
@@ -21,10 +23,10 @@ def house(tmp_path, monkeypatch):
     """Parts whose pytest is a line of Python: exit with a code, or wait until the deadline."""
     monkeypatch.setattr(parts, "RESULTS", tmp_path)
     monkeypatch.setattr(parts, "_tree", lambda: "tree-1")
-    monkeypatch.setattr(parts, "_prepare", lambda part, builds: 0)
+    monkeypatch.setattr(parts, "_environments", lambda part: None)
 
     def part(name: str, code: str, minutes: int = 1) -> parts.Part:
-        return parts.Part(name, "checks", minutes, (code,))
+        return parts.Part(name, "checks", minutes, (code,), builds=())
 
     original = parts._wait
 
@@ -34,7 +36,7 @@ def house(tmp_path, monkeypatch):
         return original([sys.executable, "-c", f"{lines}; {command[-1]}"], environment, left)
 
     monkeypatch.setattr(parts, "_wait", wait)
-    monkeypatch.setattr(parts, "variables", lambda name: {})
+    monkeypatch.setattr(parts, "variables", lambda name="": {})
     # in the background of a shell Ctrl-C is ignored, and so it would be by our children
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield part
@@ -43,7 +45,7 @@ def house(tmp_path, monkeypatch):
 
 def test_the_shell_of_a_user_changes_no_test(house, monkeypatch):
     shell = {"CI": "true", "HCLOUD_TOKEN": "real", "PYTEST_ADDOPTS": "-x", "PYTHONHASHSEED": "7", "HOME": "/root"}
-    monkeypatch.setattr(parts, "variables", lambda name: dict(shell))
+    monkeypatch.setattr(parts, "variables", lambda name="": dict(shell))
     seen = []
     monkeypatch.setattr(parts, "_wait", lambda command, environment, left: seen.append(environment) or 0)
     assert parts.run([house("one", "exit(0)")], None, True, ()) == 0
@@ -96,51 +98,62 @@ def test_every_long_marker_has_a_part_and_no_default_test_has_one():
     chosen = [" ".join(part.arguments) for part in parts.LONG]
     for marker in parts.LONG_MARKERS:
         assert any(f"-m {marker}" in words for words in chosen)
-        assert marker in parts.DEFAULT[-1].arguments[parts.DEFAULT[-1].arguments.index("-m") + 1]
+        assert marker in parts.DEFAULT.arguments[parts.DEFAULT.arguments.index("-m") + 1]
 
 
-@pytest.mark.parametrize(("ends", "code"), [("exit(0)", 0), ("exit(3)", 3)])
-def test_images_are_built_while_the_part_before_runs(tmp_path, monkeypatch, ends, code):
-    monkeypatch.setattr(parts, "_environments", lambda part: None)
-    monkeypatch.setattr(parts, "variables", lambda: {"PATH": "/usr/bin:/bin"})
+@pytest.fixture
+def building(house, tmp_path, monkeypatch):
+    """A part whose builds are lines of Python; whether it builds before its tests or beside them."""
     monkeypatch.setattr(parts.os, "geteuid", lambda: 0)
-    go, built = tmp_path / "go", tmp_path / "built"
+    popen = parts.subprocess.Popen
+
+    def start(command, **kwargs):
+        return popen([sys.executable, "-c", command[-1]] if command[1:3] == ["-m", "lab"] else command, **kwargs)
+
+    monkeypatch.setattr(parts.subprocess, "Popen", start)
+
+    def part(beside: bool, *builds: str) -> parts.Part:
+        return dataclasses.replace(house("one", "exit(0)"), beside=beside, builds=tuple((line,) for line in builds))
+
+    return part
+
+
+@pytest.mark.parametrize(("ends", "made"), [("exit(3)", ["one"]), ("", ["one", "two"])])
+def test_builds_before_the_tests_follow_each_other_until_one_fails(building, tmp_path, monkeypatch, ends, made):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    lines = [f"import pathlib; pathlib.Path({str(folder / name)!r}).touch(); {ends}" for name in ("one", "two")]
+    assert parts.run([building(False, *lines)], None, True, ()) == int(bool(ends))
+    assert sorted(path.name for path in folder.iterdir()) == made
+    assert (tmp_path / "one.json").exists() is not bool(ends), "tests began although something was not built"
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit(3)", "3"), ("", "0")])
+def test_images_are_built_beside_the_tests_that_need_none(building, tmp_path, monkeypatch, ends, code):
+    go = tmp_path / "go"
     os.mkfifo(go)
-    build = f"import pathlib; pathlib.Path({str(built)!r}).touch(); {ends}"
-    waiting = f"open({str(go)!r}).read(); {build}"
-    monkeypatch.setattr(parts, "_lab", lambda _build: [sys.executable, "-c", waiting])
-    part = parts.Part("flows", "checks", 1, (), builds=(("images",),))
-    builds = parts.Builds()
-    builds.begin(part)
-    assert not built.exists()
-    go.write_text("go")
-    assert builds.wait(part) == code
-    assert built.exists()
-    builds.begin(part)
-    builds.end()
-    assert builds._process is None
-    built.unlink()
-    monkeypatch.setattr(parts, "_lab", lambda _build: [sys.executable, "-c", build])
-    assert builds.wait(part) == code  # not in the background
-    assert built.exists()
+    seen = []
+
+    def tests(command, environment, left):
+        with open(environment["KUBENODE_TEST_BUILDING"], encoding="ascii") as file:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            go.write_text("go")
+            fcntl.flock(file, fcntl.LOCK_SH)
+            seen.append(file.read())
+        return 0
+
+    monkeypatch.setattr(parts, "_wait", tests)
+    assert parts.run([building(True, f"open({str(go)!r}).read()", ends)], None, True, ()) == 0
+    assert seen == [code]
 
 
-@pytest.mark.parametrize(("name", "made"), [("bad", ["bad"]), ("one", ["one", "two"])])
-def test_builds_follow_each_other_until_one_fails(tmp_path, monkeypatch, name, made):
-    monkeypatch.setattr(parts, "_environments", lambda part: None)
-    monkeypatch.setattr(parts, "variables", lambda: {"PATH": "/usr/bin:/bin"})
-    monkeypatch.setattr(parts.os, "geteuid", lambda: 0)
-    program = f"import pathlib, sys; pathlib.Path({str(tmp_path)!r}, sys.argv[1]).touch(); exit(sys.argv[1] == 'bad')"
-    monkeypatch.setattr(parts, "_lab", lambda build: [sys.executable, "-c", program, *build])
-    part = parts.Part("flows", "checks", 1, (), builds=((name,), ("two",)))
-    for background in (True, False):
-        builds = parts.Builds()
-        if background:
-            builds.begin(part)
-        assert builds.wait(part) == (name == "bad")
-        assert sorted(path.name for path in tmp_path.iterdir()) == made
-        for path in tmp_path.iterdir():
-            path.unlink()
+def test_what_is_built_ends_with_the_tests(building, tmp_path, monkeypatch):
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    monkeypatch.setattr(parts, "_wait", lambda command, environment, left: len(alive.read_text()) - 4)
+    line = f"import time; open({str(alive)!r}, 'w').write('here'); time.sleep(600)"
+    assert parts.run([building(True, line, "exit(0)")], None, True, ()) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,7 +38,8 @@ SETTINGS = f"[pytest]\nmarkers ={MARKERS}\nasyncio_default_fixture_loop_scope = 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
     (folder / "pytest.ini").write_text(SETTINGS)
     command = [sys.executable, "-m", "pytest", "-p", "dev.pytest_suites", "-p", "no:cacheprovider", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": "", **variables}
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("KUBENODE_TEST_")}
+    environment = {**outer, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": "", **variables}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -49,10 +52,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_longest_files_come_first(folder):
+def test_the_longest_files_come_first_and_images_last(folder):
     _code, output = run(folder, "-v")
     names = [line.partition("::")[2].split()[0] for line in output.splitlines() if "%]" in line]
-    assert names == ["test_scenario", "test_longest", "test_long", "test_short", "test_quick", "test_bad"]
+    assert names == ["test_longest", "test_long", "test_short", "test_quick", "test_bad", "test_scenario"]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -104,6 +107,25 @@ def test_tests_that_need_images_have_their_marker(tmp_path, marker, chosen):
     (tmp_path / "test_i.py").write_text(IMAGES)
     _code, output = run(tmp_path, "-v", "-m", marker)
     assert [line.partition("::")[2].split()[0] for line in output.splitlines() if "PASSED" in line] == chosen
+
+
+@pytest.mark.parametrize("verdict", ["0", "4", ""])
+def test_tests_wait_for_what_is_built_beside_them(tmp_path, verdict):
+    (tmp_path / "test_i.py").write_text(IMAGES)
+    building, ran = tmp_path / "building", tmp_path / "ran"
+    os.mkfifo(ran)
+    (tmp_path / "test_j.py").write_text(f"def test_other(): open({str(ran)!r}, 'w').close()")
+    with building.open("w") as file, ThreadPoolExecutor() as pool:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        running = pool.submit(run, tmp_path, "-n", "2", "--dist", "loadfile", KUBENODE_TEST_BUILDING=str(building))
+        ran.read_text()  # a test that needs no image has run
+        file.write(verdict)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_UN)
+        code, output = running.result()
+    assert ("4 passed" if verdict == "0" else "2 passed, 2 errors") in output
+    assert ("the lab's images were not built" in output) is (verdict != "0")
+    assert code == int(verdict != "0")
 
 
 def test_what_runs_is_named_once_a_minute():
