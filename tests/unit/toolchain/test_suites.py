@@ -52,10 +52,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_longest_files_come_first_and_images_last(folder):
+def test_the_longest_files_come_first_and_images_beside_unit_tests(folder):
     _code, output = run(folder, "-v")
     names = [line.partition("::")[2].split()[0] for line in output.splitlines() if "%]" in line]
-    assert names == ["test_longest", "test_long", "test_short", "test_quick", "test_bad", "test_scenario"]
+    assert names == ["test_longest", "test_long", "test_short", "test_scenario", "test_quick", "test_bad"]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
