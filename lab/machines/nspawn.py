@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from .powered import PoweredMachine
 from .settle import SettleDoor
 from .store import Store
 from .view import DiskView, View
+from .views import Views
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133
@@ -52,7 +54,7 @@ class Lab:
     store: Store
     watcher: devices.Watcher
     rescue_tree: Path
-    classes: Path  # what guests see as /sys/class
+    views: Views  # what guests see of their hardware
     share: Callable[[], Path | None]  # the folder of images that rescues offer
 
 
@@ -217,7 +219,7 @@ class NspawnMachine(PoweredMachine):
         disks = list(zip(self._identities, names, self._loops, strict=True))
         for identity, _name, loop in disks:
             partitions.agree(loop, identity.size_bytes)
-        view = await asyncio.to_thread(View, self._folder / "view", disks, self.hardware.uefi)
+        view = await asyncio.to_thread(View, self._lab.views.folder / self._name, disks, self.hardware.uefi)
         for disk in view.disks:
             disk.update()
             self._lab.watcher.watch_nodes(disk.loop, disk.host_nodes().values())
@@ -237,9 +239,10 @@ class NspawnMachine(PoweredMachine):
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "CGROUP": str(cgroup.path),
             "FOLDER": str(self._folder),
+            "HARDWARE": str(view.folder),
             "NAME": f"{self._lab.label}-{self._name}",
             "NETNS": ns.path,
-            "CLASSES": str(self._lab.classes),
+            "CLASSES": str(self._lab.views.classes),
             "DISKS": " ".join(f"{disk.name}:{disk.loop.device}" for disk in view.disks),
             "PARTITIONS": " ".join(f"{name}:{node}" for index in order for name, node in parts[index]),
             "MEMORY_MIB": str(self.hardware.memory_mib),
@@ -255,6 +258,7 @@ class NspawnMachine(PoweredMachine):
         credentials.write(folder, credentials.of_rescue(source))
         share = self._lab.share()
         values = {"TREE": str(self._lab.rescue_tree), "CREDENTIALS": str(folder)}
+        values["CLASSES"] = str(self._lab.views.rescue_classes)
         return values | ({"SHARE": str(share)} if share else {})
 
     async def _configure_address(self, ns: NetNs) -> None:
@@ -296,6 +300,7 @@ class NspawnMachine(PoweredMachine):
             self._lab.watcher.forget(loop)
             await asyncio.to_thread(loop.close)
         self._loops = []
+        await asyncio.to_thread(shutil.rmtree, self._lab.views.folder / self._name, ignore_errors=True)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

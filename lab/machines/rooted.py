@@ -10,7 +10,6 @@ import fcntl
 import functools
 import hashlib
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TextIO
 
 from lab import images
 
-from . import host, kvm, nspawn, qemu, sweep, sysfs, trees
+from . import host, kvm, nspawn, qemu, sweep
 from .base import BootSource, Hardware, Machine
 from .borrowed import Borrowed
 from .cgroup import CGroup
@@ -27,6 +26,7 @@ from .guard import Guard
 from .network import Network
 from .site import Progress, Site
 from .store import Store
+from .views import Views
 
 MachineMaker = Callable[[Hardware, Callable[[], BootSource], Callable[[], None]], Machine]
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -84,12 +84,9 @@ class RootedSite(Site):
             self._machine = await self._virtual_machines(progress)
 
     async def _containers(self) -> MachineMaker:
-        classes = self._state_dir / "classes"
-        shutil.rmtree(classes, ignore_errors=True)
-        await asyncio.to_thread(trees.fill, classes, sysfs.classes())
         shared = nspawn.Lab(
             self.label, self._state_dir, self._cgroup, self._network, self._store, self._watcher, self._rescue.tree,
-            classes, lambda: self.share,
+            await Views.open(self._state_dir), lambda: self.share,
         )  # fmt: skip
         return functools.partial(nspawn.NspawnMachine, shared)
 

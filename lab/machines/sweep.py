@@ -19,7 +19,7 @@ from typing import TextIO
 
 from lab.images import cache
 
-from . import loop, store
+from . import loop, store, views
 from .borrowed import host_folder
 from .cgroup import CGroup, hierarchy
 
@@ -79,8 +79,8 @@ async def sweep(state_dir: Path, label: str, labs: Path | None = None) -> list[s
         gone.append(f"disks in {disks}")
     (labs / f"{label}.lock").unlink(missing_ok=True)
     (register_folder() / label).unlink(missing_ok=True)
-    for folder in ("machines", "classes"):
-        shutil.rmtree(state_dir / folder, ignore_errors=True)
+    await views.discard(state_dir)
+    shutil.rmtree(state_dir / "machines", ignore_errors=True)
     for leftover in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
         (state_dir / leftover).unlink(missing_ok=True)
     return gone

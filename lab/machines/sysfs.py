@@ -65,9 +65,12 @@ def partition_tree(name: str, number: int, host: dict[str, str]) -> Tree:
     return tree | {"uevent": known, "subsystem": Link("../../../../../class/block"), "holders": None}
 
 
-def classes(host: Path = Path("/sys/class")) -> Tree:
-    """/sys/class of every guest: the host's, but for disks, their controllers, firmware facts and the network."""
-    tree: Tree = {"block": None, "dmi/id": None, "net": Link("../devices/virtual/net")}
+def classes(parent: str, host: Path = Path("/sys/class")) -> Tree:
+    """/sys/class of a guest: the host's, but for disks, their controllers, firmware facts and the network.
+
+    ``parent``: the folder below /sys/devices that has the guest's network interfaces.
+    """
+    tree: Tree = {"block": None, "dmi/id": None, "net": Link(f"../devices/{parent}/net")}
     for folder in host.iterdir():
         if folder.name in ("block", "dmi", "net", "nvme", "nvme-subsystem", "scsi_host", "scsi_disk", "scsi_device"):
             continue

@@ -111,6 +111,40 @@ async def test_rescue_has_what_the_hosters_rescue_has(nspawn_site: Site, key: Ke
     assert (await one.ssh(started)).out == ""
 
 
+async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+    """It unmounts whatever has a path as its source, and gives an address to each interface that is not virtual."""
+    nspawn_site.share = tmp_path
+    one = dedicated(nspawn_site, key, 1, (_FIRST,))
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    sources = await one.ssh("awk '{print $1, $2}' /proc/mounts | grep '^/' | grep -v ^/dev/loop")
+    assert (sources.out, sources.err) == ("", "")
+    kinds = await one.ssh(
+        "for path in /sys/class/net/*; do name=${path##*/}; "
+        "test -d /sys/devices/virtual/net/$name && echo $name virtual || echo $name $(cat $path/address); done"
+    )
+    assert sorted(kinds.out.splitlines()) == [f"eth0 {one.hardware.mac}", "lo virtual"], kinds
+    assert (await one.ssh("networkctl --no-legend list eth0")).out.split()[1:3] == ["eth0", "ether"]
+
+
+async def test_disks_are_in_good_health(nspawn_site: Site, key: Key) -> None:
+    """As CAPH and our own modules ask."""
+    one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING))
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    for device in ("nvme0n1", "sda"):
+        told = await one.ssh(f"smartctl -H /dev/{device}")
+        heads = ("smartctl 7", "Copyright", "===")
+        kept = [line for line in told.out.splitlines() if line and not line.startswith(heads)]
+        assert (kept, told.status) == (["SMART overall-health self-assessment test result: PASSED"], 0), told
+        found = json.loads((await one.ssh(f"smartctl --health --json /dev/{device}")).out)
+        assert (found["smart_status"]["passed"], found["device"]["name"]) == (True, f"/dev/{device}")
+    assert (await one.ssh("smartctl --health /dev/zero")).status != 0
+    assert (await one.ssh("smartctl --version")).out.startswith("smartctl 7")
+
+
 async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_site: Site, key: Key) -> None:
     one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING))
     await one.machine.create(None)
