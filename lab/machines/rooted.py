@@ -86,7 +86,7 @@ class RootedSite(Site):
     async def _containers(self) -> MachineMaker:
         shared = nspawn.Lab(
             self.label, self._state_dir, self._cgroup, self._network, self._store, self._watcher, self._rescue.tree,
-            await Views.open(self._state_dir), lambda: self.share,
+            await Views.open(self._state_dir, self.label), lambda: self.share,
         )  # fmt: skip
         return functools.partial(nspawn.NspawnMachine, shared)
 

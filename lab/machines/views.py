@@ -27,11 +27,11 @@ class Views:
         self.rescue_classes = folder / "rescue-classes"
 
     @classmethod
-    async def open(cls, state_dir: Path) -> Views:
-        """Mount it in the lab's folder; `discard` takes it away."""
+    async def open(cls, state_dir: Path, label: str) -> Views:
+        """Mount it in the folder of the lab ``label``; `discard` takes it away."""
         views = cls(_folder(state_dir))
         views.folder.mkdir()
-        await run("mount", "-t", "tmpfs", "-o", "mode=0755", "views", str(views.folder))
+        await run("mount", "-t", "tmpfs", "-o", "mode=0755", f"views-{label}", str(views.folder))
         await asyncio.to_thread(trees.fill, views.classes, sysfs.classes("virtual"))
         await asyncio.to_thread(trees.fill, views.rescue_classes, sysfs.classes("lab"))
         return views
