@@ -107,8 +107,10 @@ def icc(program: str, hosts: Path, base: Path, log: Path) -> Server:
     address = f"127.0.0.1:{port}"
     command = [program, "-nmstate-dir", str(hosts), "-images-bind-addr", address]
     command += ["-images-publish-addr", f"http://{address}"]
+    initrd = base.with_suffix(".initramfs")  # it makes an initramfs of every host as well, of a file of its own
+    initrd.write_bytes(b"\0")
     environment = {
-        **ENVIRONMENT, "DEPLOY_ISO": str(base), "DEPLOY_INITRD": str(base), "IRONIC_AGENT_PULL_SECRET": "e30=",
+        **ENVIRONMENT, "DEPLOY_ISO": str(base), "DEPLOY_INITRD": str(initrd), "IRONIC_AGENT_PULL_SECRET": "e30=",
     }  # fmt: skip
     return Server(command, port, log, environment)
 
