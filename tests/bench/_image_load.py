@@ -43,8 +43,11 @@ def ranges(
     told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     used = server.cpu() - before
     count = re.search(r"(\d+) requests in ([\d.]+)s", told)
-    if not count or "Non-2xx" in told or "Socket errors" in told:
+    errors = re.search(r"Socket errors: .*", told)
+    if not count or "Non-2xx" in told or (errors and not server.breaks):
         raise SystemExit(f"wrk: {told}")
+    if errors:
+        print(f"of {count[1]} answers over {connections} connection(s): {errors[0]}", flush=True)
     return Ranges(int(count[1]) / float(count[2]), used / int(count[1]) * 1e6)
 
 

@@ -42,10 +42,11 @@ class Server:
     """A running server on loopback."""
 
     def __init__(
-        self, command: list[str], port: int, log: Path, environment: dict[str, str] | None = None, tls: bool = False
-    ) -> None:
-        """Start it; it listens when the block of `with` begins."""
-        self.port, self._log, self.tls = port, log, tls
+        self, command: list[str], port: int, log: Path, environment: dict[str, str] | None = None, tls: bool = False,
+        breaks: bool = False,
+    ) -> None:  # fmt: skip
+        """Start it; it listens when the block of `with` begins. ``breaks``: it may end answers too early."""
+        self.port, self._log, self.tls, self.breaks = port, log, tls, breaks
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 command, stdout=out, stderr=out, env={**os.environ, **(environment or {})}, cwd=log.parent
@@ -102,7 +103,10 @@ def ours(hosts: Path, base: Path, log: Path, certificate: Path | None = None) ->
 
 
 def icc(program: str, hosts: Path, base: Path, log: Path) -> Server:
-    """image-customization-controller's static server, whose binary the user has; it wants `nmstatectl` on the PATH."""
+    """image-customization-controller's static server, whose binary the user has; it wants `nmstatectl` on the PATH.
+
+    Several readers of one image disturb each other there: answers break off, and the benchmark only says how many.
+    """
     port = free_port()
     address = f"127.0.0.1:{port}"
     command = [program, "-nmstate-dir", str(hosts), "-images-bind-addr", address]
@@ -112,7 +116,7 @@ def icc(program: str, hosts: Path, base: Path, log: Path) -> Server:
     environment = {
         **ENVIRONMENT, "DEPLOY_ISO": str(base), "DEPLOY_INITRD": str(initrd), "IRONIC_AGENT_PULL_SECRET": "e30=",
     }  # fmt: skip
-    return Server(command, port, log, environment)
+    return Server(command, port, log, environment, breaks=True)
 
 
 def nginx(root: Path, folder: Path, workers: int, *, cached: bool = False, certificate: Path | None = None) -> Server:
