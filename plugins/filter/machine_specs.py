@@ -119,6 +119,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "installimage_check": {
         "image": ("kubenode_image",),
         "require_digest": ("kubenode_require_digest",),
+        "oci_registry_auth_token": ("kubenode_registry_token",),
         "root_device_hints": ("kubenode_root_device_hints",),
         "address": ("kubenode_address",),
         "drift": ("kubenode_drift",),

@@ -57,6 +57,9 @@ options:
         description: See M(kubenode.provision.robot_installimage).
         type: bool
         default: true
+      oci_registry_auth_token:
+        description: See M(kubenode.provision.robot_installimage). Only its form is looked at.
+        type: str
       swraid:
         description: See M(kubenode.provision.robot_installimage).
         type: int

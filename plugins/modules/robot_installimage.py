@@ -43,7 +43,8 @@ options:
       name:
         description:
           - Name of one of the provider's images, in C(/root/.oldroot/nfs/images) of the rescue.
-          - Together with O(image.url), the name that the downloaded file gets.
+          - Together with O(image.url), the name that the downloaded file gets. An image of a registry needs it, unless
+            C(#file=) in the URL names the file.
         type: str
       path:
         description: Path of a file that the rescue can read, such as one on a network file system.
@@ -52,6 +53,11 @@ options:
         description:
           - HTTP or HTTPS URL. The rescue downloads it into its memory and verifies it before a disk is written.
           - The file is called like the last part of the URL's path, unless O(image.name) says otherwise.
+          - C(oci://REGISTRY/NAME@sha256:…) or C(oci://REGISTRY/NAME:TAG) names an image in a registry. The client of
+            the shipped C(image-url-command-oci) brings its file into the rescue's memory and proves it by the digests
+            of index, manifest and layer. The image is an artifact with one file (of several, C(#file=TITLE) names one)
+            or a container image of one layer. The switches C(cosign-key), C(file), C(plain-http) and C(stall) may
+            stand behind the C(#), see C(docs/commands.md).
           - User info and query are left out of results, messages and the installed record.
         type: str
       file:
@@ -60,12 +66,19 @@ options:
       digest:
         description:
           - Digest of the file, C(sha256:) and 64 hexadecimal digits. Checked in the rescue before a disk is written.
-          - Required with O(image.url), see O(require_digest).
+          - Required with O(image.url), see O(require_digest), but for an image of a registry that is named by digest.
         type: str
   require_digest:
-    description: Whether O(image.url) needs O(image.digest).
+    description: Whether O(image.url) needs O(image.digest), or a digest in the reference to a registry.
     type: bool
     default: true
+  oci_registry_auth_token:
+    description:
+      - C(user:password) or a token for the registry of O(image.url). It reaches the rescue in a file for root alone,
+        and there only the client of the registry.
+      - If not set, the controller's environment variable E(OCI_REGISTRY_AUTH_TOKEN) is used.
+      - The playbooks take it from the variable C(kubenode_registry_token), which may be encrypted by Ansible Vault.
+    type: str
   root_devices:
     description:
       - The disks that are written, by WWN or by name below C(/dev/disk/by-id), as M(kubenode.provision.machine_disks)

@@ -114,7 +114,6 @@ UNUSED = (
     Unused((INSTALLIMAGE,), "kubenode_image_url_command", "installimage writes the disks"),
     Unused((INSTALLIMAGE,), "kubenode_command_names", "no image command is used"),
     Unused((INSTALLIMAGE,), "kubenode_success", "installimage's own words decide"),
-    Unused((INSTALLIMAGE,), "kubenode_registry_token", "installimage reads no registry"),
     Unused((INSTALLIMAGE,), "kubenode_device_strings", "installimage gets names below /dev/disk/by-id"),
     Unused((INSTALLIMAGE,), "kubenode_swraid_level", "set kubenode_swraid to 1, too", unless="kubenode_swraid"),
     Unused(_WRITING, "kubenode_pre_provision_timeout", "there is no command", unless="kubenode_pre_provision_command"),

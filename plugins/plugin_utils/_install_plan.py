@@ -46,6 +46,7 @@ _INSTALLIMAGE = {
     "bootstrap_data_file": "kubenode_bootstrap_data_file",
     "crypt_password": "kubenode_crypt_password",
     "autosetup": "kubenode_autosetup",
+    "oci_registry_auth_token": "kubenode_registry_token",
     "timeout": "kubenode_command_timeout",
     "reinstall": "kubenode_reinstall",
 }
@@ -163,11 +164,12 @@ class _Planned:
         if not self._of_cloud:
             machine["machine_disks"] = self._disks()
         if self._playbook == INSTALLIMAGE:
-            machine["robot_installimage"] = self._written(_INSTALLIMAGE)
+            step = machine["robot_installimage"] = self._written(_INSTALLIMAGE)
         else:
-            machine["image_url_command"] = self._written({**_COMMAND, **(_OF_CLOUD if self._of_cloud else {})})
-            if self._token:
-                machine["image_url_command"].setdefault("oci_registry_auth_token", self._token)
+            step = self._written({**_COMMAND, **(_OF_CLOUD if self._of_cloud else {})})
+            machine["image_url_command"] = step
+        if self._token:
+            step.setdefault("oci_registry_auth_token", self._token)
         if not stays:
             machine["machine_boot"] = self._boot(found=False)
         return machine
@@ -246,13 +248,14 @@ class _Planned:
 def variables() -> dict[str, dict[str, str]]:
     """For each step, its options and the variables that hold them."""
     boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
-    command = {**_COMMAND, **_OF_CLOUD}
-    del command["oci_registry_auth_token"]  # it may come from the environment
+    command, installimage = {**_COMMAND, **_OF_CLOUD}, dict(_INSTALLIMAGE)
+    for step in (command, installimage):
+        del step["oci_registry_auth_token"]  # it may come from the environment
     return {
         "pre_provision_command": _PRE_PROVISION,
         "machine_disks": _DISKS,
         "image_url_command": command,
-        "robot_installimage": _INSTALLIMAGE,
+        "robot_installimage": installimage,
         "machine_boot": boot,
     }
 

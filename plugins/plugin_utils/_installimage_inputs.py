@@ -18,9 +18,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image import EXAMPLE
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.words import shown
-from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import read_bootstrap
+from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import check_token, read_bootstrap
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+
+#: What may stand behind the # of an image in a registry: switches of the shipped image command.
+_SWITCHES = ("cosign-key", "file", "plain-http", "stall")
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def examine(
         uefi=given["uefi"],
         command=given["command"],
     )
+    findings += check_token(given.get("oci_registry_auth_token"))
     findings += specs.findings(spec, with_disks)
     return (None if findings else Inputs(spec, local)), findings
 
@@ -82,6 +87,12 @@ def _image(
     kind = next((kind for kind in (specs.URL, specs.PATH, specs.FILE, specs.NAME) if kind in image), specs.NAME)
     value = str(image.get(kind, ""))
     made = {"kind": kind, "location": value, "shown": value, "file_name": "", "digest": image.get("digest", "")}
+    if kind == specs.URL and value.lower().startswith("oci:"):
+        switches = urllib.parse.parse_qs(value.partition("#")[2])
+        title = switches.get("file", [""])[0].rpartition("/")[2]
+        made.update(kind=specs.OCI, shown=image_url.redact(value), file_name=str(image.get("name") or title))
+        findings += _check_reference(value, made, given["require_digest"])
+        return made, None
     if kind == specs.URL:
         made["shown"] = image_url.redact(value)
         path = urllib.parse.unquote(made["shown"].rpartition("/")[2])
@@ -106,7 +117,7 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
     except image_url.InvalidImageURL as exc:
         return [f"{where}: {exc}"]
     if not url.lower().startswith(("http://", "https://")):
-        return [f"{where}: use an http or https URL, or image.path for a file that the rescue can read"]
+        return [f"{where}: use an http, https or oci URL, or image.path for a file that the rescue can read"]
     if not url.isascii() or any(character in url for character in ' <>"{}|\\^`'):
         return [f"{where}: it holds characters that must be percent-encoded"]
     try:
@@ -120,6 +131,35 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
             "whatever the server sends"
         ]
     return []
+
+
+def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
+    """Findings about the image of a registry; what its client finds besides is told before a disk is written."""
+    where = f"image.url {shown(made['shown'])}"
+    place, _hash, fragment = url.partition("#")
+    if "@" in place.partition("://")[2].partition("/")[0]:
+        return [f"{where}: a login in it would be seen by many; give it as oci_registry_auth_token"]
+    reference = image_url.OCI_REFERENCE.match(place)
+    if not reference or not (reference.group("tag") or reference.group("digest")):
+        return [f"{where}: give oci://REGISTRY/NAME@sha256:… or oci://REGISTRY/NAME:TAG, in lower case"]
+    found = []
+    unknown = sorted(set(urllib.parse.parse_qs(fragment, keep_blank_values=True)) - set(_SWITCHES))
+    if unknown:
+        words = ", ".join(shown(one) for one in unknown)
+        found.append(f"{where}: {words} behind the # is not known here; known are {', '.join(_SWITCHES)}")
+    if not made["file_name"]:
+        found.append(
+            f"{where}: image.name is missing; give the name that the file gets, such as {EXAMPLE}, since installimage "
+            "reads distribution, version and architecture from it"
+        )
+        # instead of what would be said of a name that nobody gave
+        made["file_name"] = EXAMPLE
+    if require_digest and not made["digest"] and not reference.group("digest"):
+        found.append(
+            f"{where}: it names no digest; give NAME@sha256:… instead of a tag, or image.digest of the file, or set "
+            "require_digest: false to install whatever the tag means by then"
+        )
+    return found
 
 
 def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], findings: list[str]) -> Path | None:

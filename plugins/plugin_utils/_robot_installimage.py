@@ -16,6 +16,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _command_file,
     _inputs,
     _installimage_inputs,
     _programs,
@@ -37,6 +38,9 @@ WORK = f"{protocol.BASE}/{specs.WORK}"
 #: What else is kept of a run, and where it lies in the rescue.
 EXTRA_LOGS = {"debug": program.DEBUG, "post-install": f"{WORK}/post-install.log"}
 
+#: The shipped image command whose client of registries brings an image into a file, too.
+_CLIENT = "image-url-command-oci"
+
 
 def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Run installimage in the rescue of one machine."""
@@ -45,11 +49,15 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     inputs = _examined(host, given, flow.machine)
     spec = inputs.spec
     installation = check_installation(given["installation"]) or installed.new_installation()
+    files, token = {specs.EMPTY: json.dumps(given["empty"])}, ""
+    if spec["image"]["kind"] == specs.OCI:
+        files[specs.REGISTRY_CLIENT] = (_command_file.SHIPPED / _CLIENT).read_text(encoding="utf-8")
+        token = given["oci_registry_auth_token"] or ""
     job = jobs.Job(
         command=_programs.installimage(),
         bootstrap=specs.pack(spec),
         arguments=[spec["image"]["shown"], flow.machine, " ".join(spec["devices"])],
-        token="",
+        token=token,
         limit=given["timeout"] + program.TIDY,
         rule=protocol.MARKER_AND_EXIT_CODE,
         runner=_programs.runner_text(),
@@ -57,7 +65,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         devices=spec["devices"],
         consent=given["consent"],
         reinstall=given["reinstall"],
-        files={specs.EMPTY: json.dumps(given["empty"])},
+        files=files,
         intent=intent_for(given, flow.machine, installation, image_url=spec["image"]["shown"], command="installimage"),
     )
     about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
@@ -72,7 +80,11 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         msg = f"would install {spec['image']['shown']} on {', '.join(spec['devices'])} and erase what they hold"
         return flow.result(changed=True, msg=msg, **about)
     urls = [spec["image"]["location"], str(spec["autosetup"].get("SSHKEYS_URL", ""))]
-    secrets = [spec["crypt_password"], *(secret for url in urls for secret in masking.of_url(url))]
+    secrets = [
+        spec["crypt_password"],
+        *masking.of_token(token),
+        *(secret for url in urls for secret in masking.of_url(url)),
+    ]
     masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
     logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
     run = _Run(host.remote, given, flow, job, logs, masker)

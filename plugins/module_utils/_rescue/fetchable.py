@@ -20,17 +20,13 @@ import urllib.parse
 import urllib.request
 
 from .._common import web
-from .image_url import redact
+from .image_url import OCI_REFERENCE, redact
 
 #: Seconds for one answer, and for all tries together; the network of a rescue may just be coming up.
 ANSWER, ALL = 20.0, 60.0
 TRIES = 4
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
-_OCI = re.compile(
-    r"oci://(?P<host>[A-Za-z0-9.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)/(?P<name>[a-z0-9/._-]+)"
-    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha(?:256|512):[0-9a-f]+))?\Z"
-)
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -99,7 +95,7 @@ def _way_to(url, token):
             raise NotFetchable("%s cannot be fetched: its address or its port is none" % redact(url)) from None
         return lambda: _file(location, login)
     place, dummy, fragment = url.partition("#")
-    reference = _OCI.match(place) if scheme == "oci" else None
+    reference = OCI_REFERENCE.match(place) if scheme == "oci" else None
     if reference and (reference.group("tag") or reference.group("digest")):
         plain = urllib.parse.parse_qs(fragment).get("plain-http") == ["yes"]
         return _Registry(reference, "http" if plain else "https", token).ask

@@ -116,6 +116,11 @@ def robot_installimage_spec():
             "required_one_of": [("name", "path", "url", "file")],
         },
         require_digest={"type": "bool", "default": True},
+        oci_registry_auth_token={
+            "type": "str",
+            "no_log": True,
+            "fallback": (env_fallback, ["OCI_REGISTRY_AUTH_TOKEN"]),
+        },
         root_devices={"type": "list", "elements": "str", "required": True},
         empty={"type": "list", "elements": "dict", "default": []},
         swraid={"type": "int", "choices": [0, 1], "default": 0},
@@ -376,6 +381,7 @@ def installimage_check_spec():
         "command",
     )  # fmt: skip
     machine = {name: installation[name] for name in names}
+    machine["oci_registry_auth_token"] = {"type": "str", "no_log": True}
     return {
         "machines": {
             "type": "list",

@@ -8,10 +8,13 @@ import json
 import os
 import re
 import signal
+import socket
 import urllib.request
 
 import pytest
 
+from lab import images
+from tests.integration.commands.registry import LOGIN, Front, sha256, with_password
 from tests.integration.installimage.conftest import IMAGE, PATIENCE, fields_of
 
 pytestmark = pytest.mark.nspawn
@@ -93,6 +96,36 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     record = json.loads(system["record"])
     assert (record["command"], record["image_digest"]) == ("installimage", digest)
     assert (record["proof"], "verified_at" in record) == ("nonce", True)
+
+
+@pytest.mark.long
+def test_an_image_of_a_registry_ends_as_a_verified_system(controller, tmp_path):
+    archive = images.ensure("tarball").files["tarball"].read_bytes()
+    registry = with_password(tmp_path)
+    front = Front(registry, socket.create_server((controller.lab.controller, 0)))
+    try:
+        digest = registry.artifact("node/image", "v1", {IMAGE: archive})["digest"]
+        controller.machine("inst-oci", "3G", "64M")
+        url = f"oci://{front.host}/node/image@{digest}"
+        options = {"image": {"url": f"{url}#plain-http=yes&file={IMAGE}"}, "bootstrap_data": USER_DATA}
+        refused = controller.install("inst-oci", **options, oci_registry_auth_token="robot:wrong")
+        assert refused.failed
+        assert "OCI_REGISTRY_AUTH_TOKEN is not accepted" in refused["msg"]
+        assert not refused["began"]
+        assert controller.blank("inst-oci")
+
+        installed = controller.install("inst-oci", **options, oci_registry_auth_token=LOGIN)
+        assert not installed.failed, installed.output
+        assert (installed["image"], installed["image_digest"]) == (url, sha256(archive))
+        assert "geheim" not in installed.output + controller.log("inst-oci")
+        left = "grep -rl robot:geheim /root /tmp /var/log /installimage.* 2>/dev/null || true"
+        assert controller.ssh("inst-oci", left) == ""
+        booted = controller.boot("inst-oci", installed)
+        assert not booted.failed, booted.output
+        assert booted["system"]["installed"]["image_url"] == url
+    finally:
+        front.close()
+        registry.close()
 
 
 @pytest.mark.long

@@ -4,14 +4,36 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from dev import demo_robot
+from lab.images import host
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(2400)]
 
 #: An emulated processor needs its time; nothing is asserted about it.
 PATIENCE = {"kubenode_boot_timeout": 1500, "kubenode_give_back_after": 0}
+LOOKS = (
+    "hostname; cat /etc/kubenode-proof; findmnt -no SOURCE /; findmnt -no FSTYPE /var/lib/data; "
+    "ls -d /sys/firmware/efi 2>/dev/null || echo legacy; cat /proc/mdstat"
+)
+ARCHIVE = "Debian-1200-bookworm-amd64-packages.tar.zst"
+
+
+def mirrored_system(lab, name: str, firmware: str, arrays: int) -> None:
+    """Assert that a server runs from volumes on arrays of both of its disks, and started from them."""
+    hostname, proof, root, data, found, *rest = lab.stage.ssh(name, LOOKS).splitlines()
+    assert (hostname, proof) == (name, "made by the bootstrap data")
+    assert (root, data) == ("/dev/mapper/vg0-root", "xfs")
+    assert found == firmware
+    both = [line for line in rest if line.startswith("md") and "raid1" in line]
+    assert len(both) == arrays
+    assert all("sda" in line and "sdb" in line for line in both)
+    (machine,) = lab.stage.machines()
+    assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
 
 
 def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
@@ -24,15 +46,41 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     stage.playbook = "kubenode.provision.robot_installimage"
     stage.write_groups({"by_installimage": group})
     assert lab.run(limit=2300) == 0, lab.output
-    looks = (
-        "hostname; cat /etc/kubenode-proof; findmnt -no SOURCE /; findmnt -no FSTYPE /var/lib/data; cat /proc/mdstat"
-    )
-    hostname, proof, root, data, *arrays = stage.ssh(name, looks).splitlines()
-    assert (hostname, proof) == (name, "made by the bootstrap data")
-    assert (root, data) == ("/dev/mapper/vg0-root", "xfs")
-    both = [line for line in arrays if line.startswith("md") and "raid1" in line]
     # Boot partition and physical volume, each on both disks.
-    assert len(both) == 2
-    assert all("sda" in line and "sdb" in line for line in both)
-    (machine,) = stage.machines()
-    assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
+    mirrored_system(lab, name, "legacy", 2)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """An archive of node_image_debian, as a user has it made on a controller."""
+    folder = tmp_path_factory.mktemp("packages")
+    options = {
+        "path": str(folder / ARCHIVE),
+        "suite": "bookworm",
+        "mirrors": host.sources("bookworm"),
+        "apt_options": [f"{line};" for line in host.apt_options()],
+    }
+    words = ["ansible", "localhost", "-m", "kubenode.provision.node_image_debian", "-a", json.dumps(options)]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / ARCHIVE
+
+
+@pytest.mark.parametrize("firmware", ["legacy", "/sys/firmware/efi"], ids=["legacy", "uefi"])
+def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedicated, archive, firmware):
+    name, uefi = demo_robot.BY_INSTALLIMAGE, firmware != "legacy"
+    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    # the whole archive lies in the rescue's memory
+    lab = dedicated("qemu", [{**server, "uefi": uefi, "memory_mib": 3072}])
+    stage = lab.stage
+    group = demo_robot.inventory(stage)["by_installimage"]
+    esp = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
+    group["vars"] |= PATIENCE | {
+        "kubenode_image": {"file": str(archive)},
+        "kubenode_partitions": [*([esp] if uefi else []), *group["vars"]["kubenode_partitions"]],
+    }
+    stage.playbook = "kubenode.provision.robot_installimage"
+    # The archive has no host keys: those that the installation makes are what the first contact is checked by.
+    stage.write_groups({"by_installimage": group}, known_host_key=False)
+    assert lab.run(limit=2300) == 0, lab.output
+    mirrored_system(lab, name, firmware, 3 if uefi else 2)

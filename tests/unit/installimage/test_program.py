@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     autosetup,
+    fetch,
     install,
     program,
     rescue,
@@ -71,6 +72,21 @@ def test_an_image_by_url_may_get_another_name():
     assert inputs.spec["image"]["file_name"] == NAME
 
 
+def test_an_image_of_a_registry_has_a_digest_and_a_name():
+    for url, more in (
+        (f"oci://x.example:5000/a/node@{SHA}", {"name": NAME}),
+        ("oci://x.example/node:v1", {"name": NAME, "digest": SHA}),
+        (f"oci://x.example/node:v1@{SHA}#file={NAME}&stall=5", {}),
+    ):
+        inputs, findings = examined(image={"url": url, **more}, oci_registry_auth_token="user:geheim")
+        assert findings == []
+        image = inputs.spec["image"]
+        assert (image["kind"], image["location"], image["file_name"]) == ("oci", url, NAME)
+        assert image["shown"] == url.partition("#")[0]
+        assert "geheim" not in json.dumps(inputs.spec)
+    assert examined(image={"url": "oci://x/node:v1", "name": NAME}, require_digest=False)[1] == []
+
+
 def test_a_local_image_gets_its_digest(tmp_path):
     (tmp_path / NAME).write_bytes(b"x")
     inputs, findings = examined(image={"file": NAME}, find=lambda path: str(tmp_path / path))
@@ -83,7 +99,15 @@ def test_a_local_image_gets_its_digest(tmp_path):
     ("fields", "fix"),
     [
         ({"image": {"url": f"https://x/{NAME}"}}, "image.digest is missing"),
-        ({"image": {"url": f"oci://x/{NAME}", "digest": SHA}}, "use an http or https URL"),
+        ({"image": {"url": f"ftp://x/{NAME}", "digest": SHA}}, "use an http, https or oci URL"),
+        ({"image": {"url": f"oci://x/{NAME}", "digest": SHA}}, "give oci://REGISTRY/NAME@sha256:…"),
+        ({"image": {"url": "oci://x/node", "name": NAME, "digest": SHA}}, "give oci://REGISTRY/NAME@sha256:…"),
+        ({"image": {"url": "oci://u:p@x/node:v1", "name": NAME}}, "give it as oci_registry_auth_token"),
+        ({"image": {"url": "oci://x/node:v1", "name": NAME}}, "it names no digest"),
+        ({"image": {"url": f"oci://x/node@{SHA}"}}, "image.name is missing"),
+        ({"image": {"url": f"oci://x/node@{SHA}", "name": "node.tar.gz"}}, "the architecture from the name"),
+        ({"image": {"url": f"oci://x/node@{SHA}#layout=x", "name": NAME}}, '"layout" behind the # is not known here'),
+        ({"oci_registry_auth_token": "a\nb"}, "oci_registry_auth_token holds a control character"),
         ({"image": {"url": f"https://x/ü/{NAME}", "digest": SHA}}, "percent-encoded"),
         ({"image": {"url": "https://x/image", "digest": SHA}}, "unpacks only"),
         ({"image": {"name": f"../{NAME}"}}, "image.path"),
@@ -125,6 +149,67 @@ def test_a_look_ahead_of_time_needs_no_disks():
 
 
 # --- what only the rescue knows
+
+
+CLIENT = """\
+import json, os, sys
+flag, path, room, output, url = sys.argv[1:]
+print("image: found")
+if os.environ["OCI_REGISTRY_AUTH_TOKEN"] != "user:geheim":
+    sys.exit("HTTP 401 of the registry")
+open(path, "wb").write(CONTENT)
+print(json.dumps({"flag": flag, "room": int(room) > 0, "url": url}))
+"""
+PACKED_ZST = b"\x28\xb5\x2f\xfd" + bytes(600)
+
+
+def pulled(folder: Path, content: bytes = PACKED_ZST, token: str = "user:geheim", digest: str = "") -> dict:
+    """Run the program's part that asks a registry, with another client in its place."""
+    client = folder / specs.REGISTRY_CLIENT
+    client.parent.mkdir()
+    client.write_text(CLIENT.replace("CONTENT", repr(content)))
+    image = {"url": f"oci://x.example/node@{SHA}", "name": NAME, **({"digest": digest} if digest else {})}
+    (folder / specs.WORK / "images").mkdir(parents=True)
+    one = program.Program(spec_for(image=image), str(folder), time.monotonic() + 60, token)
+    return {"path": Path(one._image()), "digest": one.result["image_digest"]}
+
+
+def test_the_client_of_registries_alone_gets_the_token(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "unused")
+    found = pulled(tmp_path)
+    assert found["path"] == tmp_path / specs.WORK / "images" / NAME
+    assert found["digest"] == fetch.digest_of(found["path"])
+    printed = capfd.readouterr()
+    assert "image: found" in printed.out
+    assert "geheim" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"token": "user:other"}, "HTTP 401 of the registry"),
+        ({"digest": SHA}, "its digest is sha256:"),
+        ({"content": b"\x1f\x8b" + bytes(600)}, "the image is packed by gzip; let the name end with .tar.gz or .tgz"),
+        ({"content": bytes(257) + b"ustar" + bytes(250)}, "the image is packed by tar; let the name end with .tar"),
+        ({"content": bytes(510) + b"\x55\xaa"}, "the image is no tar archive"),
+    ],
+)
+def test_what_a_registry_gives_is_looked_at_before_a_disk_is_written(tmp_path, more, reason):
+    with pytest.raises(Refused, match=re.escape(reason)):
+        pulled(tmp_path, **more)
+    assert not (tmp_path / specs.WORK / "images" / NAME).exists()
+
+
+def test_a_token_in_the_environment_is_gone_when_others_are_started(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "user:geheim")
+    monkeypatch.setattr(rescue, "check_command", lambda command: subprocess.run(["env"], check=True))
+    monkeypatch.setattr(program.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(rescue, "find", lambda wanted, tools: (_ for _ in ()).throw(Refused("no disks")))
+    (tmp_path / "bootstrap.data").write_bytes(specs.pack(spec_for()))
+    assert program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
+    printed = capfd.readouterr().out
+    assert "PATH=" in printed
+    assert "geheim" not in printed
 
 
 def spec_for(**fields) -> dict:

@@ -95,6 +95,7 @@ def test_what_a_host_sets_goes_before_what_the_run_says():
     assert machine["image_url_command"]["oci_registry_auth_token"] == "own"
     assert machine["address"] == "192.0.2.9"
     assert planned(HCLOUD, token="run's")["image_url_command"]["oci_registry_auth_token"] == "run's"
+    assert planned(INSTALLIMAGE, token="run's")["robot_installimage"]["oci_registry_auth_token"] == "run's"
     assert planned(ROBOT)["machine_boot"]["timeout"] == 600
     assert planned(ROBOT, {"kubenode_boot_timeout": 5})["machine_boot"]["timeout"] == 5
     assert planned(INSTALLIMAGE)["machine_boot"]["hostname"] == "node-1"

@@ -76,6 +76,32 @@ def verify(found, wanted, what):
         )
 
 
+#: How a file begins that was packed so, its name, and the endings of a name that say it.
+_PACKED: tuple[tuple[bytes, str, tuple[str, ...]], ...] = (
+    (b"\x1f\x8b", "gzip", (".tar.gz", ".tgz")),
+    (b"BZh", "bzip2", (".tar.bz", ".tar.bz2", ".tbz", ".tbz2")),
+    (b"\xfd7zXZ\x00", "xz", (".tar.xz", ".txz")),
+    (b"\x28\xb5\x2f\xfd", "zstd", (".tar.zst",)),
+)
+
+
+def check_packing(path, name):
+    """Refuse a file that installimage would unpack in vain, as it reads from the name how the file is packed."""
+    with open(path, "rb") as stream:
+        head = stream.read(512)
+    packed, endings = next(
+        ((how, names) for magic, how, names in _PACKED if head.startswith(magic)),
+        ("tar", (".tar",)),
+    )
+    if packed == "tar" and head[257:262] != b"ustar":
+        raise Refused("the image is no tar archive; installimage unpacks a root file system, not a disk", True)
+    if not name.endswith(endings):
+        raise Refused(
+            "image.name %s: the image is packed by %s; let the name end with %s" % (name, packed, " or ".join(endings)),
+            permanent=True,
+        )
+
+
 class Download:
     """One file over HTTP, into a file that is only named when it is complete and right."""
 

@@ -30,6 +30,8 @@ from .tools import Refused, run
 #: Begins the line of JSON on stdout.
 RESULT = "KUBENODE_RESULT "
 MARKER = "IMAGE_URL_DONE"
+#: The name of a variable, not a secret.
+TOKEN = "OCI_REGISTRY_AUTH_TOKEN"
 #: Seconds of the runner's limit that are kept for killing installimage and emptying the disks.
 TIDY = 90
 DEBUG = "/root/debug.txt"
@@ -49,10 +51,12 @@ def main(arguments):
 
     signal.signal(signal.SIGTERM, stop)
     bootstrap = arguments[1]
+    # nothing that is started has it, but the client of registries
+    token = os.environ.pop(TOKEN, "")
     with open(bootstrap, "rb") as file:
         spec = specs.unpack(file.read())
     limit = int(os.environ.get("KUBENODE_LIMIT") or 1800 + TIDY)
-    program = Program(spec, os.path.dirname(bootstrap), started + max(1, limit - TIDY))
+    program = Program(spec, os.path.dirname(bootstrap), started + max(1, limit - TIDY), token)
     try:
         program.run()
         code = 0
@@ -71,10 +75,13 @@ def main(arguments):
 
 
 class Program:
-    """One installation; ``deadline``: when installimage must have ended, on the monotonic clock."""
+    """One installation; ``deadline``: when installimage must have ended, on the monotonic clock.
 
-    def __init__(self, spec, base, deadline):
-        self._spec, self._base, self._deadline = spec, base, deadline
+    ``token``: for the registry that the image lies in.
+    """
+
+    def __init__(self, spec, base, deadline, token=""):
+        self._spec, self._base, self._deadline, self._token = spec, base, deadline, token
         self._work = os.path.join(base, specs.WORK)
         self._tools = Tools(run)
         self._disks, self._drives, self._installer, self._root = [], [], None, ""
@@ -172,10 +179,14 @@ class Program:
     def _image(self):
         image = self._spec["image"]
         path = os.path.join(self._work, "images", image["file_name"])
-        if image["kind"] == specs.URL:
+        if image["kind"] in (specs.URL, specs.OCI):
             if not (image["digest"] and os.path.exists(path) and fetch.digest_of(path) == image["digest"]):
                 self._make_room(path)
-                found = fetch.Download(image["location"], path, image["shown"], self._downloaded).fetch(image["digest"])
+                if image["kind"] == specs.OCI:
+                    found = self._pull(path)
+                else:
+                    download = fetch.Download(image["location"], path, image["shown"], self._downloaded)
+                    found = download.fetch(image["digest"])
                 self.result["image_digest"] = found
                 say("image: %s, %s" % (image["shown"], found))
                 return path
@@ -185,10 +196,32 @@ class Program:
                 raise Refused("image.%s: there is no file %s in the rescue%s" % (
                     image["kind"], path, _similar(path)), permanent=True)  # fmt: skip
         found = fetch.digest_of(path, self._read)
-        fetch.verify(found, image["digest"], "image.%s %s" % (image["kind"], image["shown"]))
+        fetch.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
         self.result["image_digest"] = found
         say("image: %s, %s" % (image["shown"], found))
         return path
+
+    def _pull(self, path):
+        """The file of an image in a registry, by the shipped image command's client; returns its digest."""
+        image = self._spec["image"]
+        room = max(0, fetch.free_memory(os.path.dirname(path)) - fetch.RESERVE)
+        client = os.path.join(self._base, specs.REGISTRY_CLIENT)
+        words = [sys.executable, client, "--to-file", path, str(room), os.path.join(self._base, "output.json")]
+        left = max(1, self._deadline - time.monotonic())
+        code, out, err = run(words + [image["location"]], left, {TOKEN: self._token})
+        self._in_time()
+        if code:
+            raise Refused("%s: %s" % (image["shown"], (err or out).strip() or "its client ended with status %d" % code))
+        for line in out.splitlines()[:-1]:
+            say(line)
+        found = fetch.digest_of(path, self._read)
+        try:
+            fetch.verify(found, image["digest"], "image.url %s" % image["shown"])
+            fetch.check_packing(path, image["file_name"])
+        except Refused:
+            os.unlink(path)
+            raise
+        return found
 
     def _make_room(self, path):
         for other in glob.glob(os.path.join(os.path.dirname(path), "*")):

@@ -22,12 +22,17 @@ WORK = ".kubenode/installimage"
 #: has begun to empty them is the same one.
 EMPTY = ".kubenode/empty.json"
 
+#: The shipped image command that reads registries, when the image lies in one.
+REGISTRY_CLIENT = ".kubenode/registry-client"
+
 AUTO, YES, NO = "auto", "true", "false"
 
 _PATH = re.compile(r"(/[A-Za-z0-9_.@%+=:,~-]+)+\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 NAME, PATH, URL, FILE = "name", "path", "url", "file"
+#: What image.url is when it names an image in a registry.
+OCI = "oci"
 
 
 def make(**fields):
@@ -105,9 +110,14 @@ def check_hostname(name):
     return check_word("hostname", name) if error is None else ["hostname %s: %s" % (shown(name), error)]
 
 
+def image_field(image):
+    """The field of the user's that says where the image is."""
+    return "image.%s" % (URL if image["kind"] == OCI else image["kind"])
+
+
 def check_image(image):
     """Findings about where the image is and what its file is called."""
-    field = "image.%s" % image["kind"]
+    field = image_field(image)
     found = []
     if image["kind"] in (NAME, PATH):
         path = image["location"]

@@ -26,15 +26,18 @@ class Refused(Exception):
         self.permanent = permanent
 
 
-def run(argv, seconds=60):
-    """Run ``argv`` without input; returns (exit code, stdout, stderr) as text, and never raises."""
+def run(argv, seconds=60, environment=None):
+    """Run ``argv`` without input; returns (exit code, stdout, stderr) as text, and never raises.
+
+    ``environment``: variables for it alone.
+    """
     try:
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(os.environ, LC_ALL="C"),
+            env=dict(os.environ, LC_ALL="C", **(environment or {})),
             start_new_session=True,
         )
     except OSError as error:
@@ -45,6 +48,9 @@ def run(argv, seconds=60):
         kill_group(process.pid)
         process.communicate()
         return KILLED, "", "it did not end within %d s" % seconds
+    except BaseException:
+        kill_group(process.pid)
+        raise
     return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
