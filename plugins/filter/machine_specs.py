@@ -134,6 +134,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "crypt_password": ("kubenode_crypt_password",),
         "autosetup": ("kubenode_autosetup",),
+        "network_config": ("kubenode_network_config",),
         **_PRE_PROVISION,
         **_ACCESS,
     },

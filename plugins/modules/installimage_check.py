@@ -155,6 +155,11 @@ options:
         description: See M(kubenode.provision.robot_installimage).
         type: dict
         default: {}
+      network_config:
+        description: See M(kubenode.provision.robot_installimage).
+        type: str
+        choices: [rescue, image]
+        default: rescue
       uefi:
         description: See M(kubenode.provision.robot_installimage).
         type: str

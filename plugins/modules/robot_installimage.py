@@ -255,6 +255,20 @@ options:
       - Other keys are written as they are, unless installimage would take them for one that it knows.
     type: dict
     default: {}
+  network_config:
+    description:
+      - Where the new system has its network from.
+      - >-
+        V(rescue) - the addresses, gateways and name servers of the rescue, as installimage does it. What it writes is
+        kept where the image has a program that reads it. Otherwise a file is written for systemd-networkd or
+        NetworkManager, whichever is switched on. In both cases cloud-init does not configure the network. Other servers
+        are reached through the gateway, which is the only way between dedicated servers. Nothing is written where the
+        image or the post-install script has told cloud-init about the network, or when the rescue has a private
+        address.
+      - V(image) - what installimage writes and what the image and cloud-init do by themselves.
+    type: str
+    choices: [rescue, image]
+    default: rescue
   uefi:
     description:
       - How the rescue was booted, on which it depends whether there must be an ESP.

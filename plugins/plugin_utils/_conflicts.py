@@ -110,6 +110,7 @@ UNUSED = (
     Unused((HCLOUD, ROBOT), "kubenode_crypt_password", "only robot_installimage encrypts"),
     Unused((HCLOUD, ROBOT), "kubenode_post_install_script", "only robot_installimage runs one"),
     Unused((HCLOUD, ROBOT), "kubenode_autosetup", "only robot_installimage reads it"),
+    Unused((HCLOUD, ROBOT), "kubenode_network_config", "an image brings its own, only robot_installimage writes one"),
     Unused((INSTALLIMAGE,), "kubenode_check_image", "the image is always there before a disk is emptied"),
     Unused((INSTALLIMAGE,), "kubenode_image_url_command", "installimage writes the disks"),
     Unused((INSTALLIMAGE,), "kubenode_command_names", "no image command is used"),

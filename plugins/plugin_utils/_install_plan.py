@@ -46,6 +46,7 @@ _INSTALLIMAGE = {
     "bootstrap_data_file": "kubenode_bootstrap_data_file",
     "crypt_password": "kubenode_crypt_password",
     "autosetup": "kubenode_autosetup",
+    "network_config": "kubenode_network_config",
     "oci_registry_auth_token": "kubenode_registry_token",
     "timeout": "kubenode_command_timeout",
     "reinstall": "kubenode_reinstall",

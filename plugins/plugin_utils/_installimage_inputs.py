@@ -72,6 +72,7 @@ def examine(
         crypt_password=given["crypt_password"] or "",
         post_install_script=given["post_install_script"] or "",
         bootstrap_data=bootstrap.decode("utf-8") if bootstrap else None,
+        network_config=given["network_config"],
         uefi=given["uefi"],
         command=given["command"],
     )

@@ -44,7 +44,7 @@ _OF_USERS = """
     kubenode_image_timeout kubenode_image_units kubenode_image_uploads kubenode_image_url
     kubenode_image_url_command kubenode_image_user_data kubenode_image_verify kubenode_image_vlan_interfaces
     kubenode_images kubenode_kube_context kubenode_kubeconfig kubenode_labels kubenode_location
-    kubenode_logical_volumes kubenode_look_timeout kubenode_networks kubenode_node_name
+    kubenode_logical_volumes kubenode_look_timeout kubenode_network_config kubenode_networks kubenode_node_name
     kubenode_on_reset_limit kubenode_os_port kubenode_os_private_key kubenode_os_user kubenode_partitions
     kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
     kubenode_power_off kubenode_power_reset_timeout kubenode_pre_provision_command
@@ -112,6 +112,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "kubenode_first_contact": {"type": "str", "choices": ["refuse", "reset"]},
     "kubenode_image_url": {"type": "str", "no_log": True},
     "kubenode_labels": {"type": "dict"},
+    "kubenode_network_config": {"type": "str", "choices": ["rescue", "image"]},
     "kubenode_registry_token": {"type": "str", "no_log": True},
 }
 #: What ssh would read as something else than the user or the host that it is given.

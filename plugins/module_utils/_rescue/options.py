@@ -164,6 +164,7 @@ def robot_installimage_spec():
         bootstrap_data_file={"type": "path"},
         crypt_password={"type": "str", "no_log": True},
         autosetup={"type": "dict", "default": {}},
+        network_config={"type": "str", "choices": ["rescue", "image"], "default": "rescue"},
         uefi={"type": "str", "choices": ["auto", "true", "false"], "default": "auto"},
         command={"type": "str", "default": installimage.COMMAND},
         timeout={"type": "int", "default": 1800},
@@ -377,8 +378,8 @@ def installimage_check_spec():
     installation = robot_installimage_spec()
     names = (
         "image", "require_digest", "swraid", "swraid_level", "partitions", "logical_volumes", "subvolumes", "hostname",
-        "post_install_script", "bootstrap_data", "bootstrap_data_file", "crypt_password", "autosetup", "uefi",
-        "command",
+        "post_install_script", "bootstrap_data", "bootstrap_data_file", "crypt_password", "autosetup",
+        "network_config", "uefi", "command",
     )  # fmt: skip
     machine = {name: installation[name] for name in names}
     machine["oci_registry_auth_token"] = {"type": "str", "no_log": True}

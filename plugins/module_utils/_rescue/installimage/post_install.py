@@ -9,9 +9,12 @@ with a word that nobody can know before.
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import re
 import shlex
+
+from . import network
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
@@ -37,7 +40,7 @@ say begin
 END
     rm -f /var/lib/cloud/instance
 fi
-put 644 /etc/kubenode/installed.json <<'END'
+@NETWORK@put 644 /etc/kubenode/installed.json <<'END'
 @RECORD@
 END
 @SCRUB@@PROOF@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
@@ -69,6 +72,53 @@ END
 put 600 @DIR@/user-data <<'END'
 @DATA@
 END
+"""
+
+#: Who configures the network: what installimage wrote, when a program of the image reads it, else a file of ours for
+#: the program that is there. Then cloud-init must not ask by DHCP besides. Neither is done where the image or the user
+#: has told cloud-init about the network.
+_NETWORK = r"""top=''
+settled=''
+on() { systemctl is-enabled --quiet "$1" 2>/dev/null; }
+theirs() { grep -qsi '^#.*installimage' "$@"; }
+plugin() { [ -n "$(find "$top"/usr/lib*/NetworkManager -name 'libnm-settings-plugin-ifcfg-rh.so' 2>/dev/null)" ]; }
+if cat "$top"/etc/cloud/cloud.cfg "$top"/etc/cloud/cloud.cfg.d/*.cfg 2>/dev/null |
+    awk '/^network:/ { one = $0; getline; if ((one $0) !~ /disabled/) told = 1 } END { exit !told }'; then
+    : # with cloud-init's own words
+elif theirs "$top/etc/netplan/01-netcfg.yaml" && command -v netplan >/dev/null; then
+    settled=installimage
+elif theirs "$top/etc/network/interfaces" && command -v ifup >/dev/null && on networking.service; then
+    settled=installimage
+    command -v route >/dev/null || # as they write it, the neighbours would be sought in the own network
+        sed -i 's|^  up route add -net .* dev \([^ ]*\)$|  up ip route prepend @NET@ via @GATEWAY@ dev \1|' \
+            "$top/etc/network/interfaces"
+elif theirs "$top"/etc/systemd/network/10-*.network; then
+    settled=installimage
+elif on NetworkManager.service; then
+    settled=installimage
+    if ! theirs "$top"/etc/sysconfig/network-scripts/ifcfg-* || ! plugin; then
+        settled=NetworkManager
+        put 600 "$top/etc/NetworkManager/system-connections/kubenode.nmconnection" <<'END'
+@KEYFILE@
+END
+    fi
+elif on systemd-networkd.service || command -v netplan >/dev/null; then
+    settled=systemd-networkd
+    put 644 "$top/etc/systemd/network/05-kubenode.network" <<'END'
+@NETWORKD@
+END
+    on systemd-networkd.service || systemctl enable --quiet systemd-networkd.service
+elif theirs "$top"/etc/sysconfig/network/ifcfg-* "$top"/etc/sysconfig/network-scripts/ifcfg-*; then
+    settled=installimage
+else
+    say "warning the image has no program that is known to configure the network; what it does by itself decides"
+fi
+if [ -n "$settled" ]; then
+    say "network $settled"
+    [ ! -d "$top/etc/cloud" ] || put 644 "$top/etc/cloud/cloud.cfg.d/zz-kubenode-network.cfg" <<'END'
+@NOCLOUD@
+END
+fi
 """
 
 #: installimage makes keys only of those types that the image has, and an image for many machines has none. What sshd
@@ -147,14 +197,18 @@ done
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
 
-def script(spec, nonce, instance, record, drives, uefi):
-    """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id, ``drives`` are those named."""
+def script(spec, nonce, instance, record, drives, uefi, found=None):
+    """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id, ``drives`` are those named.
+
+    ``found``: the :class:`network.Network` of the rescue, None to leave the network to installimage and the image.
+    """
     user = spec["post_install_script"]
     data = spec["bootstrap_data"]
     parts = {
         "USER": _fill(_USER, {"SCRIPT": _encode(_program(user))}) if user.strip() else "",
         "SEED": "",
         "CONFIG": _encode(cloud_config(data is not None)),
+        "NETWORK": network_part(found) if found else "",
         "RECORD": _encode(json.dumps(record, indent=2, sort_keys=True) + "\n"),
         "SCRUB": _SCRUB if spec["crypt_password"] else "",
         "PROOF": proof(drives if spec["swraid"] else drives[:1], uefi),
@@ -167,6 +221,19 @@ def script(spec, nonce, instance, record, drives, uefi):
         meta = "instance-id: %s\nlocal-hostname: %s\n" % (json.dumps(instance), json.dumps(spec["hostname"]))
         parts["SEED"] = _fill(_SEED, {"DIR": SEED, "META": _encode(meta), "DATA": _encode(data)})
     return _fill(_SCRIPT, parts)
+
+
+def network_part(found):
+    """The part that gives the new system the network of the rescue, a :class:`network.Network`."""
+    net = ipaddress.ip_interface(found.addresses[4]).network if 4 in found.addresses else ""
+    parts = {
+        "NET": str(net),
+        "GATEWAY": found.gateways.get(4, ""),
+        "KEYFILE": _encode(network.keyfile(found)),
+        "NETWORKD": _encode(network.networkd(found)),
+        "NOCLOUD": _encode("# written by kubenode.provision\nnetwork: {config: disabled}\n"),
+    }
+    return _fill(_NETWORK, parts)
 
 
 def proof(drives, uefi):
@@ -191,7 +258,7 @@ class Report:
 
     def __init__(self, text, nonce):
         self.begun = self.scripted = self.done = False
-        self.failure, self.root = None, ""
+        self.failure, self.root, self.network = None, "", ""
         self.host_keys: list[str] = []
         self.warnings: list[str] = []
         for match in re.finditer(r"%s %s (\S+) ?([^\r\n]*)" % (TAG, re.escape(nonce)), text):
@@ -211,6 +278,8 @@ class Report:
                     self.warnings.append(rest)
             elif word == "root":
                 self.root = rest
+            elif word == "network":
+                self.network = rest
             elif word == "done":
                 self.done = True
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..disks.gather import GatherError
 from ..disks.tools import Tools
-from . import autosetup, fetch, install, post_install, rescue, verdict
+from . import autosetup, fetch, install, network, post_install, rescue, verdict
 from . import layout as layouts
 from . import spec as specs
 from .tools import Refused, run
@@ -241,7 +241,8 @@ class Program:
                 record[key] = os.environ["KUBENODE_" + key.upper()]
         self._prepared = True
         instance = "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4())
-        hook = post_install.script(spec, nonce, instance, record, self._drives, self.result["uefi"])
+        found = self._network() if spec["network_config"] == specs.OF_RESCUE else None
+        hook = post_install.script(spec, nonce, instance, record, self._drives, self.result["uefi"], found)
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
         write(config, autosetup.autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
@@ -249,6 +250,17 @@ class Program:
         for line in shown.splitlines():
             say("autosetup: " + line)
         return config
+
+    def _network(self):
+        """What the rescue has and the new system gets."""
+        ipv4_only = autosetup.written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
+        found = network.read(run, ipv4_only)
+        if found:
+            shown = ["%s by %s" % (found.addresses[one], found.gateways[one]) for one in sorted(found.addresses)]
+            say("network of the rescue: %s" % ", ".join(shown))
+        else:
+            say("network of the rescue: none that is a server's own; the image decides")
+        return found
 
     def _keep_keys(self):
         """installimage hands on robot_user_keys; without them it would set the rescue's password instead."""
@@ -280,6 +292,8 @@ class Program:
         if failure:
             raise Refused(failure.reason, failure.permanent)
         result["warnings"] += report.warnings
+        if report.network:
+            say("network of the new system: configured for %s" % report.network)
         if not post_install.own_host_keys(spec["bootstrap_data"]):
             result["host_keys"] = report.host_keys
         self._root = report.root

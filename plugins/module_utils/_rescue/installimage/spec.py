@@ -31,6 +31,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9_.@%+=:,~-]+)+\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 NAME, PATH, URL, FILE = "name", "path", "url", "file"
+#: Where the new system has its network from.
+OF_RESCUE, OF_IMAGE = "rescue", "image"
 #: What image.url is when it names an image in a registry.
 OCI = "oci"
 
@@ -53,6 +55,7 @@ def make(**fields):
         "post_install_script": "",
         # None: no seed is written
         "bootstrap_data": None,
+        "network_config": OF_RESCUE,
         "uefi": AUTO,
         "command": COMMAND,
     }
