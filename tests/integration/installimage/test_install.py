@@ -39,6 +39,8 @@ echo "post=$(cat /etc/from-post-install)"
 echo "user=$(cat /etc/from-user-data)"
 echo "record=$(cat /etc/kubenode/installed.json)"
 echo "seed=$(stat -c %a /var/lib/cloud/seed/nocloud-net) $(stat -c %a /var/lib/cloud/seed/nocloud-net/user-data)"
+echo "routes=$(ip -4 route | cut -d ' ' -f 1,2)"
+echo "cloud=$(grep -v '^#' /etc/cloud/cloud.cfg.d/zz-kubenode-network.cfg)"
 echo "left=$(ls -d /post-install /root/.kubenode* 2>/dev/null)"
 """
 RESCUE = """
@@ -93,6 +95,7 @@ def test_an_image_from_a_web_server_ends_as_a_verified_system(controller):
     assert system["root"].startswith("/dev/nvme")
     assert (system["post"], system["user"], system["seed"]) == ("made", "geheim", "700 600")
     assert system["left"] == ""
+    assert (system["routes"], system["cloud"]) == ("default via", "network: {config: disabled}")
     record = json.loads(system["record"])
     assert (record["command"], record["image_digest"]) == ("installimage", digest)
     assert (record["proof"], "verified_at" in record) == ("nonce", True)

@@ -84,3 +84,9 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
     stage.write_groups({"by_installimage": group}, known_host_key=False)
     assert lab.run(limit=2300) == 0, lab.output
     mirrored_system(lab, name, firmware, 3 if uefi else 2)
+    # Nothing in it reads /etc/network/interfaces: its own network would be one cable, where there is only the gateway.
+    (route,) = stage.ssh(name, "ip -4 route").splitlines()
+    assert route.startswith("default via ")
+    assert "proto dhcp" not in route
+    files = stage.ssh(name, "cat /run/systemd/netif/links/*; resolvectl dns").splitlines()
+    assert "NETWORK_FILE=/etc/systemd/network/05-kubenode.network" in files
