@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from . import host
-from .screen import debug, quote
+from .screen import debug, disturb, quote
 from .storage import Storage, uuid, vfat
 from .target import Target
 
@@ -30,7 +30,11 @@ def install(target: Target, storage: Storage, uefi: bool) -> None:
         debug(f"# nothing is called like {storage.config.bootloader} here")  # its check takes "Grub", its work does not
         return
     _set_defaults(target.file("/etc/default/grub"))
-    target.file("/boot/grub/grub.cfg").unlink(missing_ok=True)
+    old = target.file("/boot/grub/grub.cfg")
+    if old.exists():
+        old.unlink()
+    else:
+        disturb(f"rm: cannot remove '{old}': No such file or directory")
     target.run("grub-mkconfig", "-o", "/boot/grub/grub.cfg", check=False)
     if uefi and not vfat():
         _write_esp_unmounted(target, storage)

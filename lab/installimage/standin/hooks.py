@@ -21,7 +21,7 @@ def post_mount() -> bool:
     """Run the post-mount script, if there is one that may be executed; False when it failed."""
     for script in _POST_MOUNT:
         if _executable(Path(script)):
-            say("       : Executing post mount script")
+            say("         :  Executing post mount script")
             status = host.stream(script)
             debug(f"post-mount script ended with status {status}")
             return status == 0
@@ -33,9 +33,11 @@ def post_install(target: Target) -> None:
     script = _place(target)
     if script is None:
         return
-    say("       : Executing post installation script")
+    say("         :  Executing post installation script")
+    debug(f"# Found post-installation script {script}; executing it...")
     status = target.stream(script)
-    debug(f"post-install script ended with status {status}")
+    if status:
+        debug(f"# Post-installation script didn't exit successfully (exit code = {status})")
     target.file("/post-install").unlink(missing_ok=True)
 
 

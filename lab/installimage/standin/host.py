@@ -50,16 +50,13 @@ def run(*command: str, text: str | None = None, check: bool = True, secret: bool
 
 
 def stream(*command: str) -> int:
-    """Run a command whose output goes to the terminal and into the debug log, line by line; returns its status."""
-    debug(f"+ {' '.join(command)}")
+    """Run a command whose output goes to the terminal, line by line; returns its status."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_ENVIRONMENT
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            written = line.decode(errors="replace").rstrip("\n")
-            print(written, flush=True)
-            quote(written)
+            print(line.decode(errors="replace").rstrip("\n"), flush=True)
     return process.returncode
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import bootloader, hooks, host, image_name, layout, teardown
 from .config import Config
 from .image import ImageFile
-from .screen import DEBUG, Failed, Steps, debug, say
+from .screen import DEBUG, Failed, Steps, debug, give_up, quote, say
 from .storage import Storage
 from .target import Target, rescue_password
 
@@ -60,6 +60,7 @@ class Installation:
         say("             You can abort at any time with CTRL+C ...")
         say()
         try:
+            self._begin()
             self._drives()
             if not hooks.post_mount():
                 return 0
@@ -69,14 +70,28 @@ class Installation:
                 bootloader.install(self.target, self.storage, self.uefi)
             self._finish()
         except (Failed, OSError, ValueError) as error:
-            debug(f"installation failed: {type(error).__name__}: {error}")
+            if not isinstance(error, Failed):
+                quote(f"{type(error).__name__}: {error}")
+            give_up()
+            debug("# report installation")
             return 1
+        debug("# report installation")
         say()
         say("                  INSTALLATION COMPLETE")
         say("   You can now reboot and log in to your new system with the")
         say(" same credentials that you used to log into the rescue system.")
         say()
         return 0
+
+    def _begin(self) -> None:
+        kind = self.image.name.distribution
+        for text, note in (
+            ("Reading configuration", ""),
+            ("Loading image file variables", ""),
+            (f"Loading {kind} specific functions ", f"# load {kind} specific functions..."),
+        ):
+            with self.steps.aside(text, note):
+                pass
 
     def _drives(self) -> None:
         config, steps, storage = self.config, self.steps, self.storage
@@ -114,6 +129,8 @@ class Installation:
                 image.fetch()
         elif image.name.way == "nfs":
             image.mount_share()
+        with steps.aside("Importing public key for image validation"):
+            debug("no keys are imported in the lab")
         with steps.step("Validating image before starting extraction") as step:
             image.validate(step, self.config.force_sign or self.wishes.force_sign)
         with steps.step(f"Extracting image ({image.name.way})"):
@@ -135,8 +152,11 @@ class Installation:
                 target.set_mdadm()
         with steps.part("Generating ramdisk"):
             target.make_initramfs()
+        with steps.part("Generating ntp config"):
+            debug("the clock of a lab's machine is its host's")
         with steps.step("Setting up miscellaneous files"):
             target.set_resolver()
+            target.set_sysctl()
 
     def _access(self) -> None:
         """Root's keys or root's password: a list of keys that is empty means the password."""

@@ -56,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         say("\nAborted.")
         return 1
     finally:
+        debug("cleaning up")
         with suppress(OSError):
             (folder / "hdd").rmdir()  # fails while something is mounted: then nothing may be removed
             shutil.rmtree(folder)
@@ -177,7 +178,7 @@ def _read_autosetup(chosen: options.Options) -> str:
     say(f"\nFound AUTOSETUP file '{_AUTOSETUP}'")
     say("Running unattended installimage installation ...\n")
     for line in text.splitlines():
-        if line and not line.startswith(("#", "CRYPTPASSWORD")):
+        if line and not line.startswith("#"):  # the passphrase, too
             say(line)
     say()
     return text

@@ -23,6 +23,24 @@ def say(text: str = "") -> None:
     print(text, flush=True)
 
 
+def disturb(text: str) -> None:
+    """What a program says on the terminal, in the middle of the line of a step."""
+    print(text, flush=True)
+
+
+def give_up() -> None:
+    """What a failed step is followed by on the terminal."""
+    say(f"\n{_RED}         An error occured while installing the new system!{_PLAIN}")
+    say(f"{_RED}          See the debug file {DEBUG} for details.{_PLAIN}")
+    say("\nPlease check our wiki for a description of the error:\n")
+    say("https://docs.hetzner.com/robot/dedicated-server/operating-systems/installimage/\n")
+    say("If your problem is not described there, try booting into a fresh")
+    say("rescue system and restart the installation. If the installation")
+    say("fails again, please contact our support via Hetzner Robot, providing")
+    say("the IP address of the server and a copy of the debug file.\n")
+    say("  https://robot.hetzner.com/\n")
+
+
 def debug(text: str) -> None:
     """What installimage itself says, in the debug log."""
     _log(f"{line}\n" for line in text.split("\n"))
@@ -56,25 +74,29 @@ class Steps:
     def step(self, text: str) -> Step:
         """The next numbered step, to be used as a context."""
         self.current += 1
-        return Step(f" {self.current:2}/{self.total} : {text}", text)
+        return Step(f"  {self.current:2}/{self.total}  :  {text}", f"# {text}")
 
     def title(self, text: str) -> None:
         """A numbered step that consists of others."""
         self.current += 1
         debug(f"# {text}")
-        say(f" {self.current:2}/{self.total} : {text}")
+        say(f"  {self.current:2}/{self.total}  :  {text}")
 
     def part(self, text: str) -> Step:
-        """A step without a number."""
-        return Step(f"       :   {text}", text)
+        """A part of a numbered step."""
+        return Step(f"         :    {text}", f"# {text}")
+
+    def aside(self, text: str, note: str = "") -> Step:
+        """A step without a number, with another note in the debug log, or none."""
+        return Step(f"         :  {text}", note)
 
 
 class Step:
     """busy → done, failed or warn."""
 
-    def __init__(self, line: str, text: str) -> None:
+    def __init__(self, line: str, note: str) -> None:
         self._line = line
-        self._text = text
+        self._note = note
         self._warning = ""
 
     def warn(self, text: str) -> None:
@@ -82,7 +104,8 @@ class Step:
         self._warning = text
 
     def __enter__(self) -> Step:
-        debug(f"# {self._text}")
+        if self._note:
+            debug(self._note)
         sys.stdout.write(f"{self._line} {_COLUMN}{_CYAN} busy {_PLAIN}")
         sys.stdout.flush()
         return self
@@ -93,7 +116,7 @@ class Step:
             debug("=> FAILED")
         elif self._warning:
             say(f"{_COLUMN}{_YELLOW} warn")
-            say(f"       : {self._warning}{_PLAIN}")
+            say(f"         :  {self._warning}{_PLAIN}")
             debug(self._warning)
         else:
             say(f"{_COLUMN}{_GREEN} done {_PLAIN}")

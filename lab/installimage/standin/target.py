@@ -13,8 +13,12 @@ from pathlib import Path
 
 from . import host
 from .image_name import ImageName
-from .screen import Failed, debug, quote
+from .screen import Failed, debug, disturb, quote
 
+_NO_AUTOCONF = (
+    "autoconf", "accept_dad", "accept_ra", "accept_ra_defrtr", "accept_ra_rtr_pref", "accept_ra_pinfo",
+    "accept_source_route", "accept_redirects",
+)  # fmt: skip
 _RESCUE_SHADOW = Path("/etc/shadow")
 _FILE_SYSTEMS = (("/dev", "--rbind"), ("/sys", "--rbind"))
 
@@ -71,7 +75,7 @@ class Target:
         return host.run("chroot", str(self.root), *command, check=check)
 
     def stream(self, *command: str) -> int:
-        """Run a command of the new system, its output on the terminal and in the debug log; returns its status."""
+        """Run a command of the new system, its output on the terminal alone; returns its status."""
         self.enter()
         return host.stream("chroot", str(self.root), *command)
 
@@ -122,7 +126,7 @@ class Target:
     def _set_interfaces(self, device: str, addresses: list[str], gateway: str) -> None:
         """For ifupdown: the other machines of the network are reached through the gateway alone."""
         if not self.file("/etc/network").is_dir():
-            debug("/etc/network/interfaces: No such file or directory")  # which stops nothing
+            _not_there(self.file("/etc/network/interfaces"))  # which stops nothing
             return
         lines = ["### Hetzner Online GmbH installimage", ""]
         if self.file("/etc/network/interfaces.d").is_dir():
@@ -151,9 +155,24 @@ class Target:
         self.run("netplan", "generate")
 
     def set_resolver(self) -> None:
-        """The rescue's name servers, unless a service of the new system looks after that file."""
-        if not self.file("/etc/resolv.conf").is_symlink() and Path("/etc/resolv.conf").exists():
-            self.write("/etc/resolv.conf", _text(Path("/etc/resolv.conf")))
+        """The rescue's name servers, where the real one writes its own: in place of a link, where resolvconf looks."""
+        servers = [line for line in _text(Path("/etc/resolv.conf")).splitlines() if line.startswith("nameserver")]
+        path = "/etc/resolv.conf"
+        if self.file(path).is_symlink():
+            path = "/etc/resolvconf/resolv.conf.d/base"
+            if not self.file(path).parent.is_dir():
+                _not_there(self.file(path))
+                return
+        lines = ["### Hetzner Online GmbH installimage", "# nameserver config", *servers]
+        self.write(path, "\n".join(lines) + "\n")
+
+    def set_sysctl(self) -> None:
+        """Settings of the kernel, which nodes find there: no IPv6 autoconfiguration, strict return paths."""
+        path = "/etc/sysctl.d/99-hetzner.conf" if self.file("/etc/sysctl.d").is_dir() else "/etc/sysctl.conf"
+        lines = ["### Hetzner Online GmbH installimage", "# sysctl config", "#net.ipv4.ip_forward=1"]
+        lines += ["net.ipv4.conf.all.rp_filter=1", "net.ipv4.icmp_echo_ignore_broadcasts=1"]
+        lines += [f"net.ipv6.conf.{kind}.{key}=0" for kind in ("default", "all") for key in _NO_AUTOCONF]
+        self.write(path, "\n".join(lines) + "\n")
 
     def new_host_keys(self) -> None:
         """New SSH host keys of those types that the image has keys of, and of no other."""
@@ -233,6 +252,11 @@ def rescue_password() -> str:
             return line.split(":")[1] or "*"
     debug("the rescue has no root password")
     raise Failed("password")
+
+
+def _not_there(path: Path) -> None:
+    """What a shell says on the terminal when it cannot write a file."""
+    disturb(f"/root/.oldroot/nfs/install/functions.sh: line 1: {path}: No such file or directory")
 
 
 def _text(path: Path) -> str:

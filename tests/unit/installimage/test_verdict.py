@@ -177,7 +177,89 @@ def test_a_step_without_a_line_in_debug_txt_begins_at_the_one_before():
     terminal = "  1/2 : Extracting image (local) done\n  2/2 : Executing additional commands\n  : Ramdisk failed\n"
     debug = HEAD + stamped("# Mounting\n:   an old error\n# Extracting image (local)\n# Ramdisk\n:   no such kernel")
     failure = judged(1, terminal, debug, "")
-    assert failure.reason.endswith("in step 2/2 (Executing additional commands) with exit code 1: no such kernel")
+    assert failure.reason.endswith(
+        "in step 2/2 (Executing additional commands: Ramdisk) with exit code 1: no such kernel"
+    )
+
+
+#: What the real one printed and wrote where no card of the machine had an address.
+REAL_TERMINAL = """\
+   9/15  :  Setting up network config \x1b[60G\x1b[1;36m busy \x1b[00m/x/network_config.functions.sh: line 559: \
+/installimage.VKN8T/hdd/etc/network/interfaces: No such file or directory
+\x1b[60G\x1b[1;32m done \x1b[00m
+  10/15  :  Executing additional commands
+         :    Generating nothing \x1b[60G\x1b[1;36m busy \x1b[00m\x1b[60G\x1b[1;32m done \x1b[00m
+         :    Setting hostname \x1b[60G\x1b[1;36m busy \x1b[00mDevice "" does not exist.
+\x1b[60G\x1b[1;31mfailed\x1b[00m
+
+\x1b[1;31m         An error occured while installing the new system!\x1b[00m
+\x1b[1;31m          See the debug file /root/debug.txt for details.\x1b[00m
+
+Please check our wiki for a description of the error:
+
+https://docs.hetzner.com/robot/dedicated-server/operating-systems/installimage/
+
+If your problem is not described there, try booting into a fresh
+rescue system and restart the installation. If the installation
+fails again, please contact our support via Hetzner Robot, providing
+the IP address of the server and a copy of the debug file.
+
+  https://robot.hetzner.com/
+
+/root/ii/install/swraid.functions.sh: line 28: /proc/sys/dev/raid/speed_limit_max: No such file or directory
+"""
+REAL_DEBUG = stamped("""\
+# make clean config
+# Extracting image (local)
+# Setting up network config
+# setup network config
+# setting up /etc/network/interfaces
+:   bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8)
+mtab is already a symlink
+# Setting hostname
+=> FAILED
+# report installation
+cleaning up
+""")
+
+
+def test_the_part_that_failed_and_what_was_said_in_it_are_told_and_not_the_advice_behind_it():
+    failure = judged(1, REAL_TERMINAL, REAL_DEBUG, "")
+    assert failure.reason == (
+        "installimage failed in step 10/15 (Executing additional commands: Setting hostname) with exit code 1: "
+        'Device "" does not exist.'
+    )
+    assert not failure.permanent
+    told = []
+    terminal = install.Terminal(lambda line: None, told.append)
+    terminal.take(REAL_TERMINAL.encode())
+    terminal.end()
+    assert told == ["installimage 9/15: Setting up network config", "installimage 10/15: Executing additional commands"]
+
+
+def test_a_part_counts_until_it_is_done():
+    for rest, part in (
+        (" busy", "Setting hostname"),
+        (" busy failed", "Setting hostname"),
+        (" busy noise\n   failed", "Setting hostname"),
+        (" busy done", ""),
+        (" busy noise\n   done", ""),
+        (" busy done\n  11/15  :  Next", ""),
+    ):
+        steps = verdict.Steps()
+        for line in f"  10/15  :  Executing\n         :    Setting hostname {rest}".splitlines():
+            steps.take(line)
+        assert steps.part == part, rest
+
+
+def test_the_passphrase_that_installimage_prints_is_not_passed_on():
+    said = []
+    terminal = install.Terminal(said.append, lambda text: None, "correct-horse")
+    terminal.take(b"CRYPTPASSWORD corr")
+    terminal.take(b"ect-horse\nPART / ext4 all crypt\n")
+    terminal.end()
+    assert said == ["CRYPTPASSWORD ********", "PART / ext4 all crypt"]
+    assert "correct-horse" not in terminal.text
 
 
 def test_a_log_whose_head_was_cut_begins_at_its_first_error_or_step():
@@ -215,7 +297,7 @@ def test_only_what_it_refused_itself_before_its_first_step_is_permanent(terminal
 
 def test_a_failing_script_counts_although_installimage_does_not_notice():
     failure = judged(said=WELL.replace("scripted", "failed 42 the post-install script"))
-    assert failure.reason == "post_install_script failed in the new system with exit code 42"
+    assert failure.reason == ("post_install_script failed in the new system with exit code 42: hello from the script")
     assert failure.permanent
     assert judged(said=WELL + f"kubenode-post-install {NONCE} failed 0 bootstrap_data: x").reason == "bootstrap_data: x"
 

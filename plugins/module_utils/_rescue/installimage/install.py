@@ -11,6 +11,7 @@ import subprocess
 import time
 
 from . import post_install, verdict
+from .autosetup import MASK
 from .tools import ABSENT, kill_group
 
 #: What is kept of its output for the verdict.
@@ -20,10 +21,10 @@ LINGER = 2.0
 
 
 class Terminal:
-    """What installimage prints, cut into lines; tells of every new step."""
+    """What installimage prints, cut into lines; tells of every new step. ``secret``: is in none of them."""
 
-    def __init__(self, say, progress):
-        self._say, self._progress = say, progress
+    def __init__(self, say, progress, secret=""):
+        self._say, self._progress, self._secret = say, progress, secret
         self._rest, self._shown = b"", ""
         self._kept = []
         self._size = 0
@@ -53,6 +54,8 @@ class Terminal:
 
     def _line(self, raw):
         line = verdict.plain(raw.decode("utf-8", "replace")).rstrip()
+        if self._secret:
+            line = line.replace(self._secret, MASK)
         self._step(line)
         if line.strip() and line != self._shown and post_install.TAG not in line:
             self._shown = line

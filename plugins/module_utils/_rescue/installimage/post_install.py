@@ -282,6 +282,9 @@ class Report:
                 self.network = rest
             elif word == "done":
                 self.done = True
+        lines = [line.strip(" :") for line in output_of(text, nonce).splitlines() if line.strip(" :")]
+        #: What the user's script printed last: it is not in debug.txt.
+        self.last = lines[-1] if lines else ""
 
 
 def output_of(text, nonce):

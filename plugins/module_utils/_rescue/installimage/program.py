@@ -274,7 +274,8 @@ class Program:
 
     def _install(self, config, nonce):
         result, spec = self.result, self._spec
-        terminal = install.Terminal(say, publish(self._base))
+        # It prints its whole configuration.
+        terminal = install.Terminal(say, publish(self._base), spec["crypt_password"])
         self._installer = install.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
         result["began"] = True

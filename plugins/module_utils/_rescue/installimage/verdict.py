@@ -14,11 +14,16 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 #: A jump to a column, and an escape sequence that has not come in full yet.
 _COLUMN, _CUT = re.compile(r"\x1b\[[0-9]*G"), re.compile(r"\x1b(?:\[[0-9;?]*)?\Z")
 _STEP = re.compile(r"([0-9]{1,2})/([0-9]{1,2})\s*:\s*(.*)")
+#: A part of a step has no number. What programs say meanwhile may stand before the outcome, which begins a line then.
+_PART, _BUSY = re.compile(r"\s*:\s+(\S.*)"), re.compile(r"[ .…]*\bbusy\b", re.IGNORECASE)
 _OUTCOME = re.compile(r"^(.*?)(?:[ .…]*\b(busy|done|failed|warn|ok)\b)+\s*\Z", re.IGNORECASE)
+_ENDED = re.compile(r"\s*(done|failed|warn|ok)\s*\Z", re.IGNORECASE)
+#: Begins what is printed after every failure, and says nothing of it; what is said at every call of a program.
+_ADVICE, _NOISE = "An error occured while installing", re.compile(r"setlocale|locale settings|perl: warning")
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _TELLING = re.compile(
     r"error|fail|cannot|can not|can't|could not|invalid|missing|no such|unable|refus"
-    r"|not (a|enough|found|valid|supported)|too (small|big|large|many)|no space|denied|must be|need",
+    r"|(not|n't) (a|enough|exist|found|valid|supported)|too (small|big|large|many)|no space|denied|must be|need",
     re.IGNORECASE,
 )
 #: How debug.txt marks its lines: the hour, a colon before what others say, a hash before its own steps. All before this
@@ -70,25 +75,46 @@ class Steps:
 
     def __init__(self):
         self.number, self.total, self.text, self.failed = 0, 0, "", False
+        #: The part of the step that is being done, or was when it failed.
+        self.part = ""
         #: The texts of all steps so far, the last one last.
         self.texts: list[str] = []
 
     def take(self, line):
         """Read one line of the terminal; returns the progress message when a new step has begun, else None."""
-        match = _STEP.search(plain(_CUT.sub("", line)))
+        shown = plain(_CUT.sub("", line))
+        match = _STEP.search(shown)
         if not match:
+            self._part(shown)
             return None
         number, total, rest = int(match.group(1)), int(match.group(2)), match.group(3).strip()
         outcome = _OUTCOME.match(rest)
-        text = (outcome.group(1) if outcome else rest).strip(" .…")
+        text = _title(rest)
+        self.part = ""
         began = (number, text) != (self.number, self.text)
         self.number, self.total, self.text = number, total, text
         self.failed = outcome is not None and outcome.group(2).lower() == "failed"
         self.texts += [text] if began else []
         return str(self) if began else None
 
+    def _part(self, shown):
+        """A line without a number: a part of the step, or how that ended."""
+        match, ended = _PART.match(shown), _ENDED.match(shown)
+        if match:
+            outcome = _OUTCOME.match(match.group(1))
+            busy = outcome is None or outcome.group(2).lower() in ("busy", "failed")
+            self.part = _title(match.group(1)) if busy else ""
+        elif ended and ended.group(1).lower() != "failed":
+            self.part = ""
+
     def __str__(self):
         return "installimage %d/%d: %s" % (self.number, self.total, self.text)
+
+
+def _title(text):
+    """What a step or a part of one is called, without its outcome and what was said meanwhile."""
+    outcome = _OUTCOME.match(text)
+    return (outcome.group(1) if outcome else _BUSY.split(text)[0]).strip(" .…")
 
 
 class Failure:
@@ -106,7 +132,8 @@ def judge(code, terminal, debug, report, steps):
     if report.failure is not None:
         number, _space, text = report.failure.partition(" ")
         if text == "the post-install script":
-            return Failure("post_install_script failed in the new system with exit code %s" % number, permanent=True)
+            reason = "post_install_script failed in the new system with exit code %s" % number
+            return Failure(reason + (": %s" % report.last[:300] if report.last else ""), permanent=True)
         return Failure(text, permanent=True)
     if code is None:
         return Failure("it was killed at the time limit%s" % (" in step %s" % steps if steps.number else ""))
@@ -143,10 +170,13 @@ class Said:
         #: All from the failing step on.
         self.step = "" if step is None else "\n".join(map(_bare, lines[step + 1 :]))
         shown = plain(terminal).splitlines()
+        advice = next((place for place, line in enumerate(shown) if _ADVICE in line), len(shown))
+        shown = shown[:advice]
         steps_shown = [place for place, line in enumerate(shown) if _STEP.search(line)]
         errors_shown = [place for place, line in enumerate(shown) if _OWN.match(line)]
         after = (steps_shown[-1:] or errors_shown[:1] or [len(shown)])[0]
-        self.shown = "\n".join(shown[after + bool(steps_shown) :])
+        said = [_BUSY.split(line, 1)[-1] if _PART.match(line) else line for line in shown[after + bool(steps_shown) :]]
+        self.shown = "\n".join(line for line in said if not _ENDED.match(line))
         self.cancelled = any(re.match(r"\s*Cancelled\b", line) for line in shown)
 
 
@@ -167,7 +197,8 @@ def _refused(code, said):
 
 def _failed(code, said, steps):
     """It failed on its way: what failed may have had a reason that does not come again."""
-    where = " in step %d/%d (%s)" % (steps.number, steps.total, steps.text) if steps.number else ""
+    title = "%s: %s" % (steps.text, steps.part) if steps.part else steps.text
+    where = " in step %d/%d (%s)" % (steps.number, steps.total, title) if steps.number else ""
     for text in (said.step, "\n".join(said.errors), said.shown):
         for pattern, meaning in _FAILURES:
             if re.search(pattern, text, re.IGNORECASE):
@@ -180,7 +211,7 @@ def telling_line(text):
     """The line that says best what is wrong, cut to a readable length; empty when there is none."""
     lines = [line.strip(" \t#:>") for line in plain(text).splitlines()]
     for pattern in (_ERROR, _TELLING):
-        telling = [line for line in lines if line and pattern.search(line)]
+        telling = [line for line in lines if line and pattern.search(line) and not _NOISE.search(line)]
         if telling:
             return telling[-1][:300]
     return ""
