@@ -147,11 +147,14 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.mounts import private_mounts
 
 
 def main():
     """Make the archive, or say why not."""
     module = AnsibleModule(options.node_image_debian_spec(), supports_check_mode=True)
+    # What mmdebstrap mounts would be copied into each container of this host, and one of them may hold it then.
+    private_mounts()
     try:
         result = debian_make.run(module.params, Tools(module.run_command), module.check_mode)
     except NotPacked as error:
