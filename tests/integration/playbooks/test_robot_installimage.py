@@ -34,6 +34,19 @@ WRONG = {
         {"kubenode_image": {"url": f"https://images.example.com/{TARBALL}"}},
         ["kubenode_image.url", "kubenode_image.digest is missing"],
     ),
+    "tag of a registry, and a token of two lines": (
+        {
+            "kubenode_image": {"url": "oci://registry.example.com/node:v1", "name": TARBALL},
+            "kubenode_registry_token": "user:a\nb",
+            "kubenode_network_config": "dhcp",
+        },
+        [
+            "kubenode_image.url",
+            "it names no digest",
+            "kubenode_registry_token holds a control character",
+            "kubenode_network_config",
+        ],
+    ),
     "no hints": ({"kubenode_root_device_hints": None}, ["kubenode_root_device_hints", "robot_inspect"]),
 }
 
