@@ -518,6 +518,51 @@ def test_a_system_that_cannot_start_fails_the_installation(tmp_path, changes, wo
     assert words in proven(tmp_path, changes, uefi)
 
 
+CRYPTTAB = {"etc/crypttab": "luks-1 UUID=1 none luks\n"}
+HOOK = {"usr/share/initramfs-tools/hooks/cryptroot": "x"}
+
+
+@pytest.mark.parametrize(
+    ("files", "programs", "words"),
+    [
+        ({}, {}, ""),
+        (CRYPTTAB, {}, "/etc/crypttab names encrypted devices; the image lacks cryptsetup"),
+        (CRYPTTAB, {"cryptsetup": "", "lsblk": "echo part; echo disk"}, ""),
+        (
+            CRYPTTAB,
+            {"cryptsetup": "", "lsblk": "echo crypt; echo part"},
+            "/ is encrypted, and no initramfs of this image",
+        ),
+        ({**CRYPTTAB, **HOOK}, {"cryptsetup": "", "lsblk": "echo lvm; echo crypt; echo part"}, ""),
+        (
+            {**CRYPTTAB, "usr/lib/dracut/modules.d/90crypt/module-setup.sh": "x"},
+            {"cryptsetup": "", "lsblk": "echo crypt"},
+            "",
+        ),
+    ],
+)
+def test_an_encrypted_system_can_open_what_it_lies_on(tmp_path, files, programs, words):
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    own = tmp_path / "programs"
+    own.mkdir()
+    (own / "grep").symlink_to("/usr/bin/grep")
+    for name, text in programs.items():
+        (own / name).write_text(f"#!/bin/sh\n{text}\n")
+        (own / name).chmod(0o755)
+    helpers = f"top='{tmp_path}'\n" + 'dead() { echo "$*"; exit 1; }\nmounted() { echo /dev/mapper/x; }\n'
+    words_of = ["/bin/sh", "-c", helpers + post_install._CRYPT]
+    done = subprocess.run(words_of, env={"PATH": str(own)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (int(bool(words)), "")
+    assert done.stdout.startswith(words)
+
+
+def test_only_an_encrypted_system_is_asked_that():
+    assert "crypttab" in scripted(crypt_password="correct-horse")
+    assert "crypttab" not in scripted()
+
+
 def test_the_boot_loader_is_where_the_firmware_looks(tmp_path):
     for number, (changes, uefi, words) in enumerate(
         (

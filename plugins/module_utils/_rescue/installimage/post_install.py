@@ -43,7 +43,7 @@ fi
 @NETWORK@put 644 /etc/kubenode/installed.json <<'END'
 @RECORD@
 END
-@SCRUB@@PROOF@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
+@SCRUB@@PROOF@@CRYPT@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
     [ ! -r "$key" ] || say "host-key $(head -n 1 "$key")"
 done
 awk '$2 == "/" { print $1, $3, $4 }' /proc/mounts 2>/dev/null | tail -n 1 | while read -r root; do
@@ -193,6 +193,19 @@ _LOADER_LEGACY = r"""for disk in @DISKS@; do
 done
 """
 
+#: installimage encrypts whether the image can open it again or not.
+_CRYPT = r"""if [ -s "$top/etc/crypttab" ]; then
+    command -v cryptsetup >/dev/null 2>&1 || dead "/etc/crypttab names encrypted devices; the image lacks cryptsetup"
+    if lsblk -nso TYPE "$(mounted /)" 2>/dev/null | grep -q crypt; then
+        opens=''
+        for file in "$top"/usr/share/initramfs-tools/hooks/cryptroot "$top"/usr/lib/dracut/modules.d/*crypt; do
+            [ ! -e "$file" ] || opens=$file
+        done
+        [ -n "$opens" ] || dead "/ is encrypted, and no initramfs of this image opens it; add cryptsetup-initramfs"
+    fi
+fi
+"""
+
 #: In case installimage has written it already; otherwise it is done when installimage has ended.
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
@@ -211,6 +224,7 @@ def script(spec, nonce, instance, record, drives, uefi, found=None):
         "NETWORK": network_part(found) if found else "",
         "RECORD": _encode(json.dumps(record, indent=2, sort_keys=True) + "\n"),
         "SCRUB": _SCRUB if spec["crypt_password"] else "",
+        "CRYPT": _CRYPT if spec["crypt_password"] else "",
         "PROOF": proof(drives if spec["swraid"] else drives[:1], uefi),
         # Not in place of keys that the bootstrap data brings.
         "KEYS": "" if own_host_keys(data) else _KEYS,
