@@ -247,18 +247,34 @@ class Server:
         return SimpleNamespace(status=201, body={"status": {"allowed": True}}, skew=0.0, message="")
 
 
-@pytest.mark.parametrize(("signs", "signed"), [(True, True), (True, False), (False, False)])
-def test_a_token_that_did_not_sign_is_refused_at_once(monkeypatch, tmp_path, signs, signed):
+def looking(monkeypatch, folder, signed, **given):
+    """A check of a machine of this folder, whose API server signed cluster-info or not."""
     monkeypatch.setattr(check, "Api", Server)
     monkeypatch.setattr(check, "_AGAIN", 0.0)
     monkeypatch.setattr(Server, "signed", signed)
     monkeypatch.setattr(Server, "asked", 0)
     options = {
-        "api_server": "https://192.0.2.1:6443", "ca_cert": OURS.pem, "ca_hashes": [], "jws": False, "signing": signs,
+        "api_server": "https://192.0.2.1:6443", "ca_cert": OURS.pem, "ca_hashes": [], "jws": False, "signing": False,
         "token": TOKEN, "node_name": "node-1", "machine_id": "m", "kubelet_version": "1.36.4", "check_name": True,
         "version_check": "refuse", "max_clock_skew": 30, "timeout": 30,
     }  # fmt: skip
-    look = check.Check(options, str(tmp_path))
+    return check.Check({**options, **given}, str(folder))
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_signature_is_looked_at_beside_a_ca(monkeypatch, tmp_path, signed):
+    look = looking(monkeypatch, tmp_path, signed, jws=True)
+    if signed:
+        assert look.run()["ca_cert"] == OURS.pem
+        return
+    with pytest.raises(JoinFailure) as failed:
+        look.run()
+    assert failed.value.code == "discovery_signature"
+
+
+@pytest.mark.parametrize(("signs", "signed"), [(True, True), (True, False), (False, False)])
+def test_a_token_that_did_not_sign_is_refused_at_once(monkeypatch, tmp_path, signs, signed):
+    look = looking(monkeypatch, tmp_path, signed, signing=signs)
     if signs and not signed:
         with pytest.raises(JoinFailure) as failed:
             look.run()

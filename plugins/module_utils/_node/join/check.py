@@ -88,7 +88,9 @@ class Check:
         insecure = None if not options["ca_cert"] else options["ca_cert"]
         token = self._token if options["jws"] else None
         info = self._cluster_info(Api(options["api_server"], insecure, timeout=self._seconds()))
-        return options["ca_cert"] or discovery.discovered_ca(info, set(options["ca_hashes"]), token)
+        # also beside a CA that is given: what proves the cluster must agree
+        found = discovery.discovered_ca(info, set(options["ca_hashes"]), token)
+        return options["ca_cert"] or found
 
     def _cluster_info(self, api):
         answer = self._answer(api, _CLUSTER_INFO)
