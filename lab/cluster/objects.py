@@ -1,13 +1,13 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What kubeadm would put into a new cluster, as far as joining nodes need it (pure)."""
+"""Objects of a cluster that kubeadm makes, and what kubeadm is told to make them (pure)."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from .pki import kubeconfig
+from .kubernetes import KUBERNETES
 
 NODE_GROUP = "system:bootstrappers:kubeadm:default-node-token"
 BOOTSTRAP = "kubeadm:kubelet-bootstrap"
@@ -15,7 +15,8 @@ APPROVE = "kubeadm:node-autoapprove-bootstrap"
 APPROVE_RENEWAL = "kubeadm:node-autoapprove-certificate-rotation"
 _RBAC = "rbac.authorization.k8s.io"
 BINDINGS_PATH = f"/apis/{_RBAC}/v1/clusterrolebindings"
-_ROLES = f"/apis/{_RBAC}/v1/clusterroles"
+_KUBEADM = "kubeadm.k8s.io/v1beta4"
+SERVICES = "10.96.0.0/16"
 _CSRS = "system:certificates.k8s.io:certificatesigningrequests"
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
@@ -39,34 +40,28 @@ def binding(name: str) -> dict[str, Any]:
     }
 
 
-def initial(server: str, ca_pem: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """Pairs of the path to post to and the object."""
-    signer = "kubeadm:bootstrap-signer-clusterinfo"
-    public = f"/apis/{_RBAC}/v1/namespaces/kube-public"
-    get_nodes = {
-        "metadata": {"name": "kubeadm:get-nodes"},
-        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
+def kubeadm_configuration(server: str) -> str:
+    """What ``kubeadm init`` is told of the API server at https://HOST:PORT."""
+    host, _colon, port = server.removeprefix("https://").rpartition(":")
+    init = {
+        "apiVersion": _KUBEADM,
+        "kind": "InitConfiguration",
+        # not stored by the phases that are run; one on loopback, as in labs without machines, would be refused
+        "localAPIEndpoint": {"advertiseAddress": "192.0.2.1", "bindPort": int(port)},
+        # given, so that it looks for none on this host
+        "nodeRegistration": {"name": "lab", "criSocket": "unix:///run/containerd/containerd.sock"},
     }
-    info = {
-        "metadata": {"name": "cluster-info"},
-        "data": {"kubeconfig": json.dumps(kubeconfig(server, ca_pem, None), indent=1) + "\n"},
+    cluster = {
+        "apiVersion": _KUBEADM,
+        "kind": "ClusterConfiguration",
+        "kubernetesVersion": f"v{KUBERNETES}",
+        "controlPlaneEndpoint": f"{host}:{port}",
+        "networking": {"serviceSubnet": SERVICES},
     }
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
-    anybody = {
-        "metadata": {"name": signer},
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": signer},
-        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
-    }
-    return [
-        (CLUSTER_INFO, info),
-        (f"{public}/roles", {"metadata": {"name": signer}, "rules": [rule]}),
-        (f"{public}/rolebindings", anybody),
-        (_ROLES, get_nodes),
-        *((BINDINGS_PATH, binding(name)) for name in BINDINGS),
-    ]
+    return f"{json.dumps(init)}\n---\n{json.dumps(cluster)}\n"
 
 
-def token_secret(token: str, expiration: str, groups: tuple[str, ...]) -> dict[str, Any]:
+def token_secret(token: str, expiration: str, groups: tuple[str, ...], signing: bool = True) -> dict[str, Any]:
     """The Secret of a bootstrap token ID.SECRET; ``expiration`` is a time in RFC 3339."""
     name, _dot, secret = token.partition(".")
     data = {
@@ -74,7 +69,7 @@ def token_secret(token: str, expiration: str, groups: tuple[str, ...]) -> dict[s
         "token-secret": secret,
         "expiration": expiration,
         "usage-bootstrap-authentication": "true",
-        "usage-bootstrap-signing": "true",
+        "usage-bootstrap-signing": "true" if signing else "false",
         "description": "made by the lab",
     }
     if groups:

@@ -95,15 +95,13 @@ class Pki:
         write_secret(self._folder / f"{name}.key", text)
 
 
-def kubeconfig(server: str, ca_pem: bytes, user: dict[str, str] | None) -> dict[str, object]:
-    """A client configuration; without a user it only says where the cluster is, as in the ConfigMap cluster-info."""
+def kubeconfig(server: str, ca_pem: bytes, user: dict[str, str]) -> dict[str, object]:
+    """A client configuration."""
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
-    config: dict[str, object] = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
-    if user is None:
-        return config | {
-            "clusters": [{"name": "", "cluster": cluster}], "contexts": None, "current-context": "", "users": None
-        }  # fmt: skip
-    return config | {
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "preferences": {},
         "clusters": [{"name": "lab", "cluster": cluster}],
         "users": [{"name": "lab", "user": user}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],

@@ -109,14 +109,25 @@ class ControlPlane:
         await self._ready()
         await self._manager.start(self._manager_command())
         await self._scheduler.start(self._scheduler_command())
-        ca_pem = pki.ca_file.read_bytes()
-        await asyncio.to_thread(self._fill, objects.initial(self.endpoint, ca_pem))
+        await self._init()
         await self._until("the default service account", "/api/v1/namespaces/default/serviceaccounts/default")
 
-    def _fill(self, wanted: list[tuple[str, dict[str, Any]]]) -> None:
-        api = self._api()
-        for path, body in wanted:
-            api.create(path, body)
+    async def _init(self) -> None:
+        """What ``kubeadm init`` puts into a new cluster for nodes that join; its control plane is ours."""
+        for namespace in ("kube-public", "kube-system"):
+            await self._until(f"the namespace {namespace}", f"/api/v1/namespaces/{namespace}")
+        configuration = self._folder / "kubeadm.yaml"
+        configuration.write_text(objects.kubeadm_configuration(self.endpoint))
+        for phase in (("upload-config", "all"), ("bootstrap-token", "--skip-token-print")):
+            done = await asyncio.create_subprocess_exec(
+                str(self._programs.kubeadm), "init", "phase", *phase, "--config=kubeadm.yaml",
+                "--kubeconfig=admin.kubeconfig", cwd=self._folder, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            said, _none = await done.communicate()
+            if done.returncode:
+                text = said.decode(errors="replace").strip()
+                raise ClusterError(f"kubeadm init phase {phase[0]} failed (status {done.returncode}): {text}")
 
     async def _end(self) -> None:
         for process in reversed(self._processes):
@@ -161,7 +172,7 @@ class ControlPlane:
             f"--advertise-address={self._host}", f"--secure-port={self.endpoint.rpartition(':')[2]}",
             "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
             "--kubelet-client-certificate=apiserver-kubelet-client.crt",
-            "--kubelet-client-key=apiserver-kubelet-client.key", "--service-cluster-ip-range=10.96.0.0/16",
+            "--kubelet-client-key=apiserver-kubelet-client.key", f"--service-cluster-ip-range={objects.SERVICES}",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
             "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",

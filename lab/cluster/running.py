@@ -80,18 +80,19 @@ class RunningCluster:
         found = self.api.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")["items"]
         return sorted(found, key=lambda request: request["metadata"]["creationTimestamp"])
 
-    def token(self, ttl: float = 3600, groups: tuple[str, ...] = (objects.NODE_GROUP,)) -> str:
-        """A new bootstrap token ID.SECRET, accepted and signed for when this returns.
+    def token(self, ttl: float = 3600, groups: tuple[str, ...] = (objects.NODE_GROUP,), *, signing: bool = True) -> str:
+        """A new bootstrap token ID.SECRET, accepted and, with ``signing``, signed for when this returns.
 
         Without ``ttl`` seconds left (0 or less) it is one that has expired, and was never accepted.
         """
         token = f"{_letters(6)}.{_letters(16)}"
-        self.api.call("POST", objects.SECRETS, objects.token_secret(token, _in(ttl), groups))
+        self.api.call("POST", objects.SECRETS, objects.token_secret(token, _in(ttl), groups, signing))
         if ttl <= 0:
             return token
-        signature = f"jws-kubeconfig-{token[:6]}"
-        info = f"{objects.CLUSTER_INFO}/cluster-info"
-        _until(f"the signature for token {token[:6]}", lambda: signature in self.api.get(info)["data"])
+        if signing:
+            signature = f"jws-kubeconfig-{token[:6]}"
+            info = f"{objects.CLUSTER_INFO}/cluster-info"
+            _until(f"the signature for token {token[:6]}", lambda: signature in self.api.get(info)["data"])
         _until(f"token {token[:6]} to be accepted", lambda: self._accepts(token))
         return token
 

@@ -116,6 +116,24 @@ def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster
     assert refused.value.status == 403
 
 
+def test_the_cluster_holds_what_kubeadm_makes_and_a_token_reads_it(cluster: RunningCluster) -> None:
+    api = Api(cluster.endpoint, cluster.ca_file, token=cluster.token())
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    about = yaml.safe_load(api.get(f"{maps}/kubeadm-config")["data"]["ClusterConfiguration"])
+    assert about["kubernetesVersion"] == f"v{KUBERNETES}"
+    assert f"https://{about['controlPlaneEndpoint']}" == cluster.endpoint
+    kubelet = yaml.safe_load(api.get(f"{maps}/kubelet-config")["data"]["kubelet"])
+    assert (kubelet["kind"], kubelet["cgroupDriver"]) == ("KubeletConfiguration", "systemd")
+    assert kubelet["authentication"]["x509"]["clientCAFile"] == "/etc/kubernetes/pki/ca.crt", "a place on nodes"
+
+
+def test_a_token_signs_only_when_it_may(cluster: RunningCluster) -> None:
+    token = cluster.token(signing=False)
+    cluster.token()  # signed for when it is there, so the other one would have been, too
+    info = cluster.api.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
+    assert f"jws-kubeconfig-{token[:6]}" not in info
+
+
 def test_the_server_goes_away_and_comes_back_with_what_it_knew(cluster: RunningCluster) -> None:
     cluster.api.call("POST", "/api/v1/nodes", {"metadata": {"name": "lasting"}})
     cluster.stop()
