@@ -58,9 +58,8 @@ class Check:
     def run(self):
         """Look at everything; raise :class:`JoinFailure` at the first that makes a join impossible."""
         result = self.result
-        result["present"] = [
-            path for path in paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,) if os.path.lexists(self._path(path))
-        ]
+        looked_at = paths.MADE + paths.MADE_FOLDERS + paths.STATE + (paths.CLIENT_PEM,)
+        result["present"] = [path for path in looked_at if os.path.lexists(self._path(path))]
         result["record"] = self._record()
         try:
             result["ca_cert"] = self._trusted_ca()

@@ -65,7 +65,8 @@ def undone(seen):
         _absent("key-unused", paths.PKI + "/kubelet-client.key.tmp"),
     ]
     listed += [_absent("undo" + path, path) for path in paths.MADE if path not in before]
-    listed += [_absent("undo" + path, path, recursive=True) for path in paths.MADE_FOLDERS if path not in before]
+    folders = paths.MADE_FOLDERS + paths.STATE
+    listed += [_absent("undo" + path, path, recursive=True) for path in folders if path not in before]
     unique = {one.get("path", one["id"]): one for one in listed}
     return list(unique.values())
 
