@@ -60,7 +60,8 @@ class NodeStage(Stage):
     def node_settings(self) -> dict[str, Any]:
         """Variables of base and join."""
         about = json.loads(self.lab_command("cluster", "status", "--json"))
-        sums = mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubernetes-node", real=True)
+        names = ("containerd", "runc", "cni-plugins", "crictl", "kubernetes-node")
+        sums = mirror.checksums(*names, real=(cluster.KUBERNETES,))
         archive = mirror.find(f"images/pause-{PAUSE}.tar")
         assert archive is not None
         return {

@@ -9,6 +9,9 @@ machines, and `RunningCluster` is what tests and the command line hold in their 
 from __future__ import annotations
 
 from .errors import ClusterError, Unavailable
-from .programs import KUBERNETES, PAUSE_TAGS, Programs, ensure, ensure_tools
+from .programs import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS, Programs, ensure, ensure_node, ensure_tools
 
-__all__ = ["KUBERNETES", "PAUSE_TAGS", "ClusterError", "Programs", "Unavailable", "ensure", "ensure_tools"]
+__all__ = [
+    "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "ClusterError", "Programs", "Unavailable", "ensure",
+    "ensure_node", "ensure_tools",
+]  # fmt: skip

@@ -7,33 +7,43 @@ The digest of a recipe names the folder of its result: a change here costs every
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .modules import Recipe
 
 KUBERNETES = "1.37.2"
-#: of the module, in https://sum.golang.org
-_SUM = "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE="
+#: the oldest release whose nodes may join it, and of which only the programs of a node are built
+OLDEST = "1.34.4"
+#: release → the sum of its module, in https://sum.golang.org
+_SUMS = {
+    KUBERNETES: "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE=",
+    OLDEST: "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",
+}
 _PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm", "kubectl")
+NODE_PROGRAMS = ("kubelet", "kubeadm")
 _STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
-def recipe(version: str, digest: str) -> Recipe:
-    """The programs of a release whose module has this sum."""
+def recipe(version: str, digest: str, name: str = "kubernetes", programs: Sequence[str] = _PROGRAMS) -> Recipe:
+    """Programs of a release whose module has this sum."""
     major, minor, patch = version.split(".")
     # without them the programs call themselves v0.0.0
     values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return Recipe(
-        name="kubernetes",
+        name=name,
         module="k8s.io/kubernetes",
         version=f"v{version}",
         sum=digest,
-        programs={name: f"k8s.io/kubernetes/cmd/{name}" for name in _PROGRAMS},
+        programs={program: f"k8s.io/kubernetes/cmd/{program}" for program in programs},
         stamps={f"{place}.{key}": text for place in _STAMPS for key, text in values.items()},
         own=f"v0.{minor}.{patch}",
         tags=("selinux", "notest", "grpcnotrace"),  # as in its own build
     )
 
 
-RECIPE = recipe(KUBERNETES, _SUM)
+RECIPE = recipe(KUBERNETES, _SUMS[KUBERNETES])
+#: with a name of its own: results of one name take each other's place in the cache
+OLDEST_RECIPE = recipe(OLDEST, _SUMS[OLDEST], "kubernetes-oldest", NODE_PROGRAMS)
 ETCD = Recipe(
     name="etcd",
     module="go.etcd.io/etcd/server/v3",

@@ -13,10 +13,12 @@ from lab.images import cache
 
 from . import go, kept, modules, oci, tools
 from .errors import ClusterError, Unavailable
-from .kubernetes import ETCD, KUBERNETES, RECIPE
+from .kubernetes import ETCD, KUBERNETES, NODE_PROGRAMS, OLDEST, OLDEST_RECIPE, RECIPE
 from .modules import Recipe
 
-__all__ = ["KUBERNETES", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_tools"]
+__all__ = [
+    "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_node", "ensure_tools"
+]  # fmt: skip
 
 PAUSE_TAGS = ("3.2", "3.10.1", "3.10.2")
 _PAUSE = "registry.k8s.io/pause"
@@ -92,6 +94,14 @@ def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
     """The programs, built when they are missing: a quarter of an hour on two cores, once, one builder at a time."""
     etcd = _built(ETCD, progress) / "etcd"
     return Programs(ensure_tools(progress).tools, _built(RECIPE, progress), etcd)
+
+
+def ensure_node(version: str, progress: Callable[[str], None] = _quiet) -> Path:
+    """The folder of a release's NODE_PROGRAMS, built when missing; there are KUBERNETES and OLDEST (five minutes)."""
+    recipes = {KUBERNETES: RECIPE, OLDEST: OLDEST_RECIPE}
+    if version not in recipes:
+        raise ValueError(f"the lab builds no kubelet {version}, only {', '.join(recipes)}")
+    return _built(recipes[version], progress)
 
 
 def ensure_tools(progress: Callable[[str], None] = _quiet) -> Tools:

@@ -9,19 +9,21 @@ other minors are stand-ins from `lab.kubelet`. Nothing is built before somebody 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cluster, kubelet
-from lab.cluster import KUBERNETES, PAUSE_TAGS
+from lab.cluster import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
 from lab.images import cache
 
 from .stored import store
 from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
 
 CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
-_REAL = ("kubelet", "kubeadm", "kubectl")
+_REAL = (*NODE_PROGRAMS, "kubectl")
+#: the real Kubernetes: the release of the control plane, and the oldest whose nodes it takes
+REAL = (KUBERNETES, OLDEST)
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,11 @@ class _Buildable:
     build: Callable[[], Path]
 
 
-def parts(*names: str, real: bool) -> list[Part]:
-    """These parts, all when none is named; what is missing is built. ``real``: also the real Kubernetes."""
+def parts(*names: str, real: Collection[str]) -> list[Part]:
+    """These parts, all when none is named; what is missing is built. ``real``: these of REAL, too."""
     wanted = [part for part in _programs() if not names or part.name in names]
-    return [
-        Part(part.name, part.version, part.path, part.build()) for part in wanted if real or part.version != KUBERNETES
-    ]
+    wanted = [part for part in wanted if part.version not in REAL or part.version in real]
+    return [Part(part.name, part.version, part.path, part.build()) for part in wanted]
 
 
 def find(path: str) -> Path | None:
@@ -55,6 +56,8 @@ def _programs() -> Iterator[_Buildable]:
         yield _Buildable("kubelet", version, _release(version, "kubelet"), functools.partial(_standin, version))
     for name in _REAL:
         yield _Buildable(name, KUBERNETES, _release(KUBERNETES, name), functools.partial(_program, name))
+    for name in NODE_PROGRAMS:
+        yield _Buildable(name, OLDEST, _release(OLDEST, name), functools.partial(_oldest, name))
     archive = f"dl.k8s.io/release/v{KUBERNETES}/{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"
     yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive)
     for version in CRICTL:
@@ -80,6 +83,10 @@ def _standin(version: str) -> Path:
 
 def _program(name: str) -> Path:
     return cluster.ensure().kubernetes / name
+
+
+def _oldest(name: str) -> Path:
+    return cluster.ensure_node(OLDEST) / name
 
 
 def _node_archive() -> Path:

@@ -11,7 +11,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -64,10 +64,10 @@ def prepare(progress: Callable[[str], None] = _quiet) -> None:
             progress(f"mirror: {name} made in {time.monotonic() - began:.0f} s")
 
 
-def checksums(*names: str, real: bool = False) -> dict[str, dict[str, dict[str, str]]]:
+def checksums(*names: str, real: Collection[str] = ()) -> dict[str, dict[str, dict[str, str]]]:
     """``{name: {version: {amd64: digest}}}`` of these parts, of all when none is named; they are built for it.
 
-    ``real``: also of the real Kubernetes, whose first build takes a quarter of an hour.
+    ``real``: releases of the real Kubernetes (`REAL`) that are told of, too; a first build takes a quarter of an hour.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for part in [*packaged(), *built.parts(real=real)] if not names else _parts(names, real):
@@ -85,7 +85,7 @@ def _sum(path: Path, algorithm: str) -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-def _parts(names: tuple[str, ...], real: bool) -> list[Part]:
+def _parts(names: tuple[str, ...], real: Collection[str]) -> list[Part]:
     mine = [part for part in packaged() if part.name in names]
     return mine if {part.name for part in mine} == set(names) else [*mine, *built.parts(*names, real=real)]
 
@@ -108,7 +108,7 @@ def find(path: str) -> Path | None:
     """The file at this path below the mirror's root, built first if need be; None when there is no such file."""
     first, _slash, rest = path.partition("/")
     if path == "checksums.yml":
-        return store("checksums.yml", yaml.safe_dump(checksums(real=True)).encode())
+        return store("checksums.yml", yaml.safe_dump(checksums(real=built.REAL)).encode())
     if first == "apt":
         return _in_apt(rest)
     found = built.find(path)
