@@ -5,53 +5,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.cluster import KUBERNETES
 from lab.cluster.running import RunningCluster
-from lab.kubelet import build
 from lab.nodes import Node
 from lab.running import RunningLab
 from tests.integration.controller import Controller
+from tests.integration.mirrored import SHARED_GROUPS, SHARED_KERNEL, real
 from tests.integration.runs import Run
 
-VERSION = "1.36.4"
 PLAYS = Path(__file__).parent / "plays"
-# what the role base leaves, as far as a join looks at it
-_UNIT = """[Unit]
-ConditionPathExists=|/etc/kubernetes/kubelet.conf
-ConditionPathExists=|/etc/kubernetes/bootstrap-kubelet.conf
-StartLimitIntervalSec=0
-[Service]
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-EnvironmentFile=-/etc/kubernetes/kubelet.env
-Environment=KUBELET_STANDIN_RETRY=0.5 KUBELET_STANDIN_SWAPS=/dev/null
-ExecStart=/usr/local/bin/kubelet $KUBELET_ARGS $KUBELET_KUBEADM_ARGS
-Restart=always
-RestartSec=2
-[Install]
-WantedBy=multi-user.target
-"""
-_RUNTIME = """[Socket]
-ListenStream=/run/containerd/containerd.sock
-Accept=yes
-[Install]
-WantedBy=sockets.target
-"""
-_ANSWER = """[Service]
-ExecStart=/bin/cat
-StandardInput=socket
-StandardOutput=socket
-"""
-_BASE = {
-    "bin_dir": "/usr/local/bin",
-    "kubernetes": {"version": VERSION, "minor": "1.36"},
-    "runtime": {"name": "containerd", "version": "2.3.4", "socket": "/run/containerd/containerd.sock"},
-}
 _CLEAN = """
 systemctl stop kubelet
 rm -rf /etc/kubernetes /var/lib/kubelet /etc/cni /etc/kubenode/join.json /run/kubenode
@@ -87,6 +55,9 @@ class Joined(Run):
 class Joiner(Controller):
     """One machine with a kubelet, and the role join on it."""
 
+    #: fields of KubeletConfiguration that every join there is given
+    fields: Mapping[str, Any] = SHARED_GROUPS
+
     def __init__(self, lab: RunningLab, node: Node, cluster: RunningCluster, folder: Path) -> None:
         super().__init__(lab, folder)
         self.node, self.cluster = node, cluster
@@ -98,6 +69,7 @@ class Joiner(Controller):
             "ca_cert": self.cluster.ca_pem,
             "timeout": 200,
             **variables,
+            "kubelet_config": {**self.fields, **variables.get("kubelet_config", {})},
         }
         return self._join("join.yml", {f"join_{name}": value for name, value in given.items()}, *options)
 
@@ -152,39 +124,13 @@ def cluster(lab_nspawn: RunningLab) -> RunningCluster:
 
 @pytest.fixture(scope="session")
 def machine(lab_nspawn: RunningLab, cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Joiner:
-    """One machine that base has prepared."""
-    node = lab_nspawn.node("join-1")
-    prepare(node, tmp_path_factory.mktemp("kubelet"))
-    return Joiner(lab_nspawn, node, cluster, tmp_path_factory.mktemp("join"))
-
-
-def prepare(node: Node, folder: Path) -> None:
-    """Put there what base would have put there."""
-    (folder / "kubelet").write_bytes(build(VERSION))
-    (folder / "kubelet").chmod(0o755)
-    texts = {
-        "kubelet.service": _UNIT,
-        "runtime.socket": _RUNTIME,
-        "runtime@.service": _ANSWER,
-        "base.json": json.dumps(_BASE),
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    subprocess.run(
-        [
-            "scp",
-            "-q",
-            *node.ssh_options,
-            *(folder / name for name in ("kubelet", *texts)),
-            f"root@{node.address}:/root/",
-        ],
-        check=True,
-    )
-    node.run(
-        "mv /root/kubelet /usr/local/bin/ && mv /root/*.service /root/*.socket /etc/systemd/system/ && "
-        "mkdir -p /etc/kubenode && mv /root/base.json /etc/kubenode/ && "
-        "systemctl daemon-reload && systemctl enable -q kubelet && systemctl start runtime.socket"
-    )
+    """One machine that base has prepared, with the real kubelet of the control plane's release."""
+    joiner = Joiner(lab_nspawn, lab_nspawn.node("join-1"), cluster, tmp_path_factory.mktemp("join"))
+    joiner.node.run(SHARED_KERNEL)
+    joiner.add_nodes(joiner.node)
+    done = joiner.play("kubenode.provision.node_base", **real(lab_nspawn, KUBERNETES))
+    assert not done.failed, done.output
+    return joiner
 
 
 @pytest.fixture

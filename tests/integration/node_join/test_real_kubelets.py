@@ -1,0 +1,335 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real kubelet and kubeadm: every way to join, words of failures, pods, leaving.
+
+A container machine with the release becomes an image by base, and machines of that image have nothing but the API
+server in reach. In virtual machines pods run, too; container machines show the rest in a fifth of the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dev.nodes import NETWORK, PAUSE
+from dev.toolchain import provision
+from dev.toolchain.paths import CHECKOUT
+from lab import cluster, mirror
+from lab.cluster.running import RunningCluster
+from lab.images import cache
+from lab.nodes import Node
+from lab.running import RunningLab
+from tests.integration.commands.web import Web
+from tests.integration.controller import Controller
+from tests.integration.mirrored import SHARED_GROUPS, SHARED_KERNEL, real
+from tests.integration.node_join.conftest import Joiner
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror, pytest.mark.cluster, pytest.mark.timeout(3600)
+]  # fmt: skip
+
+RELEASES = {"newest": cluster.KUBERNETES}
+EACH = [
+    pytest.param(("container", "newest"), id="newest-container"),
+    pytest.param(("virtual", "newest"), id="newest-virtual", marks=pytest.mark.qemu),
+]
+#: kubeadm refuses a container whose host has the controllers of control groups in the hierarchies of version 1
+CONTAINER = f"""\
+{SHARED_KERNEL}
+cd /usr/local/bin && mv kubeadm kubeadm.real && cat >kubeadm <<'END'
+#!/bin/sh
+[ "$1" != join ] || set -- "$@" --ignore-preflight-errors=SystemVerification
+exec /usr/local/bin/kubeadm.real "$@"
+END
+chmod 755 kubeadm
+"""
+IMAGE = f"registry.k8s.io/pause:{PAUSE}"
+#: seconds for what an emulated processor may need minutes for
+PATIENCE = 900
+USER_DATA = [{"hosts": "all", "gather_facts": False, "roles": ["kubenode.provision.node_user_data"]}]
+
+
+class Images:
+    """Disks with a release on them, each made once."""
+
+    def __init__(self, lab: RunningLab, folder: Path) -> None:
+        self._lab, self._folder = lab, folder
+        self._made: dict[str, Path] = {}
+
+    def of(self, version: str) -> Path:
+        """The disk with this release."""
+        if version not in self._made:
+            self._made[version] = self._bake(version)
+        return self._made[version]
+
+    def _bake(self, version: str) -> Path:
+        lab, name = self._lab, "bake-" + version.replace(".", "-")
+        archive = f"images/pause-{PAUSE}.tar"
+        pause = mirror.find(archive)
+        assert pause is not None
+        controller = Controller(lab, self._folder / name)
+        controller.folder.mkdir()
+        controller.add_nodes(lab.node(name))
+        done = controller.play(
+            "kubenode.provision.node_base",
+            base_prebake=True,
+            base_kubeadm=True,
+            base_image_archives=[{"url": f"{lab.mirror_url}/{archive}", "sha256": cache.sha256(pause)}],
+            **real(lab, version),
+        )
+        assert not done.failed, done.output
+        lab.power_off(name)
+        image = lab.disk_image(name)
+        lab.remove(name)
+        return image
+
+
+class Real(Joiner):
+    """A machine with a real kubelet; ``pods``: whether it can run pods."""
+
+    def __init__(self, lab: RunningLab, node: Node, folder: Path, version: str, *, pods: bool) -> None:
+        super().__init__(lab, node, lab.cluster(), folder)
+        self.version, self.pods = version, pods
+        self.fields = {} if pods else SHARED_GROUPS
+        self.create = {"kubeconfig": str(self.cluster.kubeconfig)}
+
+    def join(self, **variables: Any) -> Any:
+        """Run the role with what every node needs here."""
+        given = {"cni_config": NETWORK, "ready": True, "timeout": PATIENCE, "token_create": self.create, **variables}
+        return self.run(**given)
+
+    def leave(self) -> None:
+        """Let the role take it out of the cluster."""
+        done = self.join(state="absent", ca_cert=None)
+        assert done.rc == 0, done.output
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """Its Node; empty when there is none."""
+        return self.cluster.nodes().get(self.node.name, {})
+
+    def prove(self) -> None:
+        """It is Ready with this release's kubelet, and runs a pod if it can."""
+        node = self.object
+        assert node["status"]["nodeInfo"]["kubeletVersion"] == f"v{self.version}"
+        assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+        if self.pods:
+            prove_pod(self.cluster, self.node.name)
+
+
+def prove_pod(plane: RunningCluster, node: str) -> None:
+    """A pod runs on the node, says its word in a log that the API server fetches from there, and goes."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"on-{node}"},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["say", f"hello from {node}"]}
+            ],
+        },
+    }
+    plane.kubectl("create", "-f", "-", text=json.dumps(pod))
+    where = ["pod", f"on-{node}"]
+
+    def runs() -> bool:
+        return plane.kubectl("get", *where, "-o", "jsonpath={.status.phase}") == "Running"
+
+    until(runs, f"a pod on {node}", PATIENCE, pause=1, show=lambda: plane.kubectl("describe", *where))
+    assert f"hello from {node}" in plane.kubectl("logs", f"on-{node}")
+    plane.kubectl("delete", *where, "--timeout", f"{PATIENCE}s")
+
+
+@pytest.fixture(scope="module")
+def images(lab_nspawn: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Images:
+    """Disks of every release."""
+    return Images(lab_nspawn, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module", params=EACH)
+def machine(request: pytest.FixtureRequest, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    """A machine of each kind with each release, which can reach the API server and nothing else."""
+    kind, release = request.param
+    lab: RunningLab = request.getfixturevalue("lab_nspawn" if kind == "container" else "lab_qemu")
+    version, name = RELEASES[release], f"real-{release}"
+    node = lab.node(name, images.of(version), cloud_init=False)
+    if kind == "container":
+        node.run(CONTAINER)
+    lab.isolate(name, [lab.controller])
+    yield Real(lab, node, tmp_path_factory.mktemp(name), version, pods=kind == "virtual")
+    lab.remove(name)
+
+
+def test_the_role_lets_kubeadm_join(machine: Real) -> None:
+    done = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
+    assert done.rc == 0, done.output
+    assert machine.object["metadata"]["labels"]["example.com/rack"] == "r1"
+    assert {"key": "lab", "value": "yes", "effect": "NoSchedule"} in machine.object["spec"]["taints"]
+    assert not {"/run/kubenode/kubeadm-join.yaml", "/etc/kubernetes/bootstrap-kubelet.conf"} & machine.files()
+    machine.prove()
+    pid = machine.pid()
+    again = machine.join(method="kubeadm", labels={"example.com/rack": "r1"}, taints=["lab=yes:NoSchedule"])
+    assert again.rc == 0, again.output
+    assert "changed=0" in again.output
+    assert machine.pid() == pid
+
+
+def test_it_leaves_what_kubeadm_joined(machine: Real) -> None:
+    machine.leave()
+    assert machine.object == {}
+    assert machine.kubelet() == "inactive"
+    assert machine.files() == set()
+
+
+def test_words_of_kubeadm_are_the_message(machine: Real) -> None:
+    listens = "systemd-run --quiet --unit=taken python3 -m http.server 10250"
+    machine.node.run(listens)
+    done = machine.join(method="kubeadm")
+    machine.node.run("systemctl stop taken")
+    assert done.code == "kubeadm_failed", done.output
+    assert "its checks: Port-10250: Port 10250 is in use" in done.said
+    assert machine.object == {}
+    assert machine.files() == set()
+
+
+def test_a_kubelet_that_kubeadm_started_in_vain(machine: Real) -> None:
+    done = machine.join(
+        method="kubeadm", unknown_fields="allow", kubelet_extra_args={"pod-infra-container-image": "pause"}, timeout=60
+    )
+    assert done.code == "kubelet_exited", done.output
+    assert "unknown flag: --pod-infra-container-image" in done.said
+    assert machine.object == {}
+    assert machine.files() == set()
+
+
+def test_a_token_that_may_not_sign(machine: Real) -> None:
+    token = machine.cluster.token(signing=False)
+    done = machine.join(method="kubeadm", token=token, token_create=None)
+    assert done.code == "discovery_signature", done.output
+    assert token.partition(".")[2] not in done.output
+    assert machine.files() == set()
+
+
+def test_the_program_lets_kubeadm_join(machine: Real, tmp_path: Path) -> None:
+    program = tmp_path / "provision"
+    program.write_bytes(provision.program(provision.collection_files(CHECKOUT), "1.2.3", preset=0))
+    given = {
+        "join_method": "kubeadm",
+        "join_cni_config": NETWORK,
+        "join_ready": True,
+        "join_timeout": PATIENCE,
+        "join_kubelet_config": machine.fields,
+    }
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    (tmp_path / "token").write_text(machine.cluster.token())
+    files = [program, tmp_path / "given.json", tmp_path / "token", machine.cluster.ca_file]
+    subprocess.run(["scp", "-q", *machine.node.ssh_options, *files, f"root@{machine.node.address}:/root/"], check=True)
+    command = f"sh provision --phase join --vars given.json --ca-cert ca.crt --api-server {machine.cluster.endpoint}"
+    done = machine.node.ssh(f"chmod 0600 token && {command} --token-file token", PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    machine.prove()
+    again = machine.node.run(command, PATIENCE)
+    assert not re.search("^changed", again, re.MULTILINE), again
+    machine.leave()
+
+
+def test_the_kubelet_bootstraps_and_registers_again(machine: Real) -> None:
+    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
+    assert done.rc == 0, done.output
+    assert machine.object["spec"]["providerID"] == "hcloud://4242"
+    assert machine.object["status"]["capacity"]["pods"] == "50"
+    machine.prove()
+    again = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 50})
+    assert again.rc == 0, again.output
+    assert "changed=0" in again.output
+    changed = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
+    assert changed.rc == 0, changed.output
+    until(lambda: machine.object["status"]["capacity"]["pods"] == "60", "the kubelet's new configuration", PATIENCE)
+    machine.cluster.kubectl("delete", "node", machine.node.name)
+    done = machine.join(provider_id="hcloud://4242", node_ip="auto4", kubelet_config={"maxPods": 60})
+    assert done.rc == 0, done.output
+    assert done.report["seen"]["need_registration"] is True
+    machine.prove()
+    machine.leave()
+    assert machine.files() == set()
+
+
+def test_a_kubelet_that_exits(machine: Real) -> None:
+    done = machine.join(unknown_fields="allow", kubelet_config={"maxPods": -1})
+    assert done.code == "kubelet_exited", done.output
+    assert "maxPods (--max-pods) -1 must not be a negative number" in done.said
+    assert machine.object == {}
+    assert machine.files() == set()
+
+
+@contextlib.contextmanager
+def user_data(folder: Path, name: str, lab: RunningLab, **variables: Any) -> Iterator[str]:
+    """What the role node_user_data makes for a machine that has all of base and joins by kubeadm."""
+    plane, web = lab.cluster(), Web(socket.create_server((lab.controller, 0)))
+    program = provision.program(provision.collection_files(CHECKOUT), "1.2.3", preset=0)
+    web.site.files["/provision"] = program
+    result = folder / "user-data"
+    controller = Controller(None, folder)
+    controller.hosts[name] = {
+        "ansible_connection": "local",
+        "node_user_data_dest": str(result),
+        "node_user_data_provision_source": f"{web.site.url}/provision#sha256={hashlib.sha256(program).hexdigest()}",
+        "node_user_data_phase": "join",
+        "node_user_data_attempts": 2,
+        "join_method": "kubeadm",
+        "join_api_server": plane.endpoint,
+        "join_ca_file": str(plane.ca_file),
+        "join_token": plane.token(),
+        "join_cni_config": json.dumps(NETWORK),
+        "join_ready": True,
+        "join_timeout": PATIENCE,
+        **variables,
+    }
+    made = controller.play(USER_DATA)
+    assert not made.failed, made.output
+    try:
+        yield result.read_text()
+    finally:
+        web.close()
+
+
+def prove_first_boot(plane: RunningCluster, node: Node, version: str, said: str) -> None:
+    """It has done what its user data says, and nothing secret is left."""
+    assert "kubenode-setup: done" in said, said
+    assert re.search(r"provision: join: done \(\d+ s\)$", said, re.MULTILINE), said
+    assert plane.nodes()[node.name]["status"]["nodeInfo"]["kubeletVersion"] == f"v{version}"
+    assert node.ssh("ls /etc/kubernetes/bootstrap-kubelet.conf /run/kubenode/kubeadm-join.yaml").stdout == ""
+
+
+@pytest.mark.parametrize("where", EACH)
+def test_cloud_init_lets_kubeadm_join(
+    where: tuple[str, str], images: Images, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    kind, release = where
+    lab: RunningLab = request.getfixturevalue("lab_nspawn" if kind == "container" else "lab_qemu")
+    name = f"first-boot-{release}"
+    fields = SHARED_GROUPS if kind == "container" else {}
+    with user_data(tmp_path, name, lab, join_kubelet_config=fields) as given:
+        config = yaml.safe_load(given)
+        if kind == "container":
+            config["bootcmd"] = [["sh", "-c", CONTAINER]]
+        text = "#cloud-config\n" + yaml.safe_dump({"growpart": {"mode": "off"}, **config})
+        node = lab.node(name, images.of(RELEASES[release]), user_data=text, wait=False)
+        node.wait(2 * PATIENCE)
+    prove_first_boot(lab.cluster(), node, RELEASES[release], node.run("cat /var/log/cloud-init-output.log"))
+    if kind == "virtual":
+        prove_pod(lab.cluster(), name)
+    lab.remove(name)
