@@ -142,8 +142,9 @@ def test_a_node_that_is_not_ready_has_joined(joiner):
 
 
 def give(joiner, pem: str) -> None:
-    """Put this certificate in the place of the kubelet's."""
-    path = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+    """Put this certificate in the place of the kubelet's, behind a symbolic link: a kubelet replaces nothing else."""
+    path = "/var/lib/kubelet/pki/kubelet-client-"
     joiner.node.run(
-        f"systemctl stop kubelet && rm {path} && cat > {path} <<'E'\n{pem}E\nsystemctl start --no-block kubelet"
+        f"systemctl stop kubelet && cat > {path}given.pem <<'E'\n{pem}E\n"
+        f"ln -sf {path}given.pem {path}current.pem && systemctl start --no-block kubelet"
     )
