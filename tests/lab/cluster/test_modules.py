@@ -129,6 +129,9 @@ class Item:
     def get_closest_marker(self, name: str) -> str | None:
         return name if name == "cluster" else None
 
+    def iter_markers(self, name: str) -> list[pytest.Mark]:
+        return [pytest.mark.cluster.mark] if name == "cluster" else []
+
     def add_marker(self, mark: pytest.MarkDecorator) -> None:
         self.marks.append(mark)
 
