@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of a cluster that kubeadm makes, and what kubeadm is told to make them (pure)."""
+"""Objects of a cluster that kubeadm makes, and the configuration with which it makes them (pure)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def binding(name: str) -> dict[str, Any]:
 
 
 def kubeadm_configuration(server: str) -> str:
-    """What ``kubeadm init`` is told of the API server at https://HOST:PORT."""
+    """The configuration of ``kubeadm init`` for the API server at https://HOST:PORT."""
     host, _colon, port = server.removeprefix("https://").rpartition(":")
     init = {
         "apiVersion": _KUBEADM,

@@ -263,7 +263,7 @@ options:
         kept where the image has a program that reads it. Otherwise a file is written for systemd-networkd or
         NetworkManager, whichever is switched on. In both cases cloud-init does not configure the network. Other servers
         are reached through the gateway, which is the only way between dedicated servers. Nothing is written where the
-        image or the post-install script has told cloud-init about the network, or when the rescue has a private
+        image or the post-install script has a network configuration for cloud-init, or when the rescue has a private
         address.
       - V(image) - what installimage writes and what the image and cloud-init do by themselves.
     type: str

@@ -135,7 +135,7 @@ def _check_url(url: str, made: dict[str, str], require_digest: bool) -> list[str
 
 
 def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> list[str]:
-    """Findings about the image of a registry; what its client finds besides is told before a disk is written."""
+    """Findings about the image of a registry; its client finds the rest before a disk is written."""
     where = f"image.url {shown(made['shown'])}"
     place, _hash, fragment = url.partition("#")
     if "@" in place.partition("://")[2].partition("/")[0]:
@@ -153,7 +153,7 @@ def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> li
             f"{where}: image.name is missing; give the name that the file gets, such as {EXAMPLE}, since installimage "
             "reads distribution, version and architecture from it"
         )
-        # instead of what would be said of a name that nobody gave
+        # instead of an error about a name that was not given
         made["file_name"] = EXAMPLE
     if require_digest and not made["digest"] and not reference.group("digest"):
         found.append(

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The network of a rescue, and which program of a new system is told of it."""
+"""The network of a rescue, and which program of a new system gets it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 #: Where a rescue asks for names; the second one when the first names a resolver of its own.
 RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
-#: A machine with such an address is behind somebody's router, and installimage leaves it to DHCP.
+#: A machine with such an address is behind a router, and installimage leaves it to DHCP.
 _PRIVATE = tuple(
     ipaddress.ip_network(net) for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )

@@ -76,7 +76,7 @@ END
 
 #: Who configures the network: what installimage wrote, when a program of the image reads it, else a file of ours for
 #: the program that is there. Then cloud-init must not ask by DHCP besides. Neither is done where the image or the user
-#: has told cloud-init about the network.
+#: has given cloud-init a network configuration.
 _NETWORK = r"""top=''
 settled=''
 on() { systemctl is-enabled --quiet "$1" 2>/dev/null; }
