@@ -204,7 +204,11 @@ def test_a_token_in_the_environment_is_gone_when_others_are_started(tmp_path, mo
     monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "user:geheim")
     monkeypatch.setattr(rescue, "check_command", lambda command: subprocess.run(["env"], check=True))
     monkeypatch.setattr(program.signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr(rescue, "find", lambda wanted, tools: (_ for _ in ()).throw(Refused("no disks")))
+
+    def find(wanted, tools):
+        raise Refused("no disks")
+
+    monkeypatch.setattr(rescue, "find", find)
     (tmp_path / "bootstrap.data").write_bytes(specs.pack(spec_for()))
     assert program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
     printed = capfd.readouterr().out
