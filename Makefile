@@ -33,7 +33,7 @@ demo-image: ## node images: a prebaked snapshot, a node of it without downloads,
 	@dev/setup --debian base,lab,go main
 	@dev/demo-image
 
-test: ## whether the product works: every default test, once; 10 to 12 min on two cores, 4 more with empty caches
+test: ## whether the product works: every default test, once; 10 to 12 min on two cores, 3 more with empty caches
 	@dev/test default --pytest="$(PYTEST_ARGS)"
 
 test-unit: ## the unit tests alone: no root, no lab; 2 min
