@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 # program → the Debian package that brings it
 PACKAGES = {
@@ -64,3 +66,13 @@ def missing(programs: Iterable[str]) -> str:
 def find(program: str) -> str | None:
     """Where a program is; administrators' folders are searched as well."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+
+
+async def unmount(folder: Path) -> None:
+    """Take away all that is mounted on a folder, also where a process still uses it."""
+    while os.path.ismount(folder):
+        try:
+            await run("umount", "--lazy", str(folder))
+        except LabError:
+            if os.path.ismount(folder):  # another process may have unmounted it meanwhile
+                raise

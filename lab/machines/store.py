@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from . import loop
-from .host import LabError, find, run
+from .host import LabError, find, run, unmount
 
 _FICLONE = 0x40049409
 _SEEK_DATA, _SEEK_HOLE = os.SEEK_DATA, os.SEEK_HOLE
@@ -87,12 +87,7 @@ async def discard(folder: Path) -> bool:
     image = folder.with_name(folder.name + ".xfs")
     there = folder.exists() or image.exists()
     devices = loop.mounted_at(folder)
-    while os.path.ismount(folder):
-        try:
-            await run("umount", "--lazy", str(folder))
-        except LabError:
-            if os.path.ismount(folder):  # another process may have unmounted it meanwhile
-                raise
+    await unmount(folder)
     shutil.rmtree(folder, ignore_errors=True)
     image.unlink(missing_ok=True)
     for _attempt in range(100):  # the kernel lets go of the device in the background

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 from pathlib import Path
 
 from . import sysfs, trees
-from .host import LabError, run
+from .host import run, unmount
 
 
 class Views:
@@ -40,12 +39,7 @@ class Views:
 async def discard(state_dir: Path) -> None:
     """Take the views of a lab away, also those that a dead lab left mounted."""
     folder = _folder(state_dir)
-    while os.path.ismount(folder):
-        try:
-            await run("umount", "--lazy", str(folder))
-        except LabError:
-            if os.path.ismount(folder):  # another process may have unmounted it meanwhile
-                raise
+    await unmount(folder)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
 

@@ -67,7 +67,7 @@ def prepare(progress: Callable[[str], None] = _quiet) -> None:
 def checksums(*names: str, real: Collection[str] = ()) -> dict[str, dict[str, dict[str, str]]]:
     """``{name: {version: {amd64: digest}}}`` of these parts, of all when none is named; they are built for it.
 
-    ``real``: releases of the real Kubernetes (`REAL`) that are told of, too; a first build takes a quarter of an hour.
+    ``real``: releases of the real Kubernetes (`REAL`) to list as well; a first build takes a quarter of an hour.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
     for part in [*packaged(), *built.parts(real=real)] if not names else _parts(names, real):

@@ -152,7 +152,7 @@ def test_what_is_built_ends_with_the_tests(building, tmp_path, monkeypatch):
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     monkeypatch.setattr(parts, "_wait", lambda command, environment, left: len(alive.read_text()) - 4)
-    line = f"import time; open({str(alive)!r}, 'w').write('here'); time.sleep(600)"
+    line = f"import signal; open({str(alive)!r}, 'w').write('here'); signal.pause()"
     assert parts.run([building(True, line, "exit(0)")], None, True, ()) == 0
 
 

@@ -83,7 +83,7 @@ on() { systemctl is-enabled --quiet "$1" 2>/dev/null; }
 theirs() { grep -qsi '^#.*installimage' "$@"; }
 plugin() { [ -n "$(find "$top"/usr/lib*/NetworkManager -name 'libnm-settings-plugin-ifcfg-rh.so' 2>/dev/null)" ]; }
 if cat "$top"/etc/cloud/cloud.cfg "$top"/etc/cloud/cloud.cfg.d/*.cfg 2>/dev/null |
-    awk '/^network:/ { one = $0; getline; if ((one $0) !~ /disabled/) told = 1 } END { exit !told }'; then
+    awk '/^network:/ { one = $0; getline; if ((one $0) !~ /disabled/) found = 1 } END { exit !found }'; then
     : # with cloud-init's own words
 elif theirs "$top/etc/netplan/01-netcfg.yaml" && command -v netplan >/dev/null; then
     settled=installimage
