@@ -17,6 +17,7 @@ import pytest
 
 from dev.toolchain.test import memory
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
+from tests.integration.commands.registry import Front
 from tests.integration.commands.web import Web
 
 FILES = Path(__file__).parents[3] / "playbooks/files"
@@ -28,6 +29,14 @@ OLD = b"\xaa" * MIB
 OLD_MIB = 24
 #: Bytes of memory for the disk of a test, and room for the others.
 ROOM = 4 << 30
+
+
+@pytest.fixture
+def front(registry) -> Iterator[Front]:
+    """The way to the registry of the test's module."""
+    opened = Front(registry)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -44,14 +44,6 @@ def registry(tmp_path_factory, debianish) -> Iterator[Registry]:
 
 
 @pytest.fixture
-def front(registry) -> Iterator[Front]:
-    """The way to it."""
-    opened = Front(registry)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def disk(target) -> Target:
     """A target for this command, with the login."""
     target.program, target.token = OCI, LOGIN

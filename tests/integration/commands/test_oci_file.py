@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.commands.conftest import OCI, PATH
-from tests.integration.commands.registry import LOGIN, Front, Registry, sha256, with_password
+from tests.integration.commands.registry import LOGIN, Registry, sha256, with_password
 
 ARCHIVE = b"an archive" * 500_000
 NAME = "Debian-1300-trixie-amd64-base.tar.gz"
@@ -30,14 +30,6 @@ def registry(tmp_path_factory) -> Iterator[Registry]:
     found.image("node/image", "layers", [b"a", b"b"])
     yield found
     found.close()
-
-
-@pytest.fixture
-def front(registry) -> Iterator[Front]:
-    """The way to it."""
-    opened = Front(registry)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
