@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -65,12 +66,14 @@ def _purge(environment: dict[str, str]) -> list[str]:
 
 @pytest.fixture
 def sysctl(environment: dict[str, str]) -> Iterator[str]:
-    """A sysctl that a lab changed; its value before."""
+    """A sysctl that a lab changed; its value before. One test at a time has it."""
     del environment
-    before = _QUEUE.read_text().strip()
-    Borrowed().change(_QUEUE, str(int(before) + 1))
-    yield before
-    _QUEUE.write_text(before)
+    with _QUEUE.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = _QUEUE.read_text().strip()
+        Borrowed().change(_QUEUE, str(int(before) + 1))
+        yield before
+        _QUEUE.write_text(before)
 
 
 def _devices() -> list[Path]:
@@ -107,7 +110,8 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     )
     assert process.stdout is not None
     facts = json.loads(await asyncio.to_thread(process.stdout.readline))
-    label = facts["label"]
+    # Other tests have labs on this host, too: the lines of this one have its label, or its process's name.
+    label, name = facts["label"], f"process-{process.pid}-"
     said = await asyncio.to_thread(_purge, environment)
     assert not [line for line in said if line.startswith("removed: ") and label in line], "the lab is up"
     assert any(line.startswith("left alone: fs.inotify.max_queued_events") and label in line for line in said)
@@ -119,7 +123,7 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     told = await asyncio.to_thread(_purge, environment)
     said = [line.removeprefix("removed: ") for line in told]
     ours = {line.removeprefix(f"lab {label}: ") for line in said if line.startswith(f"lab {label}: ")}
-    ours |= {line.partition(": ")[2] for line in said if line.startswith("lab process-")}
+    ours |= {line.partition(": ")[2] for line in said if line.startswith(f"lab {name}")}
     assert ("running processes and their namespaces" in ours) == with_guard
     assert any(what.startswith("disks in ") for what in ours)
     assert any(what.startswith("its state in ") for what in ours)
@@ -137,7 +141,7 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     else:
         assert _QUEUE.read_text().strip() == sysctl
     said = await asyncio.to_thread(_purge, environment)
-    assert not [line for line in said if label in line or "process-" in line]
+    assert not [line for line in said if label in line or name in line]
 
 
 async def test_a_lab_that_begins_elsewhere_is_left_alone(environment: dict[str, str]) -> None:
