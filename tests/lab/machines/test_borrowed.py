@@ -17,6 +17,8 @@ from lab.machines import loop
 from lab.machines.borrowed import Borrowed
 from lab.machines.loop import Loop
 
+#: Devices for others below that of a test.
+_STEP = 5
 _ADD, _REMOVE = 0x4C80, 0x4C81  # LOOP_CTL_ADD, LOOP_CTL_REMOVE
 
 
@@ -51,13 +53,17 @@ def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]:
     if os.geteuid() != 0:
         pytest.fail("loop devices need root; run as root, or leave these tests out with -m 'not root'")
     monkeypatch.setenv("KUBENODE_LAB_HOST_DIR", str(tmp_path / "host"))
-    number = 3000 + os.getpid() % 50000
+    number = 3000 + os.getpid() % 50000 * _STEP
+    # The kernel gives the lowest free device to who asks for one; labs of other tests shall not be given this one.
+    numbers = range(number - _STEP + 1, number + 1)
     with open("/dev/loop-control", "rb") as control:
-        fcntl.ioctl(control, _ADD, number)
+        for one in numbers:
+            fcntl.ioctl(control, _ADD, one)
         monkeypatch.setattr(loop, "_free", lambda _control: number)
         yield number
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(control, _REMOVE, number)
+        for one in numbers:
+            with contextlib.suppress(OSError):  # in use by another lab, or gone
+                fcntl.ioctl(control, _REMOVE, one)
 
 
 def _modes(number: int, file: Path) -> dict[str, str]:
