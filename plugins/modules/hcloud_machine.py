@@ -64,8 +64,8 @@ options:
             C(caph-image-name) of a snapshot, or the ID of either.
           - It must have the architecture of O(machines[].server_type) and fit on its disk. As with Cluster API Provider
             Hetzner, a name that fits several images and snapshots is refused.
+          - Without it, Hetzner's image C(ubuntu-24.04) is taken.
         type: str
-        default: ubuntu-24.04
       image_newest:
         description:
           - Whether the newest is taken when O(machines[].image) fits several.
@@ -304,6 +304,19 @@ machines:
         command: create_server
         status: running
         started: '2026-11-21T00:00:00Z'
+    labels:
+      description: The labels of the server, if it was created by this call.
+      type: dict
+      sample:
+        kubenode.provision/machine: worker-1
+    ssh_keys:
+      description: The registered SSH keys that the server was made with, if it was created by this call.
+      type: list
+      elements: dict
+      sample:
+        - id: 3
+          name: deploy
+          public_key: ssh-ed25519 AAAA… deploy
     boot_state:
       description: Boot state of the machine, empty if it is not known.
       type: str
@@ -358,7 +371,7 @@ def argument_spec():
         "name": {"type": "str", "required": True},
         "server_type": {"type": "str"},
         "location": {"type": "str"},
-        "image": {"type": "str", "default": "ubuntu-24.04"},
+        "image": {"type": "str"},
         "image_newest": {"type": "bool", "default": False},
         "architecture": {"type": "str", "choices": ["x86", "arm"]},
         "ssh_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},

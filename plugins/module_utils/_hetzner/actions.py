@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""Wait for the actions of a whole fleet with few requests: one poller, 25 actions a request, growing ticks."""
+"""Wait for the actions of a whole fleet with few requests: one poller, 50 actions a request, growing ticks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,23 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
-#: Ids one request may carry.
-BATCH = 25
-#: Ages (seconds) at which the first actions of a kind are looked at before their usual duration has passed.
-EARLY_LOOKS = (0.5, 3.0)
-#: Durations (seconds) below which these actions were hardly ever seen to end; others are looked at from the start.
-USUALLY_AT_LEAST = {"create_server": 11.5, "enable_rescue": 9.5, "create_image": 10.0, "delete_server": 2.0}
-LONGEST_TICK = 5.0
+#: Ids one request asks for: as many as one page of an answer has.
+BATCH = 50
+#: Age (seconds) at which the first action of all is looked at, to know whether this platform is a quick one.
+EARLY_LOOK = 0.5
+#: Usual durations (seconds) of actions, at which they are looked at first; others are looked at from the start.
+#: Of 100 creations 43 have ended then, and of 100 armings 51: looking earlier costs a request for little.
+USUALLY = {"create_server": 20.0, "enable_rescue": 13.0, "create_image": 10.0, "delete_server": 2.0}
+#: The part of its age that an action waits for the next look: alone, and in a fleet of half a batch or more.
+SHARE_ALONE, SHARE_IN_FLEET = 0.1, 0.2
+LONGEST_TICK = 9.0
 #: Actions that take minutes: a few seconds more are nothing to them, dozens of requests are.
 LONG = frozenset(["create_image"])
 LONGEST_TICK_OF_LONG = 10.0
+
+
+#: Stands for an action that an answer says nothing of.
+_UNTOLD: dict[str, object] = {}
 
 
 class ActionFailed(MachineError):
@@ -46,8 +53,8 @@ class Schedule:
 
     def __init__(self):
         self._pending = {}
-        self._at_least = dict(USUALLY_AT_LEAST)
-        self._early = {}
+        self._usual = dict(USUALLY)
+        self._early = None
         self._looked = {}
         self._last_tick = None
         self._peak = 0
@@ -57,28 +64,32 @@ class Schedule:
 
     def add(self, action_id, command, since):
         """An action is running, started at about ``since``."""
+        if self._early is None and self._last_tick is None:
+            self._early = since + EARLY_LOOK
         self._pending[action_id] = (command, since)
         self._looked[action_id] = 0.0
-        self._early.setdefault(command, [since + age for age in EARLY_LOOKS])
         self._peak = max(self._peak, len(self._pending))
 
     def remove(self, action_id, finished_at=None):
-        """Nobody waits for the action any more; when it ended, its kind's usual duration is learned from it."""
+        """Nobody waits for the action any more; a much shorter duration than usual is learned from it."""
         command, since = self._pending.pop(action_id, (None, None))
         self._looked.pop(action_id, None)
-        if finished_at is not None and command is not None and finished_at - since < self._usual(command) / 2:
-            self._at_least[command] = max(0.25, (finished_at - since) * 0.8)
+        if finished_at is None or command is None or finished_at - since >= self._usual_of(command) / 2:
+            return
+        self._usual[command] = max(0.25, (finished_at - since) * 0.8)
+        if self._early is not None:
+            # The first look found it ended: on this platform the others are quick, too.
+            self._usual.update((kind, EARLY_LOOK) for kind in USUALLY if kind != command)
+            self._early = None
 
     def due_at(self, now):
         """When to look next, or None when nothing is pending."""
         if not self._pending:
             return None
         ready = min(self._ready_at(action_id) for action_id in self._pending)
-        early = [times[0] for command, times in self._early.items() if times and self._any(command)]
         if self._last_tick is not None:
-            ready = max(ready, self._last_tick + self._tick(max(now, ready)))
-            early = [max(when, self._last_tick + 0.5) for when in early]
-        return min([ready] + early)
+            return max(ready, self._last_tick + self._tick(max(now, ready)))
+        return min(ready, self._early)
 
     def choose(self, now):
         """The batches of ids to ask for at ``now``; free places go to actions that are not due yet."""
@@ -88,13 +99,11 @@ class Schedule:
             key=lambda action_id: (self._ready_at(action_id) > now, self._looked[action_id], self._ready_at(action_id)),
         )
         due = sum(1 for action_id in ordered if self._ready_at(action_id) <= now)
-        regular = self._last_tick is None or now >= self._last_tick + self._tick(now)
-        for times in self._early.values():
-            while times and times[0] <= now:
-                times.pop(0)
+        if self._last_tick is not None:
+            self._early = None
         self._last_tick = now
         # A small remainder is not worth a request of its own: those are the youngest, and the next look has them.
-        wanted = ordered[: BATCH * (max(1, (due + BATCH // 3) // BATCH) if regular else 1)]
+        wanted = ordered[: BATCH * max(1, (due + BATCH // 3) // BATCH)]
         self._looked.update((action_id, now) for action_id in wanted)
         return [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
 
@@ -104,18 +113,15 @@ class Schedule:
         age = max([now - self._pending[action_id][1] for action_id in due] or [0.0])
         if due and all(self._pending[action_id][0] in LONG for action_id in due):
             return min(LONGEST_TICK_OF_LONG, max(0.5, age / 6))
-        share = max(len(due), min(self._peak, BATCH), BATCH // 2) / BATCH
-        return min(LONGEST_TICK, max(0.5, age / 6 * share))
+        share = SHARE_ALONE + (SHARE_IN_FLEET - SHARE_ALONE) * min(1.0, 2.0 * (self._peak - 1) / BATCH)
+        return min(LONGEST_TICK, max(0.5, age * share))
 
     def _ready_at(self, action_id):
         command, since = self._pending[action_id]
-        return since + self._usual(command)
+        return since + self._usual_of(command)
 
-    def _usual(self, command):
-        return self._at_least.get(command, EARLY_LOOKS[0])
-
-    def _any(self, command):
-        return any(pending == command for pending, _since in self._pending.values())
+    def _usual_of(self, command):
+        return self._usual.get(command, EARLY_LOOK)
 
 
 class ActionBoard:
@@ -189,11 +195,17 @@ class ActionBoard:
 
     def _ask(self, batch):
         try:
-            body = self._api.read("/actions", Deadline(60, "an answer about API actions"), params={"id": batch})
+            body = self._api.read(
+                "/actions", Deadline(60, "an answer about API actions"), params={"id": batch, "per_page": BATCH}
+            )
         except (NoAnswer, TimeLimit):
             # The waiters have time limits of their own; until then the next tick tries again.
             return None
-        return {found["id"]: found for found in body.get("actions") or []}
+        found = {action["id"]: action for action in body.get("actions") or []}
+        if ((body.get("meta") or {}).get("pagination") or {}).get("next_page"):
+            # Shorter pages than were asked for: what is not on the first one is none the less known to the API.
+            return {action_id: found.get(action_id, _UNTOLD) for action_id in batch}
+        return found
 
     def _deliver(self, batch, found):
         if found is None:
@@ -202,7 +214,7 @@ class ActionBoard:
         with self._changed:
             for action_id in batch:
                 waiter = self._waiters.get(action_id)
-                if waiter is None:
+                if waiter is None or found.get(action_id) is _UNTOLD:
                     continue
                 if waiter.see(found.get(action_id)):
                     self._schedule.remove(action_id, finished_at=None if waiter.error else now)

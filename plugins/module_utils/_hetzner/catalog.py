@@ -164,16 +164,16 @@ class Catalog:
         """The id of a network, firewall or placement group given by name or id."""
         return pick(field, wanted, self._list(collection))["id"]
 
-    def image_candidates(self, wanted):
-        """Every image that ``wanted`` can mean: by name, by label, by id."""
-        if wanted not in self._images:
-            self._images[wanted] = self._read_images(wanted)
-        return self._images[wanted]
+    def image_candidates(self, wanted, labelled=True):
+        """Every image that ``wanted`` can mean: by name, with ``labelled`` by label, by id."""
+        if (wanted, labelled) not in self._images:
+            self._images[wanted, labelled] = self._read_images(wanted, labelled)
+        return self._images[wanted, labelled]
 
-    def _read_images(self, wanted):
+    def _read_images(self, wanted, labelled):
         # Both lists count, as with CAPH: an image and a snapshot of one name are ambiguous.
         found = self._all("images", {"name": wanted, "include_deprecated": "true"})
-        if is_label_value(str(wanted)):
+        if labelled and is_label_value(str(wanted)):
             found = found + self._all("images", {"label_selector": "%s==%s" % (IMAGE_LABEL, wanted)})
         if not found and is_digits(str(wanted)):
             found = self._image_by_id(wanted)

@@ -36,6 +36,11 @@ def public_half(path):
         ) from None
 
 
+def known_key(key):
+    """What a result carries of a registered key."""
+    return {name: key.get(name) for name in ("id", "name", "public_key")}
+
+
 def resolve_keys(field, wanted, registered, private_key_public=None, private_key_path=None):
     """The registered keys named by ``wanted``; the private key must open at least one of them."""
     if not wanted:

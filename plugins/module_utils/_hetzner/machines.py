@@ -18,7 +18,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
     name_findings,
     refuse_findings,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import public_half, resolve_keys
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.keys import (
+    known_key,
+    public_half,
+    resolve_keys,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
     ADOPTED_LABEL,
     INSTALLATION_LABEL,
@@ -31,6 +35,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
     is_ours,
 )
 
+#: What the disk of a new server holds when nothing else is asked for: it is there to be overwritten.
+PLACEHOLDER = "ubuntu-24.04"
 #: Statuses of a server whose power button need not be pressed.
 GOING = frozenset(["running", "starting", "rebuilding", "migrating"])
 
@@ -99,14 +105,14 @@ def resolve(machine, catalog, public_key=None, private_key_path=None):
             "architecture: %s is wanted, but server type '%s' is %s; choose another type"
             % (machine["architecture"], server_type["name"], server_type["architecture"])
         )
-    image = machine.get("image") or "ubuntu-24.04"
+    image = machine.get("image") or PLACEHOLDER
+    # The placeholder is Hetzner's own image, whatever snapshots of the project are called.
+    candidates = catalog.image_candidates(image, labelled=bool(machine.get("image")))
     group = machine.get("placement_group")
     return {
         "server_type": server_type,
         "location": shelves.check_location(machine.get("location"), server_type, types),
-        "image": shelves.pick_image(
-            image, catalog.image_candidates(image), server_type, bool(machine.get("image_newest"))
-        ),
+        "image": shelves.pick_image(image, candidates, server_type, bool(machine.get("image_newest"))),
         "ssh_keys": resolve_keys("ssh_keys", machine.get("ssh_keys"), catalog.ssh_keys(), public_key, private_key_path),
         "networks": [catalog.resolve("networks", name, "networks") for name in machine.get("networks") or []],
         "firewalls": [catalog.resolve("firewalls", name, "firewalls") for name in machine.get("firewalls") or []],
@@ -221,10 +227,11 @@ class MachineFleet:
             self._start(run, server, deadline)
 
     def _create(self, run, machine, _server, deadline):
-        body = create_body(machine, self._resolved[run.name])
+        resolved = self._resolved[run.name]
+        body = create_body(machine, resolved)
         # A second controller finds by it what the server was made for.
         body["labels"][INSTALLATION_LABEL] = installed.new_installation()
-        after = dict(body, image=machine.get("image") or "ubuntu-24.04", status="off")
+        after = dict(body, image=machine.get("image") or PLACEHOLDER, status="off")
         if "user_data" in after:
             after["user_data"] = "(%d bytes, hidden)" % len(after["user_data"].encode("utf-8"))
         run.result.update(changed=True, created=True, fresh=True, diff=_diff(run.name, {}, after))
@@ -234,6 +241,7 @@ class MachineFleet:
         server, action = self._servers.create(run.name, body, deadline)
         run.timeline.to(_states.INITIALIZING)
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
+        run.result.update(labels=body["labels"], ssh_keys=[known_key(key) for key in resolved["ssh_keys"]])
         run.result["msg"] = "created, powered off"
         if self._wait and action is not None:
             run.result["create_action"] = brief(self._board.wait(action, deadline))
@@ -290,7 +298,7 @@ class MachineFleet:
             "status": None,
             "server_type": machine.get("server_type"),
             "location": machine.get("location"),
-            "image": machine.get("image") if self._state != "absent" else None,
+            "image": (machine.get("image") or PLACEHOLDER) if self._state != "absent" else None,
             "created": False,
             "adopted": False,
             "fresh": None,

@@ -9,7 +9,11 @@ import time
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard, ActionFailed
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import (
+    BATCH,
+    ActionBoard,
+    ActionFailed,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.client import Api
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
@@ -64,7 +68,7 @@ def test_many_waiters_share_their_requests():
             thread.join()
     assert sorted(done) == list(numbers)
     assert len(server.requests) <= 4
-    assert all(path.count("id=") <= 25 for _method, path, _headers, _body in server.requests)
+    assert all(path.count("id=") <= BATCH for _method, path, _headers, _body in server.requests)
 
 
 def test_a_lost_look_is_repeated():

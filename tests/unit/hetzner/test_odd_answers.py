@@ -78,7 +78,7 @@ def test_only_digits_are_asked_for_as_an_id(wanted, monkeypatch):
     lists = catalog.Catalog.__new__(catalog.Catalog)
     monkeypatch.setattr(lists, "_all", lambda *_arguments: [], raising=False)
     monkeypatch.setattr(lists, "_image_by_id", pytest.fail, raising=False)
-    assert lists._read_images(wanted) == []
+    assert lists._read_images(wanted, labelled=True) == []
 
 
 def test_an_installed_record_may_be_any_json():

@@ -42,7 +42,7 @@ class Fleet:
             due = self.schedule.due_at(self.now)
             if due is not None and due <= self.now:
                 self._look()
-            self.now += 0.05
+            self.now += 0.1
             assert self.now < 300, "the fleet is never done"
         return self
 
@@ -67,21 +67,17 @@ class Fleet:
                 self.armed += 1
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_fifty_machines_cost_at_most_nineteen_looks(seed):
-    # 3 changes a machine and 6 shared reads leave 19 requests of the 3.5 a machine.
-    source = random.Random(seed)
-    fleet = Fleet(50, lambda command: measured(source, command)).run(50)
-    assert fleet.requests <= 19
-    assert statistics.mean(fleet.lags) < 3.5
-
-
-@pytest.mark.parametrize(("machines", "lag"), [(1, 1.5), (10, 2.0)])
-def test_small_fleets_learn_the_end_sooner(machines, lag):
-    source = random.Random(5)
-    fleet = Fleet(machines, lambda command: measured(source, command)).run(machines)
-    assert statistics.mean(fleet.lags) < lag
-    assert fleet.requests <= 32
+#: Machines, fleets that are played, requests at most and seconds too late at most, on average of all of them.
+@pytest.mark.parametrize(
+    ("machines", "fleets", "requests", "lag"), [(1, 60, 5.0, 2.0), (10, 8, 12, 2.3), (50, 4, 8.5, 2.8)]
+)
+def test_few_looks_learn_soon_what_has_ended(machines, fleets, requests, lag):
+    played = []
+    for seed in range(fleets):
+        source = random.Random(seed)
+        played.append(Fleet(machines, lambda command, source=source: measured(source, command)).run(machines))
+    assert statistics.mean(fleet.requests for fleet in played) <= requests
+    assert statistics.mean(one for fleet in played for one in fleet.lags) < lag
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
@@ -133,7 +129,7 @@ def test_every_action_is_looked_at_again_and_again(starts):
     for _tick in range(60):
         due = schedule.due_at(now)
         assert due is not None
-        assert due - now <= 15
+        assert due - now <= 20
         now = max(now, due)
         for batch in schedule.choose(now):
             assert 0 < len(batch) <= BATCH
