@@ -304,11 +304,6 @@ machines:
         command: create_server
         status: running
         started: '2026-11-21T00:00:00Z'
-    labels:
-      description: The labels of the server, if it was created by this call.
-      type: dict
-      sample:
-        kubenode.provision/machine: worker-1
     ssh_keys:
       description: The registered SSH keys that the server was made with, if it was created by this call.
       type: list

@@ -241,7 +241,7 @@ class MachineFleet:
         server, action = self._servers.create(run.name, body, deadline)
         run.timeline.to(_states.INITIALIZING)
         run.result.update(self._describe(machine, server), created=True, fresh=True, create_action=brief(action))
-        run.result.update(labels=body["labels"], ssh_keys=[known_key(key) for key in resolved["ssh_keys"]])
+        run.result["ssh_keys"] = [known_key(key) for key in resolved["ssh_keys"]]
         run.result["msg"] = "created, powered off"
         if self._wait and action is not None:
             run.result["create_action"] = brief(self._board.wait(action, deadline))

@@ -38,8 +38,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.server
 
 #: A result that says "created in this run" is believed for this long.
 FRESH_FOR = 3600.0
-#: A server is taken from the result that says "created in this run", without another look, for this long.
-MADE_FOR = 120.0
 
 _DELETED = "server '%s' was deleted in the meantime; run the playbook again, which makes another one"
 
@@ -163,12 +161,12 @@ class RescueFleet:
     def _look(self, active):
         """Read the servers and keys, and judge the budget; nothing is changed."""
         deadline = Deadline(self._tools.timeout, "the check of the input")
-        made = {} if self._state != "rescue" else {run.name: as_made(self._machines[run.name]) for run in active}
-        self._found = {name: server for name, server in made.items() if server}
-        others = [run.name for run in active if run.name not in self._found]
-        self._found.update(self._tools.servers.find(others, deadline, ours_first=True) if others else {})
+        self._found = self._tools.servers.find([run.name for run in active], deadline, ours_first=True)
         if self._state != "rescue":
             return
+        made = [self._found[run.name] for run in active if run.name in self._found and self._is_made(run.name)]
+        if made:
+            self._tools.board.learn(quick=any(server["status"] != "initializing" for server in made))
         keys = self._keys(active, deadline)
         self._tools.key_ids = [key["id"] for key in keys]
         count = len(active)
@@ -178,9 +176,13 @@ class RescueFleet:
         if not plan.possible:
             raise FleetError("API budget: %s" % plan.message)
 
+    def _is_made(self, name):
+        """Whether the API was creating the server when the step before this one ended."""
+        return ((self._machines[name].get("create_action") or {}).get("status")) == "running"
+
     def _keys(self, active, deadline):
         """The registered keys that may log in to the rescue; those of servers made just now were looked up for them."""
-        known = [self._machines[run.name].get("ssh_keys") or [] if run.name in self._found else [] for run in active]
+        known = [self._machines[run.name].get("ssh_keys") or [] if self._is_made(run.name) else [] for run in active]
         first = known[0] if all(one == known[0] for one in known) else []
         try:
             public_key = public_half(self._private_key) if self._private_key else None
@@ -406,26 +408,6 @@ class RescueFleet:
             journey.prove()
             run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         run.result["msg"] = "left the rescue"
-
-
-def as_made(machine):
-    """The server of a result that says that it was created just now, as the API would show it; else None."""
-    since = machine.get("boot_state_since")
-    known = machine.get("created") and machine.get("fresh") and machine.get("create_action") and machine.get("id")
-    if not (known and since and machine.get("labels") and machine.get("status") in ("initializing", "off")):
-        return None
-    if not 0 <= time.time() - _states.from_rfc3339(since) < MADE_FOR:
-        return None
-    return {
-        "id": machine["id"],
-        "name": machine["name"],
-        "status": machine["status"],
-        "rescue_enabled": False,
-        "labels": machine["labels"],
-        "server_type": {"name": machine.get("server_type")},
-        "location": {"name": machine.get("location")},
-        "public_net": {"ipv4": {"ip": machine.get("ipv4")}, "ipv6": {"ip": machine.get("ipv6")}},
-    }
 
 
 def compare(run, record, facts, wanted, fail, shell, kept):

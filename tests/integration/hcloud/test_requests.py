@@ -11,8 +11,8 @@ import pytest
 from tests.integration.hcloud.conftest import Project
 
 MACHINES = 50
-#: requests that ask for the whole fleet at once: servers, keys, image, types
-SHARED = ["/images", "/server_types", "/servers", "/ssh_keys"]
+#: requests that ask for the whole fleet at once: keys, image, types, and the servers of each module
+SHARED = ["/images", "/server_types", "/servers", "/servers", "/ssh_keys"]
 #: seconds from one look at the running actions of all machines to the next, at least on average
 LOOK = 4.0
 
