@@ -29,19 +29,91 @@ options:
     ini:
       - section: kubenode_provision
         key: report_file
+  metrics_file:
+    description:
+      - A file that ends in C(.prom), written for the textfile collector of node_exporter. It holds the last run alone,
+        and no name of a machine. In check mode nothing is written.
+    type: path
+    env:
+      - name: KUBENODE_METRICS_FILE
+    ini:
+      - section: kubenode_provision
+        key: metrics_file
+    version_added: 0.1.0
+  metrics_labels:
+    description:
+      - Labels of every value in O(metrics_file), each as C(name=value). Two files that one node_exporter reads need
+        labels that differ.
+    type: list
+    elements: str
+    default: []
+    env:
+      - name: KUBENODE_METRICS_LABELS
+    ini:
+      - section: kubenode_provision
+        key: metrics_labels
+    version_added: 0.1.0
+  notify_url:
+    description:
+      - Address that gets the report as JSON, by one POST at the end of the run. The variable C(kubenode_notify_url) of
+        the playbook wins.
+      - Nothing of it but scheme and host is shown. A receiver that does not take the report is a warning. In check mode
+        nothing is sent.
+    type: str
+    env:
+      - name: KUBENODE_NOTIFY_URL
+    ini:
+      - section: kubenode_provision
+        key: notify_url
+    version_added: 0.1.0
+  notify_secret:
+    description:
+      - Signs the POST - the header C(X-Kubenode-Signature) is C(sha256=) and the HMAC-SHA256 of its body. The variable
+        C(kubenode_notify_secret) wins.
+    type: str
+    env:
+      - name: KUBENODE_NOTIFY_SECRET
+    ini:
+      - section: kubenode_provision
+        key: notify_secret
+    version_added: 0.1.0
+  notify_timeout:
+    description:
+      - Seconds that the POST may take with all its tries. The variable C(kubenode_notify_timeout) wins.
+    type: float
+    default: 10
+    env:
+      - name: KUBENODE_NOTIFY_TIMEOUT
+    ini:
+      - section: kubenode_provision
+        key: notify_timeout
+    version_added: 0.1.0
+  currency:
+    description:
+      - Currency of the project's prices. The lists of server types do not tell it, and nothing is asked for it.
+    type: str
+    default: EUR
+    env:
+      - name: KUBENODE_CURRENCY
+    ini:
+      - section: kubenode_provision
+        key: currency
+    version_added: 0.1.0
 author:
   - kubenode.provision authors (@kubenode)
 """
 
+import atexit
 import json
 import os
 import tempfile
 import time
 
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _report
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _cost, _others, _report
 
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 
@@ -59,6 +131,12 @@ class CallbackModule(CallbackBase):
         self._report = _report.Report()
         self._started = time.time()
         self._begun: dict[tuple[str, str], float] = {}
+        self._others = _others.Others(self.get_option, self._display.display, self._display.warning)
+        self._process, self._ended = os.getpid(), False
+        atexit.register(self._interrupted)
+
+    def v2_playbook_on_play_start(self, play) -> None:
+        self._others.play(play)
 
     def v2_runner_on_start(self, host, task) -> None:
         self._begun[host.get_name(), task._uuid] = time.monotonic()
@@ -92,21 +170,37 @@ class CallbackModule(CallbackBase):
         self._collect(result, failed=True)
 
     def v2_playbook_on_stats(self, stats) -> None:
+        self._ended = True
         if not self._report:
             return
         self._display.banner("PROVISION REPORT")
         for line in _report.table(self._report):
             self._display.display(line)
+        data = self._data()
+        if data["cost"]:
+            self._display.display(_cost.line(data["cost"]))
         path = self.get_option("report_file")
         if path:
-            self._write(path)
+            self._write(path, data)
+        self._others.tell(data)
 
-    def _write(self, path: str) -> None:
-        data = {
-            **self._report.as_dict(),
+    def _interrupted(self) -> None:
+        """Of a run that ended before its end, others hear as well."""
+        if self._report and not self._ended and os.getpid() == self._process:
+            self._ended = True
+            self._others.tell({**self._data(), "interrupted": True})
+
+    def _data(self) -> dict:
+        data, now = self._report.as_dict(), time.time()
+        return {
+            **data,
+            "cost": _cost.of(data["machines"], now, self.get_option("currency")),
+            "check": bool(context.CLIARGS.get("check", False)),
             "started": _states.to_rfc3339(self._started),
-            "finished": _states.to_rfc3339(time.time()),
+            "finished": _states.to_rfc3339(now),
         }
+
+    def _write(self, path: str, data: dict) -> None:
         path = os.path.abspath(path)
         try:
             write_json(path, data)

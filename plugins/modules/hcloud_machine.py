@@ -296,6 +296,20 @@ machines:
         - V(null) if that would have to be looked up.
       type: bool
       sample: true
+    price_hourly:
+      description:
+        - Net price of the server for an hour, without its addresses and its traffic. V(null) if the API does not
+          tell it, and with O(state=absent).
+      type: float
+      sample: 0.0064
+    price_monthly:
+      description: The most that the server costs in a calendar month, net.
+      type: float
+      sample: 3.99
+    server_created:
+      description: When the server was created, by the clock of the API. V(null) if there is none.
+      type: str
+      sample: '2026-11-21T00:00:00Z'
     create_action:
       description: The action of the API that creates the server, if it was created by this call.
       type: dict
@@ -351,6 +365,11 @@ api_calls:
   returned: always
   type: int
   sample: 8
+api_budget:
+  description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
+  returned: when the API tells it
+  type: dict
+  sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
 from ansible.module_utils.basic import AnsibleModule

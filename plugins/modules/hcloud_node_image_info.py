@@ -138,6 +138,11 @@ api_calls:
   returned: always
   type: int
   sample: 4
+api_budget:
+  description: The request limit of the project (C(limit) an hour) and what was C(remaining) of it; C(api) is V(hcloud).
+  returned: when the API tells it
+  type: dict
+  sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -42,6 +42,8 @@ class Report:
         self._seen: set[tuple[str, str, str, str]] = set()
         self._phases: dict[str, dict[str, dict[str, Any]]] = {}
         self.api_calls = 0
+        #: By the name of an API: how many requests it allows in an hour, and how many of them were left at last.
+        self.api_budget: dict[str, dict[str, int]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._machines or self._phases)
@@ -67,6 +69,7 @@ class Report:
         fleet = result.get("machines")
         if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
             self.api_calls += _count(result.get("api_calls"))
+            self._budget(result.get("api_budget"))
             for one in fleet:
                 if isinstance(one, Mapping) and one.get("name"):
                     self._machine(str(one["name"]), one, bool(one.get("failed")))
@@ -74,6 +77,10 @@ class Report:
             self._machine(str(result.get("machine_name") or host), result, failed)
         elif failed and host in self._machines:
             self._machines[host].update(failed=True, reason=_reason(host, result))
+
+    def _budget(self, given: Any) -> None:
+        if isinstance(given, Mapping) and isinstance(given.get("api"), str):
+            self.api_budget[plain(given["api"], 20)] = {key: _count(given.get(key)) for key in ("limit", "remaining")}
 
     def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
         machine = self._machines.setdefault(
@@ -92,8 +99,13 @@ class Report:
                 "drift": [],
                 "used": "",
                 "warned": [],
+                "price_hourly": None,
+                "price_monthly": None,
+                "server_created": None,
             },
         )
+        for key in ("price_hourly", "price_monthly", "server_created"):
+            machine[key] = result.get(key) if isinstance(result.get(key), (float, int, str)) else machine[key]
         machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
         machine["changed"] = machine["changed"] or bool(result.get("changed"))
         machine["api_calls"] += _count(result.get("api_calls"))
@@ -174,6 +186,7 @@ class Report:
             "durations": self.durations(),
             "phases": self.phases(),
             "api_calls": {"total": self.api_calls, "per_machine": _ratio(self.api_calls, len(machines))},
+            "api_budget": dict(self.api_budget),
         }
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import is_digits
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
@@ -76,6 +77,26 @@ def check_location(wanted, server_type, types):
             % (server_type["name"], name, _names(usable))
         )
     return name
+
+
+def prices_of(server_type, location):
+    """(hour, month): net prices of a type in a location as floats; None where the API does not tell them.
+
+    Without a location, those that all locations of the type have in common.
+    """
+    found = set()
+    for entry in (server_type or {}).get("prices") or []:
+        if location in (None, entry.get("location")):
+            found.add(tuple(_net(entry.get(key)) for key in ("price_hourly", "price_monthly")))
+    return found.pop() if len(found) == 1 else (None, None)
+
+
+def _net(price):
+    try:
+        net = float((price or {}).get("net"))
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return net if 0 <= net < math.inf else None
 
 
 def newest_first(images):

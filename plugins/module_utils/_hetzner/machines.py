@@ -304,8 +304,14 @@ class MachineFleet:
             "fresh": None,
             "create_action": None,
             "installation": "",
+            "price_hourly": None,
+            "price_monthly": None,
+            "server_created": None,
         }
         if server is None:
+            resolved = self._resolved.get(machine["name"]) or {}
+            hour, month = shelves.prices_of(resolved.get("server_type"), resolved.get("location"))
+            known.update(price_hourly=hour, price_monthly=month)
             return known
         ipv4, ipv6 = addresses(server)
         known.update(
@@ -320,6 +326,9 @@ class MachineFleet:
         )
         if server["status"] in ("running", "stopping", "rebuilding"):
             known["fresh"] = False
+        if self._state != "absent":
+            hour, month = shelves.prices_of(server.get("server_type"), known["location"])
+            known.update(price_hourly=hour, price_monthly=month, server_created=server.get("created"))
         return known
 
     def _differences(self, machine, server):

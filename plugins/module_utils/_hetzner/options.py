@@ -88,6 +88,10 @@ def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
             module.warn("%s: %s" % (result["name"], result.pop("warning")))
     outcome = summary(results, items)
     outcome["api_calls"] = api.calls
+    budget = getattr(api, "budget", None)
+    if budget is not None and budget.known:
+        left = max(0, int(budget.remaining()))
+        outcome["api_budget"] = {"api": "hcloud", "limit": budget.limit, "remaining": left}
     failed = [result for result in results if result["failed"]]
     if failed and module.params["on_error"] == "fail":
         module.fail_json(

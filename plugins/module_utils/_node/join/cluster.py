@@ -54,8 +54,9 @@ def _secrets(configuration: Any) -> set[str]:
 class Cluster:
     """A cluster through ``module``'s kubeconfig.
 
-    What it asks fails the module with a text that names the error, but for :meth:`pods_on`, :meth:`node_now` and
-    :meth:`evict`, which raise :class:`Refused` or :class:`NoAnswer` for those who wait and try again.
+    What it asks fails the module with a text that names the error, but for :meth:`pods_on`, :meth:`node_now`,
+    :meth:`evict` and what is asked of Events, which raise :class:`Refused` or :class:`NoAnswer` for those who try again
+    or go on.
     """
 
     def __init__(self, module: Any) -> None:
@@ -140,6 +141,43 @@ class Cluster:
     def delete_secret(self, namespace: str, name: str) -> bool:
         """Delete a Secret; whether there was one."""
         return self._call(self._core.delete_namespaced_secret, name, namespace) is not None
+
+    def version_of(self, group: str) -> str:
+        """The version of an API group that the server prefers, such as ``cluster.x-k8s.io/v1beta2``; empty without one."""
+        groups = self._ask(kubernetes.client.ApisApi(self._client).get_api_versions).get("groups") or []
+        found = [one for one in groups if one.get("name") == group]
+        return str((found[0].get("preferredVersion") or {}).get("groupVersion") or "") if found else ""
+
+    def uid_of(self, kind: str, name: str, namespace: str, version: str) -> str:
+        """The uid of a Node, a ConfigMap or a Machine of Cluster API, whose ``version`` is ``group/version``."""
+        if kind == "Node":
+            found = self._ask(self._core.read_node, name)
+        elif kind == "ConfigMap":
+            found = self._ask(self._core.read_namespaced_config_map, name, namespace)
+        else:
+            group, _slash, number = version.partition("/")
+            custom = kubernetes.client.CustomObjectsApi(self._client)
+            found = self._ask(custom.get_namespaced_custom_object, group, number, namespace, "machines", name)
+        return str((found.get("metadata") or {}).get("uid") or "")
+
+    def event(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """The Event of the name and namespace that ``event`` has; None when there is none."""
+        metadata = event["metadata"]
+        try:
+            return self._ask(self._core.read_namespaced_event, metadata["name"], metadata["namespace"])
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def create_event(self, event: dict[str, Any]) -> None:
+        """Create an Event."""
+        self._ask(self._core.create_namespaced_event, event["metadata"]["namespace"], event)
+
+    def change_event(self, event: dict[str, Any], change: dict[str, Any]) -> None:
+        """Change the Event of the name and namespace that ``event`` has."""
+        metadata = event["metadata"]
+        self._ask(self._core.patch_namespaced_event, metadata["name"], metadata["namespace"], change)
 
     def _eviction_version(self) -> str:
         """The version of evictions that this API server knows: policy/v1 since 1.22, policy/v1beta1 before."""
