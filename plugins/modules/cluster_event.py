@@ -87,8 +87,8 @@ options:
         required: true
       output:
         description:
-          - Lines that a program printed. As many of the last ones follow the message as fit into the 1024 bytes that the
-            API takes.
+          - Lines that a program printed. As many of the last ones follow the message as fit into the 1024 bytes that
+            the API takes.
         type: list
         elements: str
         default: []

@@ -150,6 +150,8 @@ OF_THE_RUN: dict[str, Sequence[str]] = {
     "kubenode_drift": (HCLOUD, *_ROBOT),
     "kubenode_rescue_timeout": (HCLOUD,),
     "kubenode_rename": _ROBOT,
+    **dict.fromkeys(("kubenode_events", "kubenode_kube_context", "kubenode_kubeconfig"), (HCLOUD, *_ROBOT)),
+    **dict.fromkeys(("kubenode_notify_secret", "kubenode_notify_timeout", "kubenode_notify_url"), _WRITING),
     **dict.fromkeys(
         (
             "kubenode_clear_quarantine", "kubenode_give_back_after",
@@ -250,6 +252,8 @@ def _value(host: Mapping[str, Any], variable: str) -> str:
     value = host.get(variable)
     if value is None:
         return "not set"
+    if variable.startswith("kubenode_notify_"):
+        return "(hidden)"
     if isinstance(value, str) and variable == "kubenode_image_url":
         value = image_url.redact(value)
     if isinstance(value, Mapping) and "url" in value:

@@ -23,8 +23,8 @@ _OF_USERS = """
     kubenode_clear_quarantine kubenode_cloud_init_timeout kubenode_command_dir
     kubenode_command_names kubenode_command_timeout kubenode_crypt_password kubenode_delete
     kubenode_device_strings kubenode_dir kubenode_disk_health kubenode_drift kubenode_enable_ipv4
-    kubenode_enable_ipv6 kubenode_evict_emptydir_data kubenode_evict_force kubenode_evict_timeout
-    kubenode_firewalls kubenode_first_contact kubenode_give_back_after kubenode_host_key_checking
+    kubenode_enable_ipv6 kubenode_event_object kubenode_events kubenode_evict_emptydir_data kubenode_evict_force
+    kubenode_evict_timeout kubenode_firewalls kubenode_first_contact kubenode_give_back_after kubenode_host_key_checking
     kubenode_host_keys kubenode_hostname kubenode_hosts kubenode_hw_reset_timeout kubenode_ignore_unreachable
     kubenode_image kubenode_image_agent_environment kubenode_image_agent_image kubenode_image_architecture
     kubenode_image_base_initramfs kubenode_image_base_iso kubenode_image_base_kernel
@@ -45,7 +45,8 @@ _OF_USERS = """
     kubenode_image_url_command kubenode_image_user_data kubenode_image_verify kubenode_image_vlan_interfaces
     kubenode_images kubenode_kube_context kubenode_kubeconfig kubenode_labels kubenode_location
     kubenode_logical_volumes kubenode_look_timeout kubenode_network_config kubenode_networks kubenode_node_name
-    kubenode_on_reset_limit kubenode_os_port kubenode_os_private_key kubenode_os_user kubenode_partitions
+    kubenode_notify_secret kubenode_notify_timeout kubenode_notify_url kubenode_on_reset_limit
+    kubenode_os_port kubenode_os_private_key kubenode_os_user kubenode_partitions
     kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
     kubenode_power_off kubenode_power_reset_timeout kubenode_pre_provision_command
     kubenode_pre_provision_timeout kubenode_proof kubenode_ready_timeout kubenode_reboot_again
@@ -67,7 +68,8 @@ _OF_PLAYBOOKS = """
     kubenode_machine_labels kubenode_named kubenode_node kubenode_packing kubenode_plan kubenode_powered_off
     kubenode_reached kubenode_ready kubenode_rearmed kubenode_reboot kubenode_records
     kubenode_releasing kubenode_removed kubenode_sink kubenode_snapshots kubenode_sources kubenode_stragglers
-    kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs kubenode_uncordoned
+    kubenode_summary kubenode_tarball kubenode_tarball_builds kubenode_tarball_files kubenode_tarballs
+    kubenode_uncordoned
     kubenode_wiping
 """
 OF_USERS, OF_PLAYBOOKS = frozenset(_OF_USERS.split()), frozenset(_OF_PLAYBOOKS.split())
@@ -80,14 +82,15 @@ _NEAR = 0.8
 
 _BOOLS = """
     kubenode_adopt kubenode_check_hostname kubenode_check_image kubenode_enable_ipv4 kubenode_enable_ipv6
-    kubenode_evict_emptydir_data kubenode_evict_force kubenode_ignore_unreachable kubenode_image_newest
+    kubenode_events kubenode_evict_emptydir_data kubenode_evict_force kubenode_ignore_unreachable kubenode_image_newest
     kubenode_power_off kubenode_reboot_again kubenode_rename kubenode_require_digest
     kubenode_wait_cloud_init
 """
 _INTS = """
     kubenode_boot_timeout kubenode_cloud_init_timeout kubenode_command_timeout kubenode_evict_timeout
-    kubenode_give_back_after kubenode_hw_reset_timeout kubenode_look_timeout kubenode_power_reset_timeout
-    kubenode_ready_timeout kubenode_rescue_timeout kubenode_server_number kubenode_ssh_reset_timeout
+    kubenode_give_back_after kubenode_hw_reset_timeout kubenode_look_timeout kubenode_notify_timeout
+    kubenode_power_reset_timeout kubenode_ready_timeout kubenode_rescue_timeout kubenode_server_number
+    kubenode_ssh_reset_timeout
     kubenode_sw_reset_timeout
 """
 _TEXTS = """
@@ -111,8 +114,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "kubenode_crypt_password": {"type": "str", "no_log": True},
     "kubenode_first_contact": {"type": "str", "choices": ["refuse", "reset"]},
     "kubenode_image_url": {"type": "str", "no_log": True},
+    "kubenode_event_object": {"type": "dict"},
     "kubenode_labels": {"type": "dict"},
     "kubenode_network_config": {"type": "str", "choices": ["rescue", "image"]},
+    "kubenode_notify_secret": {"type": "str", "no_log": True},
+    "kubenode_notify_url": {"type": "str", "no_log": True},
     "kubenode_registry_token": {"type": "str", "no_log": True},
 }
 #: What ssh would read as something else than the user or the host that it is given.

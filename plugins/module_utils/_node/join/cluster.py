@@ -143,7 +143,7 @@ class Cluster:
         return self._call(self._core.delete_namespaced_secret, name, namespace) is not None
 
     def version_of(self, group: str) -> str:
-        """The version of an API group that the server prefers, such as ``cluster.x-k8s.io/v1beta2``; empty without one."""
+        """What the server prefers of an API group, such as ``cluster.x-k8s.io/v1beta2``; empty without the group."""
         groups = self._ask(kubernetes.client.ApisApi(self._client).get_api_versions).get("groups") or []
         found = [one for one in groups if one.get("name") == group]
         return str((found[0].get("preferredVersion") or {}).get("groupVersion") or "") if found else ""
