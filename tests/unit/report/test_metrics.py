@@ -1,0 +1,166 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The metrics of a run as Prometheus' own parser reads them, and the line about the cost."""
+
+from __future__ import annotations
+
+import math
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _cost, _metrics, _others, _report
+
+
+def step(start, end, seconds):
+    return {"from": start, "to": end, "at": f"2026-11-21T00:00:{seconds:06.3f}Z", "seconds": seconds}
+
+
+def fleet() -> _report.Report:
+    report = _report.Report()
+    ok = {"boot_state": "OperatingSystemRunning", "changed": True, "verified": True, "price_hourly": 0.5}
+    waits = (3.2, 40.0, 5000.0)
+    first = step("", "Initializing", 0.4)
+    machines = [
+        {**ok, "name": f"n{number}", "transitions": [first, step("Initializing", "EnablingRescue", wait)]}
+        for number, wait in enumerate(waits)
+    ]
+    machines += [
+        {**ok, "name": "n3", "verified": False, "drift": [{"what": "image_url"}]},
+        {"name": "n4", "boot_state": "OperatingSystemRunning", "installed": True, "proven": True},
+        {"name": "n5", "boot_state": "ProvisioningFailed", "failed": True, "changed": True, "msg": "no"},
+    ]
+    budget = {"api": "hcloud", "limit": 3600, "remaining": 3544}
+    report.add("localhost", {"machines": machines, "api_calls": 56, "api_budget": budget})
+    report.phase("n0", "base", 1.0, 13.5, changed=True, failed=None)
+    return report
+
+
+def parsed(text: str) -> dict:
+    """Samples by name and labels; every family has its HELP and its TYPE."""
+    families = list(text_string_to_metric_families(text))
+    assert len({one.name for one in families}) == len(families)
+    assert all(one.documentation and one.type in ("gauge", "histogram") for one in families)
+    samples = [sample for one in families for sample in one.samples]
+    found = {(one.name, tuple(sorted(one.labels.items()))): one.value for one in samples}
+    assert len(found) == len(samples), "a series stands there twice"
+    return found
+
+
+def test_what_a_run_says_of_itself():
+    times = {"started": "2026-11-21T00:00:00.000Z", "finished": "2026-11-21T00:01:40.500Z"}
+    found = parsed(_metrics.render({**fleet().as_dict(), **times}))
+    name = "kubenode_provision_machines"
+    outcomes = {one: found[name, (("outcome", one),)] for one in _metrics.OUTCOMES}
+    assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "failed": 1}
+    assert found["kubenode_provision_run_start_timestamp_seconds", ()] == 1795219200
+    assert found["kubenode_provision_run_finish_timestamp_seconds", ()] == 1795219300.5
+    assert found["kubenode_provision_run_interrupted", ()] == 0
+    assert found["kubenode_provision_drifted_machines", ()] == 1
+    assert found["kubenode_provision_api_requests", ()] == 56
+    assert found["kubenode_provision_api_requests_limit", (("api", "hcloud"),)] == 3600
+    assert found["kubenode_provision_api_requests_remaining", (("api", "hcloud"),)] == 3544
+    pair = (("from_state", "Initializing"), ("to_state", "EnablingRescue"))
+    name = "kubenode_provision_boot_state_duration_seconds"
+    assert (found[f"{name}_count", pair], found[f"{name}_sum", pair]) == (3, 5043.2)
+    buckets = {
+        bound: found[f"{name}_bucket", tuple(sorted([*pair, ("le", bound)]))] for bound in ("5", "45", "3600", "+Inf")
+    }
+    assert buckets == {"5": 1, "45": 2, "3600": 2, "+Inf": 3}
+    assert found[f"{name}_count", (("from_state", "none"), ("to_state", "Initializing"))] == 3
+    assert found["kubenode_provision_phase_duration_seconds_sum", (("phase", "base"),)] == 12.5
+    assert not [labels for _name, labels in found if "n0" in dict(labels).values()]
+
+
+def test_an_empty_report_and_an_unknown_state_are_no_error():
+    found = parsed(_metrics.render({}))
+    assert found["kubenode_provision_machines", (("outcome", "failed"),)] == 0
+    odd = {"machines": [{"transitions": [{"from": "x", "to": 'y"\n', "at": "", "seconds": 1}]}]}
+    assert "bucket" not in _metrics.render(odd)
+
+
+@given(st.text())
+def test_labels_of_a_user_come_back_as_they_were_given(value):
+    labels = _metrics.parse_labels([f"fleet={value}"])
+    assert parsed(_metrics.render({}, labels))["kubenode_provision_run_interrupted", (("fleet", value),)] == 0
+
+
+@pytest.mark.parametrize("label", ["fleet", "=x", "a-b=x", "__name__=x", "le=1", "outcome=x", "fleet\n=x", "1a=x"])
+def test_labels_that_cannot_be(label):
+    with pytest.raises(_metrics.BadLabel):
+        _metrics.parse_labels([label])
+
+
+@given(st.lists(st.floats(0, 1e6)))
+def test_histograms_count_every_value_once(values):
+    machine = {"transitions": [step("", "Initializing", 1.0) | {"seconds": value} for value in values]}
+    found = parsed(_metrics.render({"machines": [machine]}))
+    name = "kubenode_provision_boot_state_duration_seconds"
+    bounds = sorted(
+        (float(dict(labels)["le"]), value) for (one, labels), value in found.items() if one == f"{name}_bucket"
+    )
+    assert [count for _bound, count in bounds] == sorted(count for _bound, count in bounds)
+    assert not values or bounds[-1] == (math.inf, len(values))
+
+
+class Callback:
+    """What `_others` needs of a callback."""
+
+    def __init__(self, **options):
+        self.options = {"metrics_labels": [], "notify_timeout": 10, **options}
+        self.said, self.warned = [], []
+        self.others = _others.Others(self.options.get, self.said.append, self.warned.append)
+
+
+def test_the_file_is_whole_readable_and_alone(tmp_path):
+    path = tmp_path / "fleet.prom"
+    path.write_text("old")
+    callback = Callback(metrics_file=str(path))
+    callback.others.tell({**fleet().as_dict(), "check": True})
+    assert path.read_text() == "old"
+    callback.others.tell(fleet().as_dict())
+    assert parsed(path.read_text())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+    assert (callback.warned, callback.said[-1]) == ([], f"Metrics: {path}")
+
+
+@pytest.mark.parametrize("name", ["fleet.txt", "missing/fleet.prom"])
+def test_a_file_that_cannot_be_is_a_warning(tmp_path, name):
+    callback = Callback(metrics_file=str(tmp_path / name))
+    callback.others.tell({})
+    assert len(callback.warned) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+NOW = 1798765200.0  # 2027-01-01 01:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("created", "monthly", "cost"),
+    [
+        ("2027-01-01T00:30:00Z", 4.0, 0.05),
+        ("2026-12-31T23:00:00+00:00", 4.0, 0.2),
+        ("2026-12-01T00:00:00Z", 4.0, 4.1),  # a month costs no more than its price
+        ("2026-12-01T00:00:00Z", None, 74.5),
+        ("2026-10-15T00:00:00Z", 4.0, 12.1),
+        (None, 4.0, 0.0),
+        ("2030-01-01T00:00:00Z", 4.0, 0.0),
+        ("yesterday", 4.0, 0.0),
+    ],
+)
+def test_what_a_server_has_cost(created, monthly, cost):
+    machine = {"price_hourly": 0.1, "price_monthly": monthly, "server_created": created}
+    assert _cost.of([machine], NOW)["since_created"] == pytest.approx(cost)
+
+
+def test_the_line_about_the_cost():
+    cloud = {"price_hourly": 0.035, "server_created": "2027-01-01T00:50:00Z"}
+    cost = _cost.of([cloud] * 12 + [{"price_hourly": None}], NOW)
+    assert _cost.line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
+    small = _cost.of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
+    assert _cost.line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
+    assert _cost.of([{"price_hourly": None}, {}], NOW) is None

@@ -1,0 +1,206 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The POST at the end of a run, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _notify
+
+from .test_metrics import Callback
+
+DOCS = Path(__file__).resolve().parents[3] / "docs/other_systems.md"
+SECRET = "s3cr3t-of-the-receiver"
+REPORT = {"version": 1, "machines": [{"name": "n1", "verified": True, "changed": True, "transitions": [{"to": "x"}]}]}
+
+
+class Receiver:
+    """A webhook on loopback: ``answers`` in turn, the last one for good; keeps what it got."""
+
+    def __init__(self):
+        self.answers, self.got = [200], []
+        self.silent = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((self.path, dict(self.headers), body))
+                answer = receiver.answers.pop(0) if len(receiver.answers) > 1 else receiver.answers[0]
+                if answer == "drop":
+                    self.close_connection = True
+                    return
+                if answer == "silence":
+                    receiver.silent.wait(60)
+                    return
+                self.send_response(answer)
+                if 300 <= answer < 400:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_words):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://user:pa55word@127.0.0.1:{self.server.server_port}/hook/T0K3N?key=quer1secret"
+
+    def close(self):
+        self.silent.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(_notify, "_PAUSE", 0.01)
+    made = Receiver()
+    yield made
+    made.close()
+
+
+def tell(receiver, data=REPORT, **options):
+    """Send a report; what was said and warned of, without any secret."""
+    callback = Callback(**{"notify_url": receiver.url, "notify_secret": SECRET, **options})
+    callback.others.tell(data)
+    text = "\n".join([*callback.said, *callback.warned])
+    for secret in (SECRET, "pa55word", "T0K3N", "quer1secret"):
+        assert secret not in text
+    return callback
+
+
+def verify_of_the_docs():
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict = {}
+    exec(code, names)
+    return names["verify"]
+
+
+def test_one_post_that_the_receiver_can_verify(receiver):
+    callback = tell(receiver)
+    ((path, headers, body),) = receiver.got
+    assert path == "/hook/T0K3N?key=quer1secret"
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Kubenode-Event"] == "provision_report"
+    assert headers["Authorization"] == "Basic dXNlcjpwYTU1d29yZA=="
+    verify = verify_of_the_docs()
+    assert verify(SECRET, body, headers["X-Kubenode-Signature"])
+    assert not verify("another", body, headers["X-Kubenode-Signature"])
+    assert not verify(SECRET, body + b" ", headers["X-Kubenode-Signature"])
+    assert not verify(SECRET, body, None)
+    sent = json.loads(body)
+    assert (sent["machines"], sent["truncated"]) == (REPORT["machines"], "")
+    assert sent["summary"] == {"machines": 1, "verified": 1, "changed": 1, "failed": 0}
+    port = receiver.server.server_port
+    assert callback.said == [f"Notification: http://127.0.0.1:{port} took {len(body)} bytes (200)"]
+
+
+def test_without_a_secret_nothing_is_signed(receiver):
+    tell(receiver, notify_secret=None)
+    assert "X-Kubenode-Signature" not in receiver.got[0][1]
+
+
+def test_in_check_mode_nothing_is_sent(receiver):
+    callback = tell(receiver, {**REPORT, "check": True})
+    assert receiver.got == []
+    assert re.fullmatch(
+        r"Notification: nothing is sent in check mode; a run sends \d+ bytes \(signed\) to http://127.*",
+        callback.said[0],
+    )
+
+
+def test_trouble_of_the_server_is_tried_again(receiver):
+    receiver.answers = [503, "drop", 429, 204]
+    assert tell(receiver).warned == []
+    assert len({headers["X-Kubenode-Delivery"] for _path, headers, _body in receiver.got}) == 1
+    assert len(receiver.got) == 4
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests", "words"),
+    [
+        ([500], 4, "the answer is 500 Internal Server Error"),
+        ([401], 1, "the answer is 401 Unauthorized"),
+        ([302], 1, "redirects are not followed"),
+        ([307], 1, "redirects are not followed"),
+        (["drop"], 4, "no answer (RemoteDisconnected)"),
+    ],
+)
+def test_a_receiver_that_does_not_take_it_is_a_warning(receiver, answers, requests, words):
+    receiver.answers = answers
+    (warning,) = tell(receiver).warned
+    assert warning.startswith(
+        f"The report could not be sent to kubenode_notify_url: http://127.0.0.1:{receiver.server.server_port}: "
+    )
+    assert words in warning
+    assert len(receiver.got) == requests
+
+
+def test_a_receiver_that_is_silent_holds_no_run_up(receiver):
+    receiver.answers = ["silence"]
+    (warning,) = tell(receiver, notify_timeout=0.3).warned
+    assert "no answer" in warning
+    assert len(receiver.got) == 1
+
+
+def test_a_port_where_nobody_listens(receiver):
+    receiver.close()
+    (warning,) = tell(receiver).warned
+    assert "no answer (ConnectionRefusedError: Connection refused)" in warning
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["hooks.example.com/x", "ftp://h/x", "https://", "https://[bad", "http://h:0/", "http://h:x/", "http://h/a b"],
+)
+def test_what_is_no_address_is_a_warning_without_it(url):
+    callback = Callback(notify_url=url)
+    callback.others.tell(REPORT)
+    (warning,) = callback.warned
+    assert url not in warning
+    assert "it is no address that begins with https:// or http://" in warning
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "soon", 601])
+def test_a_time_limit_that_is_none(receiver, seconds):
+    assert "kubenode_notify_timeout is no number of seconds" in tell(receiver, notify_timeout=seconds).warned[0]
+    assert receiver.got == []
+
+
+def test_the_proxy_of_the_environment_is_used(receiver, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{receiver.server.server_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    callback = Callback(notify_url="http://hooks.example.com/x")
+    callback.others.tell(REPORT)
+    assert receiver.got[0][0] == "http://hooks.example.com/x"
+
+
+@pytest.mark.parametrize(("lines", "truncated"), [(10, ""), (4000, "details"), (0, "machines")])
+def test_a_body_is_bounded(lines, truncated):
+    machine = {"verified": True, "stderr_tail": ["x" * 40] * lines}
+    machines = [{**machine, "name": "n1"}, {"name": "n2", "failed": True, "reason": "ä" * 900}]
+    if not lines:
+        machines += [{"name": f"m{number}", "failed": True, "reason": "r" * 400} for number in range(2000)]
+    body = _notify.body({"version": 1, "machines": machines, "finished": "now"})
+    assert len(body) <= _notify.MOST
+    sent = json.loads(body)
+    assert (sent["truncated"], sent["version"], sent["finished"]) == (truncated, 1, "now")
+    assert sent["summary"]["machines"] == len(machines)
+    assert ("stderr_tail" in sent["machines"][0]) == (not truncated)
+    if truncated == "machines":
+        assert len(sent["machines"]) == _notify.SHOWN
+        assert set(sent["machines"][0]) == {"name", "failed", "reason"}
