@@ -170,7 +170,7 @@ def test_what_is_no_address_is_a_warning_without_it(url):
     callback = Callback(notify_url=url)
     callback.others.tell(REPORT)
     (warning,) = callback.warned
-    assert url not in warning
+    assert url not in warning.partition("it is no")[0]
     assert "it is no address that begins with https:// or http://" in warning
 
 
@@ -189,7 +189,7 @@ def test_the_proxy_of_the_environment_is_used(receiver, monkeypatch):
     assert receiver.got[0][0] == "http://hooks.example.com/x"
 
 
-@pytest.mark.parametrize(("lines", "truncated"), [(10, ""), (4000, "details"), (0, "machines")])
+@pytest.mark.parametrize(("lines", "truncated"), [(10, ""), (7000, "details"), (0, "machines")])
 def test_a_body_is_bounded(lines, truncated):
     machine = {"verified": True, "stderr_tail": ["x" * 40] * lines}
     machines = [{**machine, "name": "n1"}, {"name": "n2", "failed": True, "reason": "ä" * 900}]
