@@ -16,7 +16,7 @@ MACHINES = "cluster.x-k8s.io"
 
 
 class EventDouble(ApiDouble):
-    """Events by (namespace, name) beside the Nodes; ``objects``: uids of ConfigMaps and Machines by their path's end."""
+    """Events by (namespace, name) beside the Nodes; ``objects``: uids of ConfigMaps and Machines by path."""
 
     def __init__(self, folder):
         super().__init__(folder)

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run hands to other systems: read from variables as in AWX, seen by a receiver, an API server and a parser."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.accounts import CloudAccount
+
+from ..leaving.api_double import ApiDouble
+
+SECRET = "s3cr3t-of-the-receiver"
+URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+COMMAND = {"kubenode_image_url": URL, "kubenode_image_url_command": "image-url-command-raw-disk"}
+
+
+class Receiver:
+    """A webhook on loopback that takes everything."""
+
+    def __init__(self):
+        self.got = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((dict(self.headers), json.loads(body)))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_words):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://user:pa55word@127.0.0.1:{self.server.server_port}/T0K3N"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def account(lab_dry, tmp_path):
+    made = CloudAccount(lab_dry, tmp_path)
+    yield made
+    made.close()
+
+
+def start(account, receiver, playbook, *flags, **shared):
+    """A run with the callback, its settings as a user of AWX gives them."""
+    env = {
+        "ANSIBLE_CALLBACKS_ENABLED": "recorder,kubenode.provision.provision_report",
+        "KUBENODE_REPORT_FILE": str(account.folder / "report.json"),
+        "KUBENODE_METRICS_FILE": str(account.folder / "fleet.prom"),
+        "KUBENODE_METRICS_LABELS": "fleet=test",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "true",
+        "RECEIVER_SECRET": SECRET,
+        "no_proxy": "127.0.0.1",
+    }
+    # A template in a variable of the inventory, and an extra variable.
+    shared["kubenode_notify_secret"] = "{{ lookup('env', 'RECEIVER_SECRET') }}"
+    return account.start_play(playbook, *flags, hosts=["n1"], shared=shared, env=env, kubenode_notify_url=receiver.url)
+
+
+def clean(text):
+    for secret in (SECRET, "pa55word", "T0K3N"):
+        assert secret not in text
+    return " ".join(text.split())
+
+
+def machines(account, **more):
+    one = {"name": "n1", "server_type": "cx23", "location": "fsn1", "ssh_keys": [account.key_name]}
+    task = {
+        "kubenode.provision.hcloud_machine": {"machines": [one], **more},
+        "run_once": True,
+        "delegate_to": "localhost",
+    }
+    return {"hosts": "all", "gather_facts": False, "tasks": [task]}
+
+
+def test_a_run_of_machines_is_told_to_all(account, receiver):
+    done = start(account, receiver, [machines(account)]).wait()
+    assert done.rc == 0, done.output
+    said = clean(done.output)
+    ((headers, sent),) = receiver.got
+    assert headers["X-Kubenode-Signature"].startswith("sha256=")
+    assert (sent["summary"]["machines"], sent["check"], sent.get("interrupted")) == (1, False, None)
+    assert f"Notification: http://127.0.0.1:{receiver.server.server_port} took " in said
+    report = (account.folder / "report.json").read_text()
+    clean(report)
+    price = account.call("GET", "/server_types?name=cx23")["server_types"][0]["prices"]
+    (hourly,) = [float(one["price_hourly"]["net"]) for one in price if one["location"] == "fsn1"]
+    cost = json.loads(report)["cost"]
+    assert (cost["servers"], cost["hourly"]) == (1, round(hourly, 6))
+    assert re.search(r"Cost: 1 server, 0\.00\d\d EUR an hour; 0(\.0\d+)?\S* EUR since it was created", said)
+    text = (account.folder / "fleet.prom").read_text()
+    clean(text)
+    found = {sample.name: sample for family in text_string_to_metric_families(text) for sample in family.samples}
+    assert found["kubenode_provision_api_requests_limit"].labels == {"fleet": "test", "api": "hcloud"}
+    assert found["kubenode_provision_api_requests"].value == json.loads(report)["api_calls"]["total"] > 0
+    # without a request that was not made before: type, image, key, name, create and its action
+    assert found["kubenode_provision_api_requests"].value <= 9
+
+
+def test_an_interrupted_run_says_so(account, receiver):
+    pause = {"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.pause": {"seconds": 900}}]}
+    run = start(account, receiver, [machines(account), pause])
+    run.until("Pausing for 900 seconds")
+    done = run.interrupt()
+    assert done.rc != 0
+    clean(done.output)
+    ((_headers, sent),) = receiver.got
+    assert (sent["interrupted"], sent["machines"][0]["name"]) == (True, "n1")
+
+
+def test_check_mode_of_a_playbook_only_says_what_would_be(account, receiver, tmp_path):
+    """The Events of a run that would be, too, in a cluster that is not asked to keep any."""
+    double = ApiDouble(tmp_path)
+    shared = {
+        "kubenode_server_type": "cx23", "kubenode_ssh_keys": [account.key_name], "ansible_user": "root",
+        "kubenode_dir": str(tmp_path / "kubenode"), "ansible_ssh_private_key_file": str(account.key),
+        "kubenode_kubeconfig": str(double.kubeconfig), **COMMAND,
+    }  # fmt: skip
+    done = start(account, receiver, "kubenode.provision.hcloud_image_url", "--check", **shared).wait()
+    double.close()
+    assert done.rc == 0, done.output
+    said = clean(done.output)
+    assert receiver.got == []
+    assert double.writes == []
+    assert not (account.folder / "fleet.prom").exists()
+    assert "Notification: nothing is sent in check mode; a run sends " in said
+    assert "(signed) to http://127.0.0.1:" in said
+    assert "Metrics: nothing is written in check mode; a run writes " in said
+    (stats,) = [one["result"]["ansible_stats"] for one in done.results if "ansible_stats" in one["result"]]
+    summary = stats["data"]["kubenode_summary"]
+    assert (summary["machines"], summary["failed"], summary["reasons"]) == (1, 0, {})
+    assert summary["api_calls"] > 0
+    (posted,) = [one["result"] for one in done.results if one["action"].endswith("cluster_event")]
+    assert posted["changed"]
+    assert '"kubenode_summary": {' in said
