@@ -102,19 +102,20 @@ def summary(
     entries with one name the first one counts. ``before``: the figures of this run until now, in which ``machines``
     count as failed, since they were late.
     """
+    first = not before  # a template without native types makes an empty text of none
     said: dict[str, dict[str, Any]] = {}
     for one in phase:
         said.setdefault(str(one["name"]), {**one, "late": not one.get("installed")})
     ended = {str(machine["name"]): dict(machine) for machine in machines}
     figures = {"machines": 0, "verified": 0, "unverified": 0, "changed": 0, "failed": 0, **(before or {})}
     reasons = {name: text for name, text in figures.pop("reasons", {}).items() if name not in ended}
-    if before is None:
+    if first:
         figures["machines"] = len({**said, **ended})
     else:
         figures["failed"] -= len(ended)
-    for name, machine in ended.items() if before is not None else {**said, **ended}.items():
+    for name, machine in ({**said, **ended} if first else ended).items():
         api = said.get(name, {})
-        if before is None:
+        if first:
             figures["changed"] += bool(machine.get("changed") or api.get("changed"))
         if machine.get("failed") or machine.get("late"):
             figures["failed"] += 1
@@ -124,4 +125,4 @@ def summary(
             figures["verified"] += 1
         else:
             figures["unverified"] += 1
-    return {**figures, "reasons": reasons, "api_calls": api_calls}
+    return {**figures, "reasons": reasons, "api_calls": int(api_calls or 0)}

@@ -148,6 +148,11 @@ def test_the_figures_of_a_fleet_and_of_the_second_try():
     }  # fmt: skip
 
 
+def test_no_figures_before_are_none_in_any_form():
+    one = [{"name": "a", "verified": True}]
+    assert summed(one, before="") == summed(one, before={}) == summed(one, calls="0") == summed(one)
+
+
 def test_the_figures_of_a_large_fleet_are_small():
     found = summed([{"name": f"n{number}", "failed": True, "msg": "x" * 5000} for number in range(1000)])
     assert found["failed"] == 1000
