@@ -39,7 +39,6 @@ options:
     ini:
       - section: kubenode_provision
         key: metrics_file
-    version_added: 0.1.0
   metrics_labels:
     description:
       - Labels of every value in O(metrics_file), each as C(name=value). Two files that one node_exporter reads need
@@ -52,7 +51,6 @@ options:
     ini:
       - section: kubenode_provision
         key: metrics_labels
-    version_added: 0.1.0
   notify_url:
     description:
       - Address that gets the report as JSON, by one POST at the end of the run. The variable C(kubenode_notify_url) of
@@ -65,7 +63,6 @@ options:
     ini:
       - section: kubenode_provision
         key: notify_url
-    version_added: 0.1.0
   notify_secret:
     description:
       - Signs the POST - the header C(X-Kubenode-Signature) is C(sha256=) and the HMAC-SHA256 of its body. The variable
@@ -76,7 +73,6 @@ options:
     ini:
       - section: kubenode_provision
         key: notify_secret
-    version_added: 0.1.0
   notify_timeout:
     description:
       - Seconds that the POST may take with all its tries. The variable C(kubenode_notify_timeout) wins.
@@ -87,7 +83,6 @@ options:
     ini:
       - section: kubenode_provision
         key: notify_timeout
-    version_added: 0.1.0
   currency:
     description:
       - Currency of the project's prices. The lists of server types do not tell it, and nothing is asked for it.
@@ -98,7 +93,6 @@ options:
     ini:
       - section: kubenode_provision
         key: currency
-    version_added: 0.1.0
 author:
   - kubenode.provision authors (@kubenode)
 """
