@@ -163,8 +163,13 @@ def _within(seconds: float, request: urllib.request.Request) -> int:
             found.append(_why(error))
 
     thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(max(0.1, seconds))
+    try:
+        thread.start()
+    except RuntimeError:
+        # Since Python 3.12 a process that ends after an interruption starts none.
+        ask()
+    else:
+        thread.join(max(0.1, seconds))
     result = found[0] if found else "no answer in time"
     if isinstance(result, str):
         raise _Lost(result)

@@ -104,8 +104,9 @@ class Report:
                 "server_created": None,
             },
         )
-        for key in ("price_hourly", "price_monthly", "server_created"):
-            machine[key] = result.get(key) if isinstance(result.get(key), (float, int, str)) else machine[key]
+        for price in ("price_hourly", "price_monthly", "server_created"):
+            if isinstance(result.get(price), (float, int, str)):
+                machine[price] = result[price]
         machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
         machine["changed"] = machine["changed"] or bool(result.get("changed"))
         machine["api_calls"] += _count(result.get("api_calls"))

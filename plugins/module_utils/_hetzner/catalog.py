@@ -93,7 +93,7 @@ def prices_of(server_type, location):
 
 def _net(price):
     try:
-        net = float((price or {}).get("net"))
+        net = float((price or {}).get("net") or "none")
     except (AttributeError, TypeError, ValueError):
         return None
     return net if 0 <= net < math.inf else None
