@@ -93,8 +93,8 @@ def prices_of(server_type, location):
 
 def _net(price):
     try:
-        net = float((price or {}).get("net") or "none")
-    except (AttributeError, TypeError, ValueError):
+        net = float(price["net"])
+    except (KeyError, TypeError, ValueError):
         return None
     return net if 0 <= net < math.inf else None
 

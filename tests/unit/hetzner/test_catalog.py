@@ -14,6 +14,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalo
     pick,
     pick_image,
     pick_server_type,
+    prices_of,
 )
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
@@ -87,3 +88,23 @@ def test_images_that_cannot_work():
         pick_image, "a", [image(1, name="a", disk_size=80)], X86
     )
     assert "status creating" in refused(pick_image, "a", [image(1, name="a", status="creating")], X86)
+
+
+def priced(location, hour, month="4.0"):
+    return {"location": location, "price_hourly": {"net": hour}, "price_monthly": {"net": month}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "location", "found"),
+    [
+        ([priced("fsn1", "0.0064000000"), priced("ash", "0.0080")], "fsn1", (0.0064, 4.0)),
+        ([priced("fsn1", "0.0064"), priced("ash", "0.0080")], None, (None, None)),
+        ([priced("fsn1", "0.0064"), priced("hel1", "0.0064")], None, (0.0064, 4.0)),
+        ([priced("fsn1", "free"), priced("hel1", "0.0064")], "fsn1", (None, 4.0)),
+        ([priced("fsn1", "-1", "inf")], "fsn1", (None, None)),
+        ([{"location": "fsn1", "price_hourly": "1"}], "fsn1", (None, None)),
+        (None, "fsn1", (None, None)),
+    ],
+)
+def test_what_a_type_costs_in_a_location(entries, location, found):
+    assert prices_of({"prices": entries}, location) == found
