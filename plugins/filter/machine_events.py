@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: machine_events
 short_description: Turns results of machine_install into Kubernetes Events
 version_added: 0.1.0
-positional: hostvars
+positional: hostvars, last_try
 description:
   - Returns the option C(events) of M(kubenode.provision.cluster_event).
   - The reasons are C(ImageURLCommandSucceeded) and C(ImageURLCommandFailed), C(InstallImageSucceeded) and
@@ -29,6 +29,12 @@ options:
       - The variables of all hosts.
     type: dictionary
     required: true
+  last_try:
+    description:
+      - Whether a machine that did not reach its rescue has failed. Otherwise nothing is said of it, since another try
+        follows.
+    type: boolean
+    default: false
 seealso:
   - module: kubenode.provision.cluster_event
 author:
@@ -62,11 +68,11 @@ _events = Late("plugin_utils._events")
 
 
 def machine_events(
-    machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]]
+    machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]], last_try: bool = False
 ) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
     try:
-        return _events.events(machines, hostvars)
+        return _events.events(machines, hostvars, last_try)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 

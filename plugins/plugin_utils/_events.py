@@ -22,7 +22,9 @@ class BadObject(ValueError):
     """``kubenode_event_object`` is no object of Kubernetes."""
 
 
-def events(machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[Event]:
+def events(
+    machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]], last_try: bool = False
+) -> list[Event]:
     """The option ``events`` of cluster_event for results of machine_install; raises :class:`BadObject`.
 
     A machine that succeeded has one, and so has one that failed; only a command that succeeded on a machine that failed
@@ -30,7 +32,7 @@ def events(machines: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Mapping
     """
     found = []
     for machine in machines:
-        about = [*_of(machine)]
+        about = [*_of({**machine, "failed": machine.get("failed") or (last_try and machine.get("late"))})]
         if about:
             name = str(machine["name"])
             where = {"object": object_of(name, hostvars.get(name, {})), "subject": name}

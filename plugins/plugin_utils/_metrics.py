@@ -46,7 +46,8 @@ def render(data: Mapping[str, Any], labels: Labels | None = None) -> str:
     """The text of the file. ``data``: the report (`Report.as_dict`, with ``started`` and ``finished``)."""
     page = _Page(labels or {})
     page.gauge("run_start_timestamp_seconds", "When the last run began.", [({}, _seconds(data.get("started")))])
-    page.gauge("run_finish_timestamp_seconds", "When the last run ended.", [({}, _seconds(data.get("finished")))])
+    ended = _seconds(data.get("finished") or data.get("updated"))
+    page.gauge("run_finish_timestamp_seconds", "When the last run ended.", [({}, ended)])
     interrupted = float(bool(data.get("interrupted")))
     page.gauge("run_interrupted", "Whether the last run was interrupted (1) or not (0).", [({}, interrupted)])
     machines = data.get("machines") or []

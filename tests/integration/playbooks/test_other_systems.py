@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.accounts import CloudAccount
 
-from ..leaving.api_double import ApiDouble
+from ..leaving.event_double import EventDouble
 
 SECRET = "s3cr3t-of-the-receiver"
 URL = "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
@@ -99,7 +99,7 @@ def test_a_run_of_machines_is_told_to_all(account, receiver):
     said = clean(done.output)
     ((headers, sent),) = receiver.got
     assert headers["X-Kubenode-Signature"].startswith("sha256=")
-    assert (sent["summary"]["machines"], sent["check"], sent.get("interrupted")) == (1, False, None)
+    assert (sent["summary"]["machines"], sent["check"], bool(sent.get("interrupted"))) == (1, False, False)
     assert f"Notification: http://127.0.0.1:{receiver.server.server_port} took " in said
     report = (account.folder / "report.json").read_text()
     clean(report)
@@ -128,26 +128,55 @@ def test_an_interrupted_run_says_so(account, receiver):
     assert (sent["interrupted"], sent["machines"][0]["name"]) == (True, "n1")
 
 
+def settings(account, double, folder):
+    return {
+        "kubenode_server_type": "cx23", "kubenode_ssh_keys": [account.key_name], "ansible_user": "root",
+        "kubenode_dir": str(folder / "kubenode"), "ansible_ssh_private_key_file": str(account.key),
+        "kubenode_kubeconfig": str(double.kubeconfig), "kubenode_rescue_timeout": 2, **COMMAND,
+    }  # fmt: skip
+
+
+def figures(done):
+    """What each set_stats of a run said."""
+    said = [one["result"]["ansible_stats"]["data"] for one in done.results if "ansible_stats" in one["result"]]
+    return [one["kubenode_summary"] for one in said]
+
+
+@pytest.mark.long
+def test_a_fleet_that_fails_as_a_whole_is_told_all_the_same(account, receiver, tmp_path):
+    """Its rescue never answers: late at the first try, failed at the second, and no task runs after that."""
+    double = EventDouble(tmp_path)
+    shared = settings(account, double, tmp_path)
+    done = start(account, receiver, "kubenode.provision.hcloud_image_url", **shared).wait()
+    double.close()
+    assert done.rc != 0, done.output
+    clean(done.output)
+    first, second = figures(done)
+    assert [(one["machines"], one["failed"], list(one["reasons"])) for one in (first, second)] == [(1, 1, ["n1"])] * 2
+    assert second["api_calls"] > first["api_calls"] > 0
+    (event,) = double.events.values()
+    assert (event["reason"], event["type"], event["count"]) == ("ProvisioningFailed", "Warning", 1)
+    assert event["involvedObject"]["name"] == "n1"
+    assert event["message"].startswith("n1: ")
+    ((_headers, sent),) = receiver.got
+    assert sent["summary"] == {"machines": 1, "verified": 0, "changed": 1, "failed": 1}
+
+
 def test_check_mode_of_a_playbook_only_says_what_would_be(account, receiver, tmp_path):
     """The Events of a run that would be, too, in a cluster that is not asked to keep any."""
-    double = ApiDouble(tmp_path)
-    shared = {
-        "kubenode_server_type": "cx23", "kubenode_ssh_keys": [account.key_name], "ansible_user": "root",
-        "kubenode_dir": str(tmp_path / "kubenode"), "ansible_ssh_private_key_file": str(account.key),
-        "kubenode_kubeconfig": str(double.kubeconfig), **COMMAND,
-    }  # fmt: skip
+    double = EventDouble(tmp_path)
+    shared = settings(account, double, tmp_path)
     done = start(account, receiver, "kubenode.provision.hcloud_image_url", "--check", **shared).wait()
     double.close()
     assert done.rc == 0, done.output
     said = clean(done.output)
     assert receiver.got == []
-    assert double.writes == []
+    assert double.events == {}
     assert not (account.folder / "fleet.prom").exists()
     assert "Notification: nothing is sent in check mode; a run sends " in said
     assert "(signed) to http://127.0.0.1:" in said
     assert "Metrics: nothing is written in check mode; a run writes " in said
-    (stats,) = [one["result"]["ansible_stats"] for one in done.results if "ansible_stats" in one["result"]]
-    summary = stats["data"]["kubenode_summary"]
+    (summary,) = figures(done)
     assert (summary["machines"], summary["failed"], summary["reasons"]) == (1, 0, {})
     assert summary["api_calls"] > 0
     (posted,) = [one["result"] for one in done.results if one["action"].endswith("cluster_event")]

@@ -72,7 +72,12 @@ def test_what_fails_before_the_command_and_what_is_finished_without_it():
 
 def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
     assert told(machine()) == []
-    assert told(machine(late=True, steps={"image_url_command": {**COMMAND, "failed": True, "in_rescue": False}})) == []
+    late = machine(
+        late=True, msg="silent", steps={"image_url_command": {**COMMAND, "failed": True, "in_rescue": False}}
+    )
+    assert told(late) == []
+    (event,) = _events.events([late], {}, last_try=True)
+    assert (event["reason"], event["message"]) == ("ProvisioningFailed", "node-1: silent")
 
 
 @pytest.mark.parametrize(
