@@ -17,6 +17,10 @@ demo: ## one machine from nothing to a verified new system, on the lab; 1 min, 2
 	@dev/setup --debian base,lab main
 	@dev/demo
 
+demo-fleet: ## twelve machines of which three fail, and the page that explains the run; ends with an error; 2 min
+	@dev/setup --debian base,lab main
+	@dev/demo-fleet
+
 demo-robot: ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM; 16 min without KVM
 	@dev/setup --debian base,lab main
 	@dev/demo-robot
@@ -82,4 +86,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean
+.PHONY: help setup demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean

@@ -176,18 +176,23 @@ class Stage:
 
     def unchanged_again(self, say: Callable[[str], None]) -> bool:
         """Run the playbook once more and say whether nothing changed; the report stays the first run's."""
-        first = self.report.read_bytes()
+        files = {path: path.read_bytes() for path in (self.report, self.report.with_suffix(".html"))}
         say("the same again: nothing may change")
         code = self.provision(say=say)
         again = json.loads(self.report.read_bytes())
-        self.report.write_bytes(first)
+        for path, first in files.items():
+            path.write_bytes(first)
         if code or again["changed"]:
             say("the second run failed" if code else "the second run changed something")
         return not code and not again["changed"]
 
+    def control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Ask something of the lab itself, such as a fault."""
+        return call(self.lab["endpoint"], self.token, method, path, body)
+
     def machines(self) -> list[dict[str, Any]]:
         """The lab's word on its machines, with every boot they made."""
-        return call(self.lab["endpoint"], self.token, "GET", "/machines")["machines"]
+        return self.control("GET", "/machines")["machines"]
 
     def address(self, name: str) -> str:
         """The IPv4 address of a machine."""

@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _report_files, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]
         ]
-        found = _say.each(work, lambda one: _install.run(*one))
+        found = _say.each(work, _one)
         results = [
             _unexpected(name, result) if isinstance(result, Exception) else result
             for name, result in zip(names, found, strict=True)
@@ -74,6 +74,13 @@ class ActionModule(ActionBase):
             if option in connection.option_definitions:
                 connection.set_option(option, value)
         return lambda: connection
+
+
+def _one(work: tuple[Host, dict[str, Any]]) -> dict[str, Any]:
+    result = _install.run(*work)
+    # The report has it before the slowest machine is done.
+    _report_files.note(result["name"], result, failed=result["failed"])
+    return result
 
 
 def _unexpected(name: str, error: Exception) -> dict[str, Any]:

@@ -21,7 +21,9 @@ requirements:
   - To be enabled, for example with C(ANSIBLE_CALLBACKS_ENABLED=kubenode.provision.provision_report).
 options:
   report_file:
-    description: The file the report is written to. An empty value writes none.
+    description:
+      - The file the report is written to. An empty value writes none.
+      - It is written as the run goes on, each time whole; C(finished) is null until the run has ended.
     type: path
     default: provision-report.json
     env:
@@ -29,6 +31,18 @@ options:
     ini:
       - section: kubenode_provision
         key: report_file
+  report_html:
+    description:
+      - The same as a page for a browser, one file without scripts that loads nothing. By default it lies beside
+        O(report_file), with the end C(.html). An empty value writes none.
+      - While the run goes on the page loads itself again every 15 seconds.
+    type: path
+    env:
+      - name: KUBENODE_REPORT_HTML
+    ini:
+      - section: kubenode_provision
+        key: report_html
+    version_added: 0.1.0
   metrics_file:
     description:
       - A file that ends in C(.prom), written for the textfile collector of node_exporter. It holds the last run alone,
@@ -98,16 +112,18 @@ author:
 """
 
 import atexit
-import json
 import os
-import tempfile
 import time
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _cost, _others, _report
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _cost,
+    _others,
+    _report_files,
+    _report_table,
+)
 
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 
@@ -122,32 +138,41 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._report = _report.Report()
-        self._started = time.time()
+        self._files = _report_files.ReportFiles(self._about, self._display.warning, time.time())
+        self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
         self._others = _others.Others(self.get_option, self._display.display, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
 
+    def set_options(self, task_keys=None, var_options=None, direct=None) -> None:
+        super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
+        json_path = self.get_option("report_file")
+        page_path = self.get_option("report_html")
+        if page_path is None and json_path:
+            page_path = f"{os.path.splitext(json_path)[0]}.html"
+        self._files.json_path = os.path.abspath(json_path) if json_path else ""
+        self._files.page_path = os.path.abspath(page_path) if page_path else ""
+        _report_files.begin(self._files)
+
     def v2_playbook_on_play_start(self, play) -> None:
         self._others.play(play)
 
     def v2_runner_on_start(self, host, task) -> None:
-        self._begun[host.get_name(), task._uuid] = time.monotonic()
+        self._begun[host.get_name(), task._uuid] = time.time()
 
     def _collect(self, result, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
         self._phase(result, failed)
-        if data.get("_ansible_no_log"):
-            return
-        self._report.add(result._host.get_name(), data, failed=failed)
+        if not data.get("_ansible_no_log"):
+            self._files.note(result._host.get_name(), data, failed=failed)
 
     def _phase(self, result, failed: bool) -> None:
         role = getattr(result._task, "_role", None)
         name = _ROLES.get(role.get_name() if role else "")
         if not name:
             return
-        host, now = result._host.get_name(), time.monotonic()
+        host, now = result._host.get_name(), time.time()
         hidden = result._result.get("_ansible_no_log")
         reason = "a task that shows no output failed" if hidden else result._result.get("msg") or "task failed"
         began = self._begun.pop((host, result._task._uuid), now)
@@ -167,52 +192,28 @@ class CallbackModule(CallbackBase):
         self._ended = True
         if not self._report:
             return
-        self._display.banner("PROVISION REPORT")
-        for line in _report.table(self._report):
+        data = self._files.data(time.time(), final=True)
+        self._display.banner(
+            "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
+        )
+        for line in _report_table.table(self._report):
             self._display.display(line)
-        data = self._data()
         if data["cost"]:
             self._display.display(_cost.line(data["cost"]))
-        path = self.get_option("report_file")
-        if path:
-            self._write(path, data)
+        for path in self._files.end(data):
+            self._display.display(f"Report: {path}")
         self._others.tell(data)
 
     def _interrupted(self) -> None:
-        """Of a run that ended before its end, others hear as well."""
+        """A run that ended before its end leaves what it knew, and others hear of it."""
         if self._report and not self._ended and os.getpid() == self._process:
             self._ended = True
-            self._others.tell({**self._data(), "interrupted": True})
+            data = self._files.data(time.time(), final=True, interrupted=True)
+            self._files.end(data)
+            self._others.tell(data)
 
-    def _data(self) -> dict:
-        data, now = self._report.as_dict(), time.time()
+    def _about(self, data: dict, now: float) -> dict:
         return {
-            **data,
             "cost": _cost.of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),
-            "started": _states.to_rfc3339(self._started),
-            "finished": _states.to_rfc3339(now),
         }
-
-    def _write(self, path: str, data: dict) -> None:
-        path = os.path.abspath(path)
-        try:
-            write_json(path, data)
-        except OSError as error:
-            self._display.warning(f"The provisioning report could not be written to {path}: {error.strerror}")
-        else:
-            self._display.display(f"Report: {path}")
-
-
-def write_json(path: str, data: dict) -> None:
-    """Write ``data`` to ``path`` in one step, so that a reader never sees half a report."""
-    handle, scratch = tempfile.mkstemp(prefix=".provision-report-", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(data, stream, indent=2, ensure_ascii=False)
-            stream.write("\n")
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise

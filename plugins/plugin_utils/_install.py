@@ -45,6 +45,7 @@ _OF_MACHINE = (
     "msg",
     "stderr_tail",
     "interleaved_tail",
+    "log_file",
 )
 
 

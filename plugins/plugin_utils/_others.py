@@ -9,14 +9,13 @@ Nothing here fails a run: what does not work is a warning.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _metrics, _notify
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _metrics, _notify, _report_files
 
 #: Options of the callback that are variables of a playbook, too, since a job of AWX has no other place for them.
 VARIABLES = {
@@ -61,7 +60,7 @@ class Others:
             if data.get("check"):
                 self._say(f"Metrics: nothing is written in check mode; a run writes {path}")
                 return
-            write(path, text)
+            _report_files.write(path, text)
         except (_metrics.BadLabel, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             self._warn(f"The metrics could not be written to {path}: {reason}")
@@ -99,19 +98,6 @@ class Others:
     def _get(self, option: str) -> Any:
         value = self._variables.get(VARIABLES[option])
         return self._option(option) if value is None else value
-
-
-def write(path: str, text: str) -> None:
-    """Write a file in one step, readable for all: who reads it sees the old one or the new one, never a part."""
-    handle, scratch = tempfile.mkstemp(prefix=".kubenode-", suffix=".tmp", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise
 
 
 def _variables_of(play: Any, names: list[str]) -> list[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run says of its machines: collected from task results, summed up, shown as a table (pure)."""
+"""What a run says of its machines: collected from task results and summed up (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import ENDS_WITH
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
@@ -29,9 +28,8 @@ def percentile(values: list[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-#: Lines of what a failed program printed last: kept for each machine, and shown in the table.
-TAIL, SHOWN = 20, 10
-_HEADS = ("count", "avg", "p50", "p95", "min", "max")
+#: Lines of what a failed program printed last that are kept of each machine.
+TAIL = 20
 
 
 class Report:
@@ -49,7 +47,7 @@ class Report:
         return bool(self._machines or self._phases)
 
     def phase(self, host: str, role: str, began: float, ended: float, *, changed: bool, failed: str | None) -> None:
-        """Take one task of a role of the node phase: when it began and ended (seconds of one clock), what came of it.
+        """Take one task of a role of the node phase: when it began and ended (seconds since 1970), what came of it.
 
         ``failed``: the reason; a role is done when its last task is, and failed when that one was.
         """
@@ -59,13 +57,12 @@ class Report:
             failed=failed is not None, reason=plain(failed) if failed is not None else None,
         )  # fmt: skip
 
-    def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
-        """Take one task result of ``host``; results that say nothing about boot states are ignored."""
+    def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
+        """Take one task result of ``host``; returns whether it says something about boot states, or fails a machine."""
         if isinstance(result.get("results"), list):
-            for item in result["results"]:
-                if isinstance(item, Mapping):
-                    self.add(host, item, failed=bool(item.get("failed")))
-            return
+            items = [item for item in result["results"] if isinstance(item, Mapping)]
+            said = [self.add(host, item, failed=bool(item.get("failed"))) for item in items]
+            return any(said)
         fleet = result.get("machines")
         if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
             self.api_calls += _count(result.get("api_calls"))
@@ -77,6 +74,9 @@ class Report:
             self._machine(str(result.get("machine_name") or host), result, failed)
         elif failed and host in self._machines:
             self._machines[host].update(failed=True, reason=_reason(host, result))
+        else:
+            return False
+        return True
 
     def _budget(self, given: Any) -> None:
         if isinstance(given, Mapping) and isinstance(given.get("api"), str):
@@ -99,6 +99,7 @@ class Report:
                 "drift": [],
                 "used": "",
                 "warned": [],
+                "log_file": "",
                 "price_hourly": None,
                 "price_monthly": None,
                 "server_created": None,
@@ -121,8 +122,9 @@ class Report:
                 for one in result["drift"][:20]
                 if isinstance(one, Mapping)
             ]
-        if isinstance(result.get("used"), str):
-            machine["used"] = plain(result["used"])
+        for key in ("used", "log_file"):
+            if isinstance(result.get(key), str):
+                machine[key] = plain(result[key], 1000)
         for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():
             if plain(text) not in machine["warned"]:
                 machine["warned"].append(plain(text))
@@ -134,9 +136,9 @@ class Report:
             machine[tail] = [plain(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
-                key = (name, transition["from"], transition["to"], transition["at"])
-                if key not in self._seen:
-                    self._seen.add(key)
+                seen = (name, transition["from"], transition["to"], transition["at"])
+                if seen not in self._seen:
+                    self._seen.add(seen)
                     machine["transitions"].append({**transition, "machine": name})
 
     @property
@@ -172,7 +174,12 @@ class Report:
     def phases(self) -> list[dict[str, Any]]:
         """Every role of the node phase on every machine, roles in the order in which they began."""
         return [
-            {"machine": host, "phase": role, **{key: phase[key] for key in ("seconds", "changed", "failed", "reason")}}
+            {
+                "machine": host,
+                "phase": role,
+                "started": _states.to_rfc3339(phase["began"]),
+                **{key: phase[key] for key in ("seconds", "changed", "failed", "reason")},
+            }
             for role, hosts in self._phases.items()
             for host, phase in sorted(hosts.items())
         ]
@@ -186,96 +193,14 @@ class Report:
             "machines": machines,
             "durations": self.durations(),
             "phases": self.phases(),
-            "api_calls": {"total": self.api_calls, "per_machine": _ratio(self.api_calls, len(machines))},
+            "api_calls": {"total": self.api_calls, "per_machine": ratio(self.api_calls, len(machines))},
             "api_budget": dict(self.api_budget),
         }
 
 
-def table(report: Report) -> list[str]:
-    """The lines a person reads at the end of a run."""
-    lines = _durations(report)
-    if report.machines:
-        lines += _machines(report)
-    return lines + _nodes(report)
-
-
-def _durations(report: Report) -> list[str]:
-    """Seconds of each step over all machines, and of the whole way."""
-    rows = [
-        (f"{step['from'] or '(none)'} → {step['to']}", [step["count"], *(step[head] for head in _HEADS[1:])])
-        for step in report.durations()
-    ]
-    totals = {machine["name"]: machine["seconds"] for machine in report.machines if machine["transitions"]}
-    spent: dict[str, list[float]] = {}
-    for phase in report.phases():
-        spent.setdefault(phase["phase"], []).append(phase["seconds"])
-        totals[phase["machine"]] = totals.get(phase["machine"], 0) + phase["seconds"]
-    rows += [(role, _figures(seconds)) for role, seconds in spent.items()]
-    if not rows:
-        return []
-    rows.append(("whole machine", _figures(list(totals.values()))))
-    width = max(len("seconds"), *(len(label) for label, _values in rows))
-    lines = ["seconds".ljust(width) + "".join(head.rjust(9) for head in _HEADS)]
-    for label, (count, *values) in rows:
-        lines.append(f"{label.ljust(width)}{count:9d}" + "".join(f"{value:9.1f}" for value in values))
-    return [*lines, ""]
-
-
-def _figures(values: list[float]) -> list[Any]:
-    average = sum(values) / len(values)
-    return [len(values), average, percentile(values, 0.5), percentile(values, 0.95), min(values), max(values)]
-
-
-def _machines(report: Report) -> list[str]:
-    machines = report.machines
-    per_machine = _ratio(report.api_calls, len(machines))
-    failed = [machine for machine in machines if machine["failed"]]
-    running = [
-        machine
-        for machine in machines
-        if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING and not machine["failed"]
-    ]
-    verified = [machine for machine in running if machine["verified"]]
-    unverified = [machine for machine in running if machine["verified"] is False]
-    drifted = [machine for machine in machines if machine["drift"]]
-    changed = sum(machine["changed"] for machine in machines)
-    lines = [
-        f"API calls: {report.api_calls} in all, {per_machine:.1f} per machine",
-        f"Machines: {len(machines)}, {len(verified)} running a verified system, {changed} changed, "
-        f"{len(failed)} failed",
-    ]
-    if unverified:
-        lines.append(f"Not verified: {', '.join(plain(machine['name'], 63) for machine in unverified[:20])}")
-    for machine in drifted:
-        lines.append(f"  {plain(machine['name'], 63)} {plain(installed.drift_in_words(machine['drift']), 1000)}")
-    used = [machine for machine in machines if machine["used"] and not machine["failed"]]
-    lines += [f"  {plain(machine['name'], 63)}: {plain(machine['used'])}" for machine in used]
-    lines += [f"  warning: {text}" for machine in machines for text in machine["warned"]]
-    touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
-    if not (touched or unverified or drifted or used):
-        lines.append("Nothing changed: every machine was found in the state that was asked for.")
-    for machine in failed:
-        lines.append(f"  {plain(machine['name'], 63)} failed: {machine['reason']}")
-        lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:]]
-    return lines
-
-
-def _nodes(report: Report) -> list[str]:
-    """What became of the roles of the node phase."""
-    lines = []
-    phases = report.phases()
-    for role in dict.fromkeys(phase["phase"] for phase in phases):
-        mine = [phase for phase in phases if phase["phase"] == role]
-        failed = [phase for phase in mine if phase["failed"]]
-        changed = sum(phase["changed"] for phase in mine)
-        lines.append(f"{role}: {len(mine)} machines, {changed} changed, {len(failed)} failed")
-        lines += [f"  {plain(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
-    return lines
-
-
 def _reason(name: str, result: Mapping[str, Any]) -> str:
     msg = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0]
-    return plain(msg).removeprefix(f"{name}: ")
+    return plain(msg, 1000).removeprefix(f"{name}: ")
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:
@@ -287,7 +212,7 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _ratio(total: int, machines: int) -> float:
+def ratio(total: int, machines: int) -> float:
     return round(total / machines, 2) if machines else 0.0
 
 

@@ -94,7 +94,7 @@ class RescueRun:
 
     @staticmethod
     def _last_message(about: dict[str, Any]) -> str:
-        return f" Its last message: {about['message']}" if about["message"] else ""
+        return f" Its last message: {about['message'].rstrip('.')}." if about["message"] else ""
 
     # --- the flow
 

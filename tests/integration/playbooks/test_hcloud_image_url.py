@@ -110,6 +110,10 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     first = nspawn.start("-v")
     first.until("start 1")
     assert first.interrupt().failed
+    report = json.loads(stage.report.read_text())
+    assert (report["interrupted"], report["finished"]) == (True, None)
+    assert [(one["name"], one["boot_state"]) for one in report["machines"]] == [("cut-1", "BootingToRescue")]
+    assert "The run was interrupted" in stage.report.with_suffix(".html").read_text()
     assert nspawn.boots("cut-1") == ["rescue"]
     log = stage.folder / "kubenode/logs/cut-1.pre-provision.log"
     assert log.read_text().endswith(" out asked\n")
@@ -119,6 +123,9 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
     assert nspawn.run() == 0, nspawn.output
     assert nspawn.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
     assert nspawn.boots("cut-1") == ["rescue", "disk"]
+    report = json.loads(stage.report.read_text())
+    assert (report["interrupted"], report["check"], report["machines"][0]["verified"]) == (False, False, True)
+    assert report["machines"][0]["log_file"].startswith(str(stage.folder / "kubenode" / "logs"))
     (stdout,) = (stage.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
     text = stdout.read_text()
     assert text.count("start ") == 1

@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.callback import provision_report
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _report
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _report, _report_table
+from tests.unit.report import reports
 
 
 def step(start, end, seconds, at="2026-11-21T00:00:00.000Z"):
@@ -106,7 +104,7 @@ def test_table_names_the_figures_and_the_failure():
             ),
         )
     report.add("n2", {"boot_state": "ProvisioningFailed", "msg": "rescue \x1b[31mlost\x07\n"}, failed=True)
-    text = "\n".join(_report.table(report))
+    text = "\n".join(_report_table.table(report))
     assert "(none) → Initializing        2     20.0     10.0     30.0     10.0     30.0" in text
     assert "API calls: 4 in all, 2.0 per machine" in text
     assert "n2 failed: rescue  [31mlost" in text
@@ -116,7 +114,7 @@ def test_table_names_the_figures_and_the_failure():
 def test_a_run_without_changes_says_so():
     report = _report.Report()
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
-    assert "Nothing changed" in "\n".join(_report.table(report))
+    assert "Nothing changed" in "\n".join(_report_table.table(report))
 
 
 def test_what_is_not_as_it_was_asked_for_is_told():
@@ -130,7 +128,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
         {"name": "n4", **state, "failed": True, "msg": "no", "warned": ["n4: disk sdb could start\x1b[31m"]},
     ]
     report.add("localhost", fleet(*machines))
-    text = "\n".join(_report.table(report))
+    text = "\n".join(_report_table.table(report))
     assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
     assert "Not verified: n3" in text
     assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
@@ -152,13 +150,24 @@ def test_a_failure_shows_what_was_printed_last():
     assert n1["reason"] == "the image command failed: exit code 1. Log: x"
     assert (n1["stderr_tail"], n1["interleaved_tail"][0]) == (["no space [31m"], "0.10 out writing")
     assert (n2["stderr_tail"], n2["interleaved_tail"]) == ([], [])
-    text = "\n".join(_report.table(report))
+    text = "\n".join(_report_table.table(report))
     assert (
         "n1 failed: the image command failed: exit code 1. Log: x\n    0.10 out writing\n    0.20 err no space" in text
     )
     assert "\x1b" not in text
     report.add("localhost", fleet({"name": "n1", "failed": True, "msg": "n1: later", "boot_state": "x"}))
     assert report.as_dict()["machines"][0]["stderr_tail"] == []
+
+
+def test_the_table_of_a_large_fleet_stays_short():
+    lines = _report_table.table(reports.run(500)[0])
+    failed = [line for line in lines if " failed: " in line]
+    assert len(failed) == 25
+    assert len(lines) < 100
+    assert lines.index(failed[0]) > len(lines) - len(failed) - 40, (
+        "what failed is what a person reads first, at the end"
+    )
+    assert sum("No space left" in line for line in lines) == _report_table.TAILS
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))
@@ -168,25 +177,20 @@ def test_percentile_is_a_seen_value_with_the_share_at_or_below_it(values, share)
     assert sum(value <= found for value in values) >= share * len(values) - 1e-9
 
 
-def test_written_report_is_whole_and_readable(tmp_path):
-    target = tmp_path / "report.json"
-    provision_report.write_json(str(target), {"machines": ["ä"]})
-    assert json.loads(target.read_text("utf-8")) == {"machines": ["ä"]}
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-
-
 def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
     report = _report.Report()
     report.phase("node-1", "base", 10.0, 11.0, changed=False, failed=None)
     report.phase("node-1", "base", 11.5, 14.0, changed=True, failed=None)
     report.phase("node-1", "base", 14.0, 15.0, changed=False, failed=None)
     report.phase("node-1", "join", 15.0, 17.0, changed=False, failed="csr_pending:\nno approver")
-    assert report.phases() == [
-        {"machine": "node-1", "phase": "base", "seconds": 5.0, "changed": True, "failed": False, "reason": None},
-        {"machine": "node-1", "phase": "join", "seconds": 2.0, "changed": False, "failed": True,
-         "reason": "csr_pending: no approver"},
-    ]  # fmt: skip
-    lines = _report.table(report)
+    base, join = report.phases()
+    assert base == {
+        "machine": "node-1", "phase": "base", "started": "1970-01-01T00:00:10.000Z", "seconds": 5.0,
+        "changed": True, "failed": False, "reason": None,
+    }  # fmt: skip
+    assert (join["started"], join["seconds"], join["failed"]) == ("1970-01-01T00:00:15.000Z", 2.0, True)
+    assert join["reason"] == "csr_pending: no approver"
+    lines = _report_table.table(report)
     assert [line.split() for line in lines[1:4]] == [
         ["base", "1", *["5.0"] * 5],
         ["join", "1", *["2.0"] * 5],

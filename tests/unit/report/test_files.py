@@ -1,0 +1,104 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a report: whole at any time, of this run from its first result on, and as the schema says."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _report_files
+from tests.unit.report import reports
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "report_schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def files(tmp_path, warnings):
+    found = _report_files.ReportFiles(
+        lambda _data, _now: {"check": False, "cost": None}, warnings.append, reports.STARTED
+    )
+    found.json_path, found.page_path = str(tmp_path / "report.json"), str(tmp_path / "report.html")
+    return found
+
+
+def machine(name, **more):
+    return {"machines": [{"name": name, "boot_state": "Initializing", **more}]}
+
+
+def test_the_first_result_replaces_what_an_older_run_wrote(files, tmp_path):
+    for name in ("report.json", "report.html"):
+        (tmp_path / name).write_text("older")
+    files.note("n1", {"msg": "not about machines"})
+    assert (tmp_path / "report.json").read_text() == "older"
+    files.note("localhost", machine("n1"))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["finished"], report["interrupted"], [one["name"] for one in report["machines"]]) == (
+        None,
+        False,
+        ["n1"],
+    )
+    assert "The run goes on, or it was killed" in (tmp_path / "report.html").read_text()
+    assert sorted(os.listdir(tmp_path)) == ["report.html", "report.json"]
+    assert stat.S_IMODE((tmp_path / "report.json").stat().st_mode) == 0o644
+
+
+def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(_report_files.time, "time", lambda: clock[0])
+    written = []
+
+    def slow(path, text):
+        written.append(path)
+        clock[0] += 0.25
+
+    monkeypatch.setattr(_report_files, "write", slow)
+    for number in range(250):
+        files.note("localhost", machine(f"n{number}"))
+        clock[0] += 0.1
+    assert len(written) == 6  # two files, each half a second of ten
+    assert len(files.report.machines) == 250
+
+
+def test_the_end_is_written_whatever_was_written_just_now(files):
+    files.note("localhost", machine("n1"))
+    data = files.data(reports.STARTED + 5, final=True)
+    assert files.end(data) == [files.json_path, files.page_path]
+    assert json.loads(Path(files.json_path).read_text())["finished"] == "2026-11-21T10:00:05.000Z"
+
+
+def test_what_cannot_be_written_is_one_warning(files, warnings, tmp_path):
+    files.json_path = str(tmp_path / "missing" / "report.json")
+    files.note("localhost", machine("n1"))
+    files._not_before = 0.0
+    files.note("localhost", machine("n2"))
+    assert files.end(files.data(reports.STARTED, final=True)) == [files.page_path]
+    assert warnings == [f"The provisioning report could not be written to {files.json_path}: No such file or directory"]
+
+
+def test_nothing_is_noted_without_the_callback(monkeypatch, files):
+    monkeypatch.setattr(_report_files, "_current", None)
+    _report_files.note("localhost", machine("n1"))
+    _report_files.begin(files)
+    _report_files.note("localhost", machine("n1"))
+    assert [one["name"] for one in files.report.machines] == ["n1"]
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_reports_are_as_the_schema_says(final):
+    data = json.loads(json.dumps(reports.data(40, roles=True, final=final)))
+    validator = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
+    assert [error.message for error in validator.iter_errors(data)] == []
+    del data["machines"][0]["transitions"]
+    data["finished"] = 5
+    assert {error.json_path for error in validator.iter_errors(data)} == {"$.machines[0]", "$.finished"}
