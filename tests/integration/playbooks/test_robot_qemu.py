@@ -1,21 +1,28 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""installimage with nothing left out: an array over two disks, volumes on it, a boot loader that finds them again."""
+"""installimage with nothing left out: an array over two disks, volumes on it, a boot loader that finds them again.
+
+``KUBENODE_LAB_INSTALLIMAGE`` names the folder of another installimage than the lab's. ``KUBENODE_TEST_ARCHIVES`` is a
+folder in which archives are kept from run to run.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from dev import demo_robot
 from lab.images import host
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(12000)]
 
-#: An emulated processor needs its time; nothing is asserted about it.
-PATIENCE = {"kubenode_boot_timeout": 1500, "kubenode_give_back_after": 0}
+#: An emulated processor needs its time, above all for the initramfs of an archive; nothing is asserted about it.
+PATIENCE = {"kubenode_boot_timeout": 4000, "kubenode_command_timeout": 9000, "kubenode_give_back_after": 0}
+_LIMIT = 11000
 LOOKS = (
     "hostname; cat /etc/kubenode-proof; findmnt -no SOURCE /; findmnt -no FSTYPE /var/lib/data; "
     "ls -d /sys/firmware/efi 2>/dev/null || echo legacy; cat /proc/mdstat"
@@ -45,7 +52,7 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     group["vars"] |= PATIENCE
     stage.playbook = "kubenode.provision.robot_installimage"
     stage.write_groups({"by_installimage": group})
-    assert lab.run(limit=2300) == 0, lab.output
+    assert lab.run(limit=_LIMIT) == 0, lab.output
     # Boot partition and physical volume, each on both disks.
     mirrored_system(lab, name, "legacy", 2)
 
@@ -53,7 +60,8 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     """An archive of node_image_debian, as a user has it made on a controller."""
-    folder = tmp_path_factory.mktemp("packages")
+    kept = os.environ.get("KUBENODE_TEST_ARCHIVES")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("packages")
     options = {
         "path": str(folder / ARCHIVE),
         "suite": "bookworm",
@@ -82,7 +90,7 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
     stage.playbook = "kubenode.provision.robot_installimage"
     # The archive has no host keys: those that the installation makes are what the first contact is checked by.
     stage.write_groups({"by_installimage": group}, known_host_key=False)
-    assert lab.run(limit=2300) == 0, lab.output
+    assert lab.run(limit=_LIMIT) == 0, lab.output
     mirrored_system(lab, name, firmware, 3 if uefi else 2)
     # Nothing in it reads /etc/network/interfaces: its own network would be one cable, where there is only the gateway.
     (route,) = stage.ssh(name, "ip -4 route").splitlines()
