@@ -133,6 +133,7 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "bootstrap_data": ("kubenode_bootstrap_data",),
         "bootstrap_data_file": ("kubenode_bootstrap_data_file",),
         "crypt_password": ("kubenode_crypt_password",),
+        "remote_unlock": ("kubenode_remote_unlock",),
         "autosetup": ("kubenode_autosetup",),
         "network_config": ("kubenode_network_config",),
         **_PRE_PROVISION,

@@ -151,6 +151,10 @@ options:
       crypt_password:
         description: See M(kubenode.provision.robot_installimage).
         type: str
+      remote_unlock:
+        description: See M(kubenode.provision.robot_installimage).
+        type: bool
+        default: false
       autosetup:
         description: See M(kubenode.provision.robot_installimage).
         type: dict

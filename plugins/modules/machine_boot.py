@@ -54,6 +54,19 @@ options:
       - Without them, the first key that the new system shows is pinned.
     type: list
     elements: str
+  unlock_password:
+    description:
+      - Passphrase of an encrypted system that waits in its initramfs, as
+        O(kubenode.provision.robot_installimage#module:remote_unlock) makes it. It goes to the standard input of an SSH
+        connection as root on the port of the rescue, and to nobody whose host key is not in O(unlock_host_keys).
+      - A wrong one ends the task at once.
+    type: str
+  unlock_host_keys:
+    description:
+      - Public SSH host keys of that initramfs, as M(kubenode.provision.robot_installimage) returned them.
+      - By default those that an earlier task kept in O(known_hosts_dir). Without any, nothing is unlocked.
+    type: list
+    elements: str
   secrets:
     description:
       - What must not be seen in messages and results, which repeat what cloud-init says. Of a URL, its login and query.

@@ -241,8 +241,19 @@ options:
     description:
       - Passphrase for the partitions with O(partitions[].crypt). At least 8 printable ASCII characters, no spaces,
         quotes and backslashes.
-      - The machine asks for it at its console in every boot.
+      - The machine asks for it at its console in every boot, and by SSH with O(remote_unlock).
     type: str
+  remote_unlock:
+    description:
+      - Whether the initramfs of the new system gets an SSH server, over which the encrypted partitions are unlocked in
+        every boot. The image must be a Debian or Ubuntu with C(cryptsetup-initramfs) and C(dropbear-initramfs).
+      - The SSH keys of the rescue are let in, as root on port 22, and can do nothing but hand over a passphrase. The
+        address is the rescue's IPv4 address.
+      - The host key is made during the installation and returned. It is none of the system's keys, since the initramfs
+        is not encrypted.
+      - The installation fails when the new initramfs lacks the server, a key, or what opens the partitions.
+    type: bool
+    default: false
   autosetup:
     description:
       - More keys of installimage's configuration, such as C(IPV4_ONLY), C(GOVERNOR) or C(SSHKEYS_URL). Keys that other
@@ -449,6 +460,13 @@ message:
 host_keys:
   description:
     - Public SSH host keys of the new system. Empty when O(bootstrap_data) gives it others.
+  type: list
+  elements: str
+  returned: when the installation ended
+unlock_host_keys:
+  description:
+    - Public SSH host keys of the new system's initramfs, for the option
+      O(kubenode.provision.machine_boot#module:unlock_host_keys). Empty without O(remote_unlock).
   type: list
   elements: str
   returned: when the installation ended

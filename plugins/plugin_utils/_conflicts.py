@@ -108,6 +108,7 @@ UNUSED = (
     Unused((HCLOUD, ROBOT), "kubenode_logical_volumes", "only robot_installimage makes volumes"),
     Unused((HCLOUD, ROBOT), "kubenode_subvolumes", "only robot_installimage makes volumes"),
     Unused((HCLOUD, ROBOT), "kubenode_crypt_password", "only robot_installimage encrypts"),
+    Unused((HCLOUD, ROBOT), "kubenode_remote_unlock", "only robot_installimage encrypts"),
     Unused((HCLOUD, ROBOT), "kubenode_post_install_script", "only robot_installimage runs one"),
     Unused((HCLOUD, ROBOT), "kubenode_autosetup", "only robot_installimage reads it"),
     Unused((HCLOUD, ROBOT), "kubenode_network_config", "an image brings its own, only robot_installimage writes one"),

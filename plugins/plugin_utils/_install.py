@@ -161,4 +161,6 @@ def _from_steps(step: str, results: Mapping[str, Mapping[str, Any]], given: Mapp
             more["previous_boot_id"] = written["boot_id"]
         if written.get("host_keys") and not given.get("host_keys"):
             more["host_keys"] = written["host_keys"]
+        if written.get("unlock_host_keys"):
+            more["unlock_host_keys"] = written["unlock_host_keys"]
     return more

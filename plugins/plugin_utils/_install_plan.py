@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths, _variables
 
@@ -45,6 +47,7 @@ _INSTALLIMAGE = {
     "bootstrap_data": "kubenode_bootstrap_data",
     "bootstrap_data_file": "kubenode_bootstrap_data_file",
     "crypt_password": "kubenode_crypt_password",
+    "remote_unlock": "kubenode_remote_unlock",
     "autosetup": "kubenode_autosetup",
     "network_config": "kubenode_network_config",
     "oci_registry_auth_token": "kubenode_registry_token",
@@ -220,6 +223,8 @@ class _Planned:
         if self._playbook == INSTALLIMAGE:
             options.pop("image_url", None)
             options["command"] = "installimage"
+            if boolean(self._get("kubenode_remote_unlock") or False, strict=False):
+                options.update(_known(unlock_password=self._get("kubenode_crypt_password")))
         # A weaker proof asks for a system that answers, whatever its name.
         own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
         options.update(_known(hostname=self._get("kubenode_hostname") or own))

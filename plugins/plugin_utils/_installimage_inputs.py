@@ -70,6 +70,7 @@ def examine(
         subvolumes=[_plain(volume) for volume in given["subvolumes"]],
         autosetup=dict(given["autosetup"]),
         crypt_password=given["crypt_password"] or "",
+        remote_unlock=given["remote_unlock"],
         post_install_script=given["post_install_script"] or "",
         bootstrap_data=bootstrap.decode("utf-8") if bootstrap else None,
         network_config=given["network_config"],

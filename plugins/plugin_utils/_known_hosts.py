@@ -98,6 +98,11 @@ class KnownHosts:
         self.strict = True
         self._write("".join(f"{self.alias} {key}\n" for key in keys))
 
+    def require_known(self) -> bool:
+        """Only the keys in the file, which an earlier run was told; False when there are none."""
+        self.strict = any(line and not line.startswith("#") for line in self._read().splitlines())
+        return self.strict
+
     def prove(self, boot_id: str) -> None:
         """The system that showed these keys is the right one: pin them to this boot."""
         self._write(f"# kubenode boot={boot_id} run={self._run}\n" + _HEADER.sub("", self._read()))

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _proof, _record, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _claims,
+    _gate,
+    _inputs,
+    _proof,
+    _record,
+    _say,
+    _unlock,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import (
     BadInput,
     Flow,
@@ -34,6 +43,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Reboot one machine, and prove which system answers."""
     flow = host.flow(given)
     keys = parse_host_keys(given["host_keys"])
+    unlock_keys = parse_host_keys(given["unlock_host_keys"])
     findings = [*access.findings(given), *_inputs.check_seconds(given, timeout=1, cloud_init_timeout=0)]
     if given["hostname"] and host_name_error(given["hostname"]):
         findings.append(f"hostname {given['hostname'][:100]!r}: {host_name_error(given['hostname'])}")
@@ -43,8 +53,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     check_installation(given["installation"])
     if host.check_mode:
         return flow.result(changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers")
-    masker = masking.Masker(masking.of_texts(given["secrets"]), masking.of_lines(bootstrap))
-    return _Boot(host.remote, given, flow, keys, masker).result()
+    secrets = [*given["secrets"], *filter(None, [given["unlock_password"]])]
+    masker = masking.Masker(masking.of_texts(secrets), masking.of_lines(bootstrap))
+    return _Boot(host.remote, given, flow, keys, masker, unlock_keys).result()
 
 
 class _Boot:
@@ -57,8 +68,9 @@ class _Boot:
         flow: Flow,
         keys: list[str],
         masker: masking.Masker | None = None,
+        unlock_keys: Sequence[str] = (),
     ) -> None:
-        self._given, self._flow, self._keys = given, flow, keys
+        self._given, self._flow, self._keys, self._unlock_keys = given, flow, keys, list(unlock_keys)
         self._masker = masker or masking.Masker(())
         self._remote = remote
         self._target = flow.known_hosts(given["expect"])
@@ -72,6 +84,7 @@ class _Boot:
             if given["reboot"]:
                 sent = self._reboot()
                 flow.timeline.to(LEFT[given["expect"]])
+            self._unlock()
             if given["expect"] == "os":
                 self._remote.log_in(given["os_user"], given["os_port"], given["os_private_key"])
             if self._needs_no_login():
@@ -97,6 +110,22 @@ class _Boot:
         if given["expect"] == "os" and not self._proof.verified:
             msg += f"; {'left as it is, as adopt says' if given['adopt'] else 'not verified'}"
         return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
+
+    def _unlock(self) -> None:
+        """Open the disks of an encrypted system, where its installation told the host keys of its initramfs."""
+        given = self._given
+        if given["expect"] != "os" or not given["unlock_password"]:
+            return
+        initramfs = self._flow.known_hosts("initramfs")
+        if self._unlock_keys:
+            initramfs.require(self._unlock_keys)
+        elif not initramfs.require_known():
+            return
+        if self._keys:
+            self._target.require(self._keys)
+        _unlock.unlock(
+            self._remote, initramfs, self._target, given["unlock_password"], self._previous, given["timeout"]
+        )
 
     def _needs_no_login(self) -> bool:
         """Whether the chosen proof needs no login: an open port is enough, or nothing is checked."""

@@ -25,6 +25,8 @@ _LOOK = 1.0
 #: Seconds in which a system that was told to reboot closes its connections; one that does not is asked again.
 _LEAVING = 8.0
 
+#: Seconds for one question of `ask`.
+_ASK = 120.0
 #: Settings of ssh by which it takes another way than a plain connection would.
 _OTHER_WAYS = ("proxyjump", "proxycommand", "bindaddress", "bindinterface")
 
@@ -172,6 +174,23 @@ class Remote:
             self._set_arguments()
             raise failure from exc
         return code, text.replace("\r\n", "\n")
+
+    def ask(self, data: bytes) -> tuple[int, str]:
+        """One ssh whose other side runs what it runs for our key; ``data`` is its stdin, and in no argument.
+
+        Returns its exit code, 255 when the connection ended early, and all that was printed.
+        Raises :class:`Unreachable` when there was no connection.
+        """
+        if not self._stays_open:
+            raise Unreachable(REFUSED, "an initramfs is only reached by ssh and a key, without a password")
+        try:
+            done = subprocess.run(self._command("-T"), input=data, capture_output=True, timeout=_ASK, check=False)
+        except subprocess.TimeoutExpired as exc:
+            raise Unreachable(SILENT, "it did not answer any more") from exc
+        out, error = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.returncode == 255 and not out:
+            raise classify(error)
+        return done.returncode, (out + error).replace("\r\n", "\n")
 
     def _in_session(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         if self._session is None:

@@ -154,6 +154,7 @@ class _Run(RescueRun):
             ],
             "image_digest": one_line(str(outcome["image_digest"]), 100),
             "host_keys": [one_line(str(key), 2000) for key in outcome["host_keys"]],
+            "unlock_host_keys": [one_line(str(key), 2000) for key in outcome["unlock_host_keys"]],
             "warnings": [one_line(mask(str(warning))) for warning in outcome["warnings"]],
         }
 
@@ -192,7 +193,7 @@ def _outcome(stdout: bytes) -> dict[str, Any] | None:
     """What the program said of its end; nothing in it is trusted to be well-formed."""
     shape = {
         "tail": list, "permanent": bool, "began": bool, "drives": list, "image_digest": str, "host_keys": list,
-        "warnings": list, "reason": str,
+        "unlock_host_keys": list, "warnings": list, "reason": str,
     }  # fmt: skip
     for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
         if line.startswith(program.RESULT):

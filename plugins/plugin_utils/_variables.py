@@ -50,8 +50,8 @@ _OF_USERS = """
     kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
     kubenode_power_off kubenode_power_reset_timeout kubenode_pre_provision_command
     kubenode_pre_provision_timeout kubenode_proof kubenode_ready_timeout kubenode_reboot_again
-    kubenode_registry_token kubenode_reinstall kubenode_release kubenode_rename kubenode_require_digest
-    kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices kubenode_serial
+    kubenode_registry_token kubenode_reinstall kubenode_release kubenode_remote_unlock kubenode_rename
+    kubenode_require_digest kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices kubenode_serial
     kubenode_server_ip kubenode_server_name kubenode_server_number kubenode_server_type kubenode_ssh_key_name
     kubenode_ssh_keys kubenode_ssh_reset_timeout kubenode_subvolumes kubenode_success
     kubenode_sw_reset_timeout kubenode_swraid kubenode_swraid_level kubenode_tarball_dir
@@ -82,8 +82,9 @@ _NEAR = 0.8
 
 _BOOLS = """
     kubenode_adopt kubenode_check_hostname kubenode_check_image kubenode_enable_ipv4 kubenode_enable_ipv6
-    kubenode_events kubenode_evict_emptydir_data kubenode_evict_force kubenode_ignore_unreachable kubenode_image_newest
-    kubenode_power_off kubenode_reboot_again kubenode_rename kubenode_require_digest
+    kubenode_events kubenode_evict_emptydir_data kubenode_evict_force kubenode_ignore_unreachable
+    kubenode_image_newest kubenode_power_off kubenode_reboot_again kubenode_remote_unlock kubenode_rename
+    kubenode_require_digest
     kubenode_wait_cloud_init
 """
 _INTS = """

@@ -163,6 +163,7 @@ def robot_installimage_spec():
         bootstrap_data={"type": "raw", "no_log": True},
         bootstrap_data_file={"type": "path"},
         crypt_password={"type": "str", "no_log": True},
+        remote_unlock={"type": "bool", "default": False},
         autosetup={"type": "dict", "default": {}},
         network_config={"type": "str", "choices": ["rescue", "image"], "default": "rescue"},
         uefi={"type": "str", "choices": ["auto", "true", "false"], "default": "auto"},
@@ -187,6 +188,8 @@ def machine_boot_spec():
         hostname={"type": "str"},
         check_hostname={"type": "bool", "default": True},
         host_keys={"type": "list", "elements": "str", "no_log": False},
+        unlock_password={"type": "str", "no_log": True},
+        unlock_host_keys={"type": "list", "elements": "str", "no_log": False},
         wait_cloud_init={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},
         cloud_init_timeout={"type": "int", "default": 600},
@@ -378,8 +381,8 @@ def installimage_check_spec():
     installation = robot_installimage_spec()
     names = (
         "image", "require_digest", "swraid", "swraid_level", "partitions", "logical_volumes", "subvolumes", "hostname",
-        "post_install_script", "bootstrap_data", "bootstrap_data_file", "crypt_password", "autosetup",
-        "network_config", "uefi", "command",
+        "post_install_script", "bootstrap_data", "bootstrap_data_file", "crypt_password", "remote_unlock",
+        "autosetup", "network_config", "uefi", "command",
     )  # fmt: skip
     machine = {name: installation[name] for name in names}
     machine["oci_registry_auth_token"] = {"type": "str", "no_log": True}

@@ -96,6 +96,12 @@ HOOKS = (
         for path, text in sorted(FILES.items())
     ),
 )
+#: The package that lets an initramfs be reached by SSH makes host keys, which all machines of an archive would share.
+#: They are in the initramfs, too.
+_DROPBEAR = (
+    'rm -f "$1"/etc/dropbear/initramfs/dropbear_*_host_key "$1"/etc/dropbear-initramfs/dropbear_*_host_key',
+    'chroot "$1" update-initramfs -u',
+)
 _SUITE = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,127}(?::[a-z0-9-]+)?(?:=[A-Za-z0-9.+:~-]+)?(?:/[a-z][a-z0-9.-]*)?")
 _MIRROR = re.compile(r"(?:https?|file|copy):/[^\s'\"]+")
@@ -132,6 +138,11 @@ def packages(options):
     return sorted({kernel, *PACKAGES, *LOADERS[options["architecture"]], *options["include"]})
 
 
+def hooks(options):
+    """The shell scripts that make the tree fit for any machine."""
+    return HOOKS + _DROPBEAR if "dropbear-initramfs" in packages(options) else HOOKS
+
+
 def digest(options):
     """SHA-256 of all that decides about the content; how it is fetched does not."""
     content = {
@@ -140,7 +151,7 @@ def digest(options):
         "architecture": options["architecture"],
         "mirrors": options["mirrors"],
         "packages": packages(options),
-        "hooks": HOOKS,
+        "hooks": hooks(options),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
 
@@ -156,7 +167,7 @@ def command(options, target):
         *("--aptopt=%s" % line for line in options["apt_options"]),
         *(["--keyring=%s" % options["keyring"]] if options["keyring"] else []),
         "--include=%s" % ",".join(packages(options)),
-        *("--customize-hook=%s" % hook for hook in HOOKS),
+        *("--customize-hook=%s" % hook for hook in hooks(options)),
         "--",
         options["suite"],
         target,

@@ -21,7 +21,7 @@ _ELF = {3: "i686", 62: "x86_64", 183: "aarch64"}
 _DISTROS = {"almalinux": "alma", "opensuse-leap": "suse", "opensuse-tumbleweed": "suse", "sles": "suse"}
 _DPKG = "var/lib/dpkg/info"
 #: Files that only one machine can have.
-_KEYS = re.compile(r"ssh_host_[a-z0-9]+_key\Z")
+_KEYS = re.compile(r"(?:ssh_host_[a-z0-9]+|dropbear_[a-z0-9]+_host)_key\Z")
 _OF_ONE = (
     ("etc/kubernetes/kubelet.conf", "it has joined a cluster"),
     ("etc/kubernetes/bootstrap-kubelet.conf", "it holds a cluster's bootstrap token"),
@@ -72,9 +72,10 @@ class Root:
             found.append("/etc/kubenode/base.json does not say that base was prebaked")
         if self._text("etc/machine-id").strip() not in ("", "uninitialized"):
             found.append("/etc/machine-id is one machine's; node_cleanup empties it")
-        keys = [name for name in self._names("etc/ssh") if _KEYS.match(name)]
-        if keys:
-            found.append("/etc/ssh holds host keys (%s)" % ", ".join(sorted(keys)))
+        for folder in ("etc/ssh", "etc/dropbear/initramfs"):
+            keys = [name for name in self._names(folder) if _KEYS.match(name)]
+            if keys:
+                found.append("/%s holds host keys (%s)" % (folder, ", ".join(sorted(keys))))
         for path, why in _OF_ONE:
             if self._exists(path):
                 found.append("/%s is there: %s" % (path, why))

@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 
-from . import network
+from . import network, unlock
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
@@ -43,7 +43,7 @@ fi
 @NETWORK@put 644 /etc/kubenode/installed.json <<'END'
 @RECORD@
 END
-@SCRUB@@PROOF@@CRYPT@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
+@SCRUB@@PROOF@@CRYPT@@UNLOCK@@KEYS@for key in /etc/ssh/ssh_host_*_key.pub; do
     [ ! -r "$key" ] || say "host-key $(head -n 1 "$key")"
 done
 awk '$2 == "/" { print $1, $3, $4 }' /proc/mounts 2>/dev/null | tail -n 1 | while read -r root; do
@@ -210,10 +210,11 @@ fi
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
 
-def script(spec, nonce, instance, record, drives, uefi, found=None):
+def script(spec, nonce, instance, record, drives, uefi, found=None, unlocking=None):
     """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id, ``drives`` are those named.
 
     ``found``: the :class:`network.Network` of the rescue, None to leave the network to installimage and the image.
+    ``unlocking``: for remote unlock, authorized_keys and the network of the initramfs.
     """
     user = spec["post_install_script"]
     data = spec["bootstrap_data"]
@@ -225,6 +226,7 @@ def script(spec, nonce, instance, record, drives, uefi, found=None):
         "RECORD": _encode(json.dumps(record, indent=2, sort_keys=True) + "\n"),
         "SCRUB": _SCRUB if spec["crypt_password"] else "",
         "CRYPT": _CRYPT if spec["crypt_password"] else "",
+        "UNLOCK": unlock_part(*unlocking) if unlocking else "",
         "PROOF": proof(drives if spec["swraid"] else drives[:1], uefi),
         # Not in place of keys that the bootstrap data brings.
         "KEYS": "" if own_host_keys(data) else _KEYS,
@@ -248,6 +250,11 @@ def network_part(found):
         "NOCLOUD": _encode("# written by kubenode.provision\nnetwork: {config: disabled}\n"),
     }
     return _fill(_NETWORK, parts)
+
+
+def unlock_part(authorized_keys, initramfs):
+    """The part that lets the new system be unlocked by SSH."""
+    return _fill(unlock.PART, {"AUTHORIZED": _encode(authorized_keys), "INITRAMFS": _encode(initramfs)})
 
 
 def proof(drives, uefi):
@@ -274,6 +281,7 @@ class Report:
         self.begun = self.scripted = self.done = False
         self.failure, self.root, self.network = None, "", ""
         self.host_keys: list[str] = []
+        self.unlock_keys: list[str] = []
         self.warnings: list[str] = []
         for match in re.finditer(r"%s %s (\S+) ?([^\r\n]*)" % (TAG, re.escape(nonce)), text):
             word, rest = match.group(1), match.group(2).strip()
@@ -283,10 +291,11 @@ class Report:
                 self.scripted = True
             elif word == "failed":
                 self.failure = rest
-            elif word == "host-key":
+            elif word in ("host-key", "unlock-key"):
                 key = " ".join(rest.split()[:2])
-                if key not in self.host_keys:
-                    self.host_keys.append(key)
+                keys = self.host_keys if word == "host-key" else self.unlock_keys
+                if key not in keys:
+                    keys.append(key)
             elif word == "warning":
                 if rest not in self.warnings:
                     self.warnings.append(rest)

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..disks.gather import GatherError
 from ..disks.tools import Tools
-from . import autosetup, fetch, install, network, post_install, rescue, verdict
+from . import autosetup, fetch, install, network, post_install, rescue, unlock, verdict
 from . import layout as layouts
 from . import spec as specs
 from .tools import Refused, run
@@ -89,7 +89,8 @@ class Program:
         self._kept: list[str] = []
         self.result: dict[str, Any] = {
             "ok": False, "began": False, "blanked": None, "code": None, "drives": [], "host_keys": [],
-            "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "warnings": [],
+            "image_digest": "", "permanent": False, "reason": "", "tail": [], "uefi": None, "unlock_host_keys": [],
+            "warnings": [],
         }  # fmt: skip
 
     def run(self):
@@ -242,7 +243,9 @@ class Program:
         self._prepared = True
         instance = "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4())
         found = self._network() if spec["network_config"] == specs.OF_RESCUE else None
-        hook = post_install.script(spec, nonce, instance, record, self._drives, self.result["uefi"], found)
+        unlocking = self._unlocking() if spec["remote_unlock"] else None
+        uefi = self.result["uefi"]
+        hook = post_install.script(spec, nonce, instance, record, self._drives, uefi, found, unlocking)
         write(HOOK, hook, 0o700)
         config = os.path.join(self._work, "autosetup")
         write(config, autosetup.autosetup(spec, layout, self._drives, image, kept=self._kept), 0o600)
@@ -261,6 +264,22 @@ class Program:
         else:
             say("network of the rescue: none that is a server's own; the image decides")
         return found
+
+    def _unlocking(self):
+        """Who may unlock the new system, and the network of its initramfs."""
+        texts = []
+        for name in ("authorized_keys", "robot_user_keys"):
+            with contextlib.suppress(OSError):
+                path = os.path.join(self._base, ".ssh", name)
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    texts.append(file.read())
+        keys = unlock.authorized_keys(texts)
+        settings = unlock.initramfs_network(network.read(run, ipv4_only=True), self._spec["hostname"])
+        if not keys:
+            raise Refused("remote_unlock: the rescue has no SSH key that dropbear knows; use one of Ed25519", True)
+        if settings is None:
+            raise Refused("remote_unlock: the rescue has no public IPv4 address with a gateway near it", True)
+        return keys, settings
 
     def _keep_keys(self):
         """installimage hands on robot_user_keys; without them it would set the rescue's password instead."""
@@ -297,6 +316,7 @@ class Program:
             say("network of the new system: configured for %s" % report.network)
         if not post_install.own_host_keys(spec["bootstrap_data"]):
             result["host_keys"] = report.host_keys
+        result["unlock_host_keys"] = report.unlock_keys
         self._root = report.root
 
     def _scrub(self):

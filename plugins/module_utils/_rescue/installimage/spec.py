@@ -52,6 +52,7 @@ def make(**fields):
         "subvolumes": [],
         "autosetup": {},
         "crypt_password": "",
+        "remote_unlock": False,
         "post_install_script": "",
         # None: no seed is written
         "bootstrap_data": None,
@@ -100,6 +101,10 @@ def findings(spec, with_disks=True):
         found += check_passphrase("crypt_password", spec["crypt_password"])
         if not layout.encrypted:
             found.append("crypt_password: it is set, but no partition has crypt: true; set that, or leave it out")
+    if spec["remote_unlock"] and not layout.encrypted:
+        found.append("remote_unlock: no partition has crypt: true, so nothing is to unlock; set that, or leave it out")
+    if spec["remote_unlock"] and image.distro not in ("debian", "ubuntu"):
+        found.append("remote_unlock: only images of Debian and Ubuntu can have it; leave it out")
     if not _PATH.match(spec["command"]):
         found.append("command %s: give an absolute path without spaces" % shown(spec["command"]))
     if "\0" in spec["post_install_script"]:
