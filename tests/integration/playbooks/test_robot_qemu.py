@@ -27,7 +27,6 @@ LOOKS = (
     "hostname; cat /etc/kubenode-proof; findmnt -no SOURCE /; findmnt -no FSTYPE /var/lib/data; "
     "ls -d /sys/firmware/efi 2>/dev/null || echo legacy; cat /proc/mdstat"
 )
-ARCHIVE = "Debian-1200-bookworm-amd64-packages.tar.zst"
 
 
 def mirrored_system(lab, name: str, firmware: str, arrays: int) -> None:
@@ -57,21 +56,27 @@ def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
     mirrored_system(lab, name, "legacy", 2)
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory):
+def archive_of(tmp_path_factory, name: str, *packages: str) -> Path:
     """An archive of node_image_debian, as a user has it made on a controller."""
     kept = os.environ.get("KUBENODE_TEST_ARCHIVES")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("packages")
     options = {
-        "path": str(folder / ARCHIVE),
+        "path": str(folder / name),
         "suite": "bookworm",
+        "include": packages,
         "mirrors": host.sources("bookworm"),
         "apt_options": [f"{line};" for line in host.apt_options()],
     }
     words = ["ansible", "localhost", "-m", "kubenode.provision.node_image_debian", "-a", json.dumps(options)]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
-    return folder / ARCHIVE
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """One with the packages that every archive has."""
+    return archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-packages.tar.zst")
 
 
 @pytest.mark.parametrize("firmware", ["legacy", "/sys/firmware/efi"], ids=["legacy", "uefi"])
@@ -100,3 +105,35 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
     assert "proto dhcp" not in route
     files = stage.ssh(name, "cat /run/systemd/netif/links/*; resolvectl dns").splitlines()
     assert "NETWORK_FILE=/etc/systemd/network/05-kubenode.network" in files
+
+
+def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
+    name, passphrase = demo_robot.BY_INSTALLIMAGE, "correct-horse"
+    packages = ("cryptsetup-initramfs", "dropbear-initramfs")
+    image = archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-unlock.tar.zst", *packages)
+    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
+    stage = lab.stage
+    group = demo_robot.inventory(stage)["by_installimage"]
+    boot, physical = group["vars"]["kubenode_partitions"]
+    group["vars"] |= PATIENCE | {
+        "kubenode_image": {"file": str(image)},
+        "kubenode_autosetup": {"RAID_ASSUME_CLEAN": True},
+        "kubenode_partitions": [boot, {**physical, "crypt": True}],
+        "kubenode_crypt_password": passphrase,
+        "kubenode_remote_unlock": True,
+    }
+    stage.playbook = "kubenode.provision.robot_installimage"
+    stage.write_groups({"by_installimage": group}, known_host_key=False)
+    assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
+    assert passphrase not in lab.output
+    mirrored_system(lab, name, "legacy", 2)
+    assert " crypt" in stage.ssh(name, "lsblk -nso NAME,TYPE /dev/mapper/vg0-root")
+    # the keys of both systems are known, and are not the same
+    known = stage.folder / "kubenode" / "known_hosts"
+    kinds = [{line.split()[2] for line in (known / f"{name}.{system}").read_text().splitlines() if line[0] != "#"}
+             for system in ("initramfs", "os")]  # fmt: skip
+    assert kinds[0]
+    assert not kinds[0] & kinds[1]
+    hidden = f"! grep -rqs {passphrase} /etc /installimage.conf /installimage.debug /var/log /root && echo clean"
+    assert stage.ssh(name, hidden).strip() == "clean"

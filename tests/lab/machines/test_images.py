@@ -16,7 +16,9 @@ import pytest
 
 from lab import images
 from lab.images import cache, debian, host
+from lab.images.errors import ImageError
 from lab.images.recipe import RECIPES
+from lab.images.share import build_share
 from lab.machines import bootable, partition_table
 
 _DEB822 = """# of the installer
@@ -194,6 +196,28 @@ def test_image_carries_no_identity(tmp_path: Path) -> None:
 def _head(disk: Path) -> bytes:
     with disk.open("rb") as file:
         return file.read(partition_table.HEAD)
+
+
+def test_share_holds_another_installimage_when_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tarball, own = tmp_path / "Debian-1200-bookworm-amd64-base.tar.zst", tmp_path / "own"
+    tarball.write_bytes(b"x")
+    for path, mode in (("installimage", 0o755), ("config.sh", 0o644), ("gpg/key.asc", 0o644), (".git/config", 0o644)):
+        (own / path).parent.mkdir(parents=True, exist_ok=True)
+        (own / path).write_text(path)
+        (own / path).chmod(mode)
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path / "cache"))
+    usual = build_share(tarball)
+    monkeypatch.setenv("KUBENODE_LAB_INSTALLIMAGE", str(own))
+    share = build_share(tarball)
+    assert share != usual
+    found = sorted(str(path.relative_to(share)) for path in share.rglob("*") if path.is_file())
+    assert found == [f"images/{tarball.name}", "install/config.sh", "install/gpg/key.asc", "install/installimage"]
+    assert os.access(share / "install/installimage", os.X_OK)
+    (own / "config.sh").write_text("changed")
+    assert build_share(tarball) != share
+    (own / "installimage").unlink()
+    with pytest.raises(ImageError, match="there is no program"):
+        build_share(tarball)
 
 
 @pytest.mark.root

@@ -197,7 +197,8 @@ def test_a_good_name_and_a_root_that_is_none(tmp_path):
 
 IDENTITY = {
     "etc/machine-id": "machine-id is one machine's",
-    "etc/ssh/ssh_host_ed25519_key": "host keys",
+    "etc/ssh/ssh_host_ed25519_key": "/etc/ssh holds host keys",
+    "etc/dropbear/initramfs/dropbear_rsa_host_key": "/etc/dropbear/initramfs holds host keys",
     "etc/kubernetes/kubelet.conf": "joined a cluster",
     "root/.ssh/authorized_keys": "lets somebody in",
     "etc/kubenode/base.json": "prebaked",

@@ -69,6 +69,16 @@ def test_the_scripts_write_the_files_and_take_away_what_is_one_hosts(tmp_path):
     assert (settings["disable_root"], settings["locale"], settings["datasource_list"][-1]) == (False, False, "None")
 
 
+def test_an_archive_has_no_host_keys_of_an_initramfs(tmp_path):
+    with_server = {**PLAIN, "include": ["dropbear-initramfs"]}
+    more = [hook for hook in debian.hooks(with_server) if hook not in debian.hooks(PLAIN)]
+    (tmp_path / "etc/dropbear/initramfs").mkdir(parents=True)
+    (tmp_path / "etc/dropbear/initramfs/dropbear_rsa_host_key").touch()
+    assert [hook for hook in more if "chroot" in hook] == more[1:], "a new initramfs, as the old one has them, too"
+    subprocess.run(["sh", "-ec", more[0], "sh", tmp_path], check=True)
+    assert not list((tmp_path / "etc/dropbear/initramfs").iterdir())
+
+
 #: Each with the words that the finding must have.
 WRONG = {
     "suffix": ({"path": "metal.zip"}, "path 'metal.zip'"),

@@ -183,6 +183,26 @@ def test_each_step_gets_what_the_steps_before_it_found(monkeypatch):
     assert given["machine_boot"]["host_keys"] == ["ours"]
 
 
+def test_an_encrypted_system_is_unlocked_where_that_was_asked_for(monkeypatch):
+    variables = {"kubenode_crypt_password": "correct-horse", "kubenode_remote_unlock": True}
+    steps = planned(INSTALLIMAGE, variables)
+    assert steps["robot_installimage"]["remote_unlock"] is True
+    assert steps["machine_boot"]["unlock_password"] == "correct-horse"
+    assert "unlock_password" not in planned(INSTALLIMAGE, {**variables, "kubenode_remote_unlock": "no"})["machine_boot"]
+    assert "unlock_password" not in planned(ROBOT, variables)["machine_boot"]
+    # found again by a later run, which knows the host key from the earlier one
+    found = planned(INSTALLIMAGE, variables, said={"installed": True, "proven": False})
+    assert found["machine_boot"]["unlock_password"] == "correct-horse"
+
+    results = {
+        "machine_disks": {"root_devices": ["sdb"], "consent": "wipe", "to_empty": []},
+        "robot_installimage": {"boot_id": "c", "host_keys": ["k"], "unlock_host_keys": ["u"]},
+        "machine_boot": {},
+    }
+    _result, given = taken(monkeypatch, results, steps)
+    assert (given["machine_boot"]["host_keys"], given["machine_boot"]["unlock_host_keys"]) == (["k"], ["u"])
+
+
 @pytest.mark.parametrize("playbook", [HCLOUD, ROBOT, INSTALLIMAGE])
 def test_the_expected_hostname_is_part_of_the_proof(playbook):
     def boot(**variables: object) -> dict:
