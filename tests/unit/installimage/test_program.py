@@ -353,7 +353,7 @@ def test_the_program_runs_alone_and_says_what_is_wrong(tmp_path):
 
 
 GOOD = {"tail": [], "permanent": True, "began": False, "drives": [], "image_digest": "", "host_keys": ["k"],
-        "warnings": [], "reason": "x"}  # fmt: skip
+        "unlock_host_keys": [], "warnings": [], "reason": "x"}  # fmt: skip
 
 
 def test_the_last_word_of_the_program_is_read():

@@ -24,8 +24,8 @@ _OF_CLOUD = """kubenode_enable_ipv4 kubenode_enable_ipv6 kubenode_firewalls kube
 _OF_WRITING = """kubenode_check_image kubenode_command_dir kubenode_command_names kubenode_command_timeout
     kubenode_registry_token kubenode_rescue_timeout kubenode_success kubenode_root_devices kubenode_root_device_hints"""
 _OF_INSTALLIMAGE = """kubenode_autosetup kubenode_crypt_password kubenode_image kubenode_logical_volumes
-    kubenode_network_config kubenode_partitions kubenode_post_install_script kubenode_remote_unlock kubenode_subvolumes kubenode_swraid
-    kubenode_swraid_level"""
+    kubenode_network_config kubenode_partitions kubenode_post_install_script kubenode_remote_unlock
+    kubenode_subvolumes kubenode_swraid kubenode_swraid_level"""
 _OF_EVENTS = "kubenode_events kubenode_kube_context kubenode_kubeconfig"
 SILENT = {
     "hcloud_image_url": _RESETS + " kubenode_swraid_level",
