@@ -99,6 +99,15 @@ def test_without_a_known_key_of_the_system_another_key_has_a_minute(tmp_path):
     assert world.now >= 3 * _unlock.PAUSE + _unlock.STEADY
 
 
+def test_a_system_that_an_earlier_run_proved_is_asked_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(_probe, "parse", lambda text: type("System", (), {"boot_id": text}))
+    world = World(tmp_path, OTHER, boot="new", known=False)
+    world.system.path.write_text(f"{world.system.alias} {KEY}\n")
+    world.system.prove("3d1b7e4a-0f5c-4f0e-9a53-0d4d3c1f2a11")
+    assert world.unlock() is False
+    assert world.now == 0.0
+
+
 @pytest.mark.parametrize(("answer", "words"), [(GONE, "timed out"), (NO, "denied"), (EARLY, "Try again later")])
 def test_an_initramfs_that_never_asks_is_given_up(tmp_path, answer, words):
     with pytest.raises(_gate.GateClosed, match=f"at last: {words}"):
