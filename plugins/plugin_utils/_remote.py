@@ -168,11 +168,7 @@ class Remote:
             )
         except (_session.Lost, AnsibleError) as exc:
             self._session = None
-            failure = classify(str(exc))
-            # On a loaded machine the handshake alone may take longer than an absent machine deserves.
-            self._patience = 30 if _SLOW.search(str(exc)) else 5
-            self._set_arguments()
-            raise failure from exc
+            raise self._failed(str(exc)) from exc
         return code, text.replace("\r\n", "\n")
 
     def ask(self, data: bytes) -> tuple[int, str]:
@@ -189,8 +185,15 @@ class Remote:
             raise Unreachable(SILENT, "it did not answer any more") from exc
         out, error = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         if done.returncode == 255 and not out:
-            raise classify(error)
+            raise self._failed(error)
         return done.returncode, (out + error).replace("\r\n", "\n")
+
+    def _failed(self, error: str) -> Unreachable:
+        """What an ssh says that did not get through; the next one has more time when this one had too little."""
+        # On a loaded machine the handshake alone may take longer than an absent machine deserves.
+        self._patience = 30 if _SLOW.search(error) else 5
+        self._set_arguments()
+        return classify(error)
 
     def _in_session(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
         if self._session is None:

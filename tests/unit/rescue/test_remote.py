@@ -83,6 +83,31 @@ def test_one_ssh_carries_all_scripts(machine):
     assert not remote.is_open
 
 
+#: What an initramfs does for our key, whatever it is asked for; then an ssh that gets no further than the handshake.
+FORCED = r"""#!/bin/sh
+echo "$*" >>{folder}/calls
+[ -e {folder}/slow ] && echo "Connection timed out during banner exchange" >&2 && exit 255
+echo "Please unlock disk"; cat >{folder}/stdin; echo "set up successfully" >&2; exit 255
+"""
+
+
+def test_one_question_has_its_data_on_stdin_and_in_no_argument(machine):
+    remote = machine.remote()
+    (machine.folder / "ssh").write_text(FORCED.format(folder=machine.folder))
+    remote.use(machine.known_hosts("initramfs"))
+    assert remote.ask(b"correct-horse") == (255, "Please unlock disk\nset up successfully\n")
+    assert (machine.folder / "stdin").read_bytes() == b"correct-horse"
+    (machine.folder / "slow").touch()
+    with pytest.raises(Unreachable) as caught:
+        remote.ask(b"correct-horse")
+    assert caught.value.kind == SILENT
+    with pytest.raises(Unreachable):
+        remote.ask(b"correct-horse")
+    assert ["ConnectTimeout=30" in call for call in machine.calls] == [False, False, True]
+    assert not [call for call in machine.calls if "horse" in call]
+    assert all("HostKeyAlias=node-1.initramfs" in call for call in machine.calls)
+
+
 def test_other_host_keys_or_another_login_are_another_connection(machine):
     remote = machine.remote()
     remote.run("true")
