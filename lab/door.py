@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
@@ -57,6 +58,8 @@ class Door(abc.ABC):
             if fault is not None and fault.delay:
                 await asyncio.sleep(fault.delay)
             response = await self.admit(request, handler, fault, correlation)
+            if self.api == "cloud" and self.faults.ahead:
+                response.headers["Date"] = formatdate(time.time() + self.faults.ahead, usegmt=True)
             self.requests.append(
                 {
                     "at": started,
@@ -73,6 +76,8 @@ class Door(abc.ABC):
             )
             if fault is not None and fault.drop and request.transport is not None:
                 request.transport.abort()
+            if fault is not None and fault.garble:
+                return await _garbled(request, response, fault.garble)
             return response
 
         return door
@@ -84,3 +89,19 @@ class Door(abc.ABC):
             text = f"<html><body>{fault.status}</body></html>"
             return web.Response(status=fault.status, text=text, content_type="text/html")
         return self.refusal(fault.status, fault.code, fault.message)
+
+
+async def _garbled(request: web.Request, response: web.StreamResponse, how: str) -> web.StreamResponse:
+    """The same answer with a body of which nothing can be made; cut in half, its connection ends in the middle."""
+    whole = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
+    headers = {name: value for name, value in response.headers.items() if name not in ("Content-Length", "Content-Type")}
+    headers["Content-Type"] = "application/json; charset=utf-8"
+    if how == "garbage":
+        return web.Response(status=response.status, headers=headers, body=b"\x00\xff{]" + whole[1:])
+    cut = web.StreamResponse(status=response.status, headers=headers)
+    cut.content_length = max(2, len(whole))
+    await cut.prepare(request)
+    await cut.write(whole[: len(whole) // 2] or b"{")
+    if request.transport is not None:
+        request.transport.close()
+    return cut

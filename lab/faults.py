@@ -58,6 +58,14 @@ class RequestFault(_Fault):
     after_effect: bool = Field(default=False, description="the request is carried out, only its answer is lost")
     drop: bool = Field(default=False, description="the connection is closed without an answer")
     delay: float = Field(default=0, ge=0, description="seconds before the answer")
+    garble: Literal["garbage", "half"] | None = Field(
+        default=None, description="the real answer, with a body that is no JSON, or cut off in the middle"
+    )
+
+    @property
+    def happens(self) -> bool:
+        """Whether the request is carried out, whatever comes of its answer."""
+        return self.after_effect or self.garble is not None
 
     @field_validator("path")
     @classmethod
@@ -103,15 +111,23 @@ class BootFault(_Fault):
         return self.machine is None or self.machine in machine
 
 
-Fault = Annotated[RequestFault | ActionFault | BootFault, Field(discriminator="point")]
-_SCRIPT: TypeAdapter[list[RequestFault | ActionFault | BootFault]] = TypeAdapter(list[Fault])
+class ClockFault(_Fault):
+    """Lets the Cloud API's clock, as its answers tell it, differ from the host's until the script is forgotten."""
+
+    point: Literal["clock"] = "clock"
+    ahead: float = Field(description="seconds by which it is fast, or slow when negative")
+
+
+AnyFault = RequestFault | ActionFault | BootFault | ClockFault
+Fault = Annotated[AnyFault, Field(discriminator="point")]
+_SCRIPT: TypeAdapter[list[AnyFault]] = TypeAdapter(list[Fault])
 
 
 class Faults:
     """The script of one lab. Without a script every question is answered by None."""
 
     def __init__(self) -> None:
-        self._script: list[RequestFault | ActionFault | BootFault] = []
+        self._script: list[AnyFault] = []
         self._cleared = asyncio.Event()
 
     def load(self, script: Any) -> None:
@@ -127,6 +143,11 @@ class Faults:
     async def until_cleared(self) -> None:
         """What a stuck action waits for."""
         await self._cleared.wait()
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which the Cloud API's clock is fast."""
+        return sum(fault.ahead for fault in self._script if isinstance(fault, ClockFault))
 
     def report(self) -> list[dict[str, Any]]:
         """The script with the number of times each fault struck."""

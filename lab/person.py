@@ -171,6 +171,10 @@ class Person:
         """End the silence."""
         self._silence({"on": False})
 
+    def worsen(self, loss: int = 0, kbytes: int = 0) -> None:
+        """Lose packets of its network on either way, in percent, or all above a rate; without arguments: none more."""
+        self._control("POST", f"/machines/{self.machine}/line", {"loss": loss, "kbytes": kbytes})
+
     def _silence(self, body: dict[str, Any]) -> None:
         self._control("POST", f"/machines/{self.machine}/silence", body)
 

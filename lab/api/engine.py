@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from lab.api.model import Action, Lockable, now
@@ -58,7 +59,7 @@ class Engine:
     ) -> Action:
         """Start an action now, or when ``after`` has succeeded; ``holds`` is locked until it ended."""
         described: list[dict[str, Any]] = [{"id": identifier, "type": kind} for kind, identifier in resources]
-        action = Action(next(self._ids), command, described, started=now())
+        action = Action(next(self._ids), command, described, started=self._now())
         self.actions[action.id] = action
         if holds is not None:
             holds.locks.add(action.id)
@@ -109,15 +110,18 @@ class Engine:
         finally:
             passing.cancel()
 
-    @staticmethod
+    def _now(self) -> datetime:
+        """By the clock of the API."""
+        return now() + timedelta(seconds=self._faults.ahead)
+
     def _end(
-        action: Action, holds: Lockable | None, callback: Callable[[], None] | None, error: dict[str, str] | None
+        self, action: Action, holds: Lockable | None, callback: Callable[[], None] | None, error: dict[str, str] | None
     ) -> None:
         if callback is not None:
             callback()
         if holds is not None:
             holds.locks.discard(action.id)
-        action.finished = now()
+        action.finished = self._now()
         action.error = error
         action.status = "error" if error else "success"
         action.ended.set()

@@ -71,10 +71,10 @@ class Gate(Door):
     ) -> web.StreamResponse:
         if not bucket.take():
             return self.refusal(429, "rate_limit_exceeded", f"limit of {bucket.limit} requests per hour reached")
-        if fault is not None and not fault.after_effect:
+        if fault is not None and not fault.happens:
             return self.faulty(fault)
         response = await self._handle(request, handler)
-        return response if fault is None else self.faulty(fault)
+        return response if fault is None or fault.garble else self.faulty(fault)
 
     async def _handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own routes for what people do at a machine: disks, boot order, its silence, a visit inside."""
+"""The lab's own routes for what people do at a machine: disks, boot order, its network, a visit inside."""
 
 from __future__ import annotations
 
@@ -61,6 +61,13 @@ class SilenceBody(_Body):
     seconds: float | None = Field(default=None, gt=0)
 
 
+class LineBody(_Body):
+    """What is wrong with a machine's network: packets of a hundred that get lost, kilobytes a second; 0: nothing."""
+
+    loss: int = Field(default=0, ge=0, le=99)
+    kbytes: int = Field(default=0, ge=0)
+
+
 class EnterBody(_Body):
     """A shell script for a running guest."""
 
@@ -87,6 +94,7 @@ class Hands:
             ("POST", "marks", self.marks),
             ("POST", "boot-order", self.order_boot),
             ("POST", "silence", self.silence),
+            ("POST", "line", self.line),
             ("POST", "enter", self.enter),
         )
         for method, path, handler in table:
@@ -153,6 +161,12 @@ class Hands:
             loop = asyncio.get_running_loop()
             self._timers[machine.hardware.machine_id] = loop.call_later(body.seconds, self._let_speak, machine)
         return answer({"silent": body.on})
+
+    async def line(self, request: web.Request) -> web.Response:
+        """Make a machine's network bad, or good again."""
+        machine, body = self._machine(request), await _parsed(request, LineBody)
+        await self.cloud.site.worsen(machine, body.loss, body.kbytes)
+        return answer({"loss": body.loss, "kbytes": body.kbytes})
 
     async def enter(self, request: web.Request) -> web.Response:
         """Run a script inside, past its network."""

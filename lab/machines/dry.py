@@ -195,6 +195,11 @@ class DrySite(Site):
         del on
         raise LabError(f"machine {machine.hardware.name} is dry: it has no SSH server")
 
+    async def worsen(self, machine: Machine, loss: int, kbytes: int) -> None:
+        """There is no line."""
+        del loss, kbytes
+        raise LabError(f"machine {machine.hardware.name} is dry: it has no network")
+
     @property
     def disks(self) -> Path:
         """The folder of the disk files."""

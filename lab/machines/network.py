@@ -44,6 +44,7 @@ class Network:
         self._dnsmasq: asyncio.subprocess.Process | None = None
         self._isolated: dict[str, tuple[str, ...]] = {}
         self._silent: set[str] = set()
+        self._poor: dict[str, firewall.Poor] = {}
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
@@ -99,15 +100,25 @@ class Network:
         isolated = {name: addresses for name, addresses in self._isolated.items() if name != port}
         if allow is not None:
             isolated[port] = allow
-        await self._filter(isolated, self._silent)
+        await self._filter(isolated, self._silent, self._poor)
 
     async def silence(self, port: str, on: bool) -> None:
         """Drop everything between the SSH server of the machine at ``port`` and the others, or nothing more."""
-        await self._filter(self._isolated, self._silent | {port} if on else self._silent - {port})
+        silent = self._silent | {port} if on else self._silent - {port}
+        await self._filter(self._isolated, silent, self._poor)
 
-    async def _filter(self, isolated: dict[str, tuple[str, ...]], silent: set[str]) -> None:
-        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated, silent))
-        self._isolated, self._silent = isolated, silent
+    async def worsen(self, port: str, line: firewall.Poor) -> None:
+        """Give the machine at ``port`` a bad line, or a good one."""
+        poor = {name: other for name, other in self._poor.items() if name != port}
+        if line != firewall.Poor():
+            poor[port] = line
+        await self._filter(self._isolated, self._silent, poor)
+
+    async def _filter(
+        self, isolated: dict[str, tuple[str, ...]], silent: set[str], poor: dict[str, firewall.Poor]
+    ) -> None:
+        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated, silent, poor))
+        self._isolated, self._silent, self._poor = isolated, silent, poor
 
     async def close(self) -> None:
         """Take everything down; the namespace goes with the last process in it."""

@@ -22,6 +22,7 @@ from .base import BootSource, Hardware, Machine
 from .borrowed import Borrowed
 from .cgroup import CGroup
 from .devices import Watcher
+from .firewall import Poor
 from .guard import Guard
 from .network import Network
 from .site import Progress, Site
@@ -133,6 +134,10 @@ class RootedSite(Site):
     async def silence(self, machine: Machine, on: bool) -> None:
         """Filter what the bridge carries."""
         await self._network.silence(f"m{machine.hardware.machine_id}", on)
+
+    async def worsen(self, machine: Machine, loss: int, kbytes: int) -> None:
+        """Drop packets on the bridge."""
+        await self._network.worsen(f"m{machine.hardware.machine_id}", Poor(loss, kbytes))
 
     async def close(self) -> None:
         """Machines first, then network, devices, disks and control groups."""

@@ -56,6 +56,10 @@ class Site(abc.ABC):
     async def silence(self, machine: Machine, on: bool) -> None:
         """Drop all packets from and to a machine's SSH server, so that it neither answers nor refuses; or no longer."""
 
+    @abc.abstractmethod
+    async def worsen(self, machine: Machine, loss: int, kbytes: int) -> None:
+        """Lose this share of a machine's packets, in percent, and more above a rate in kilobytes a second; 0: none."""
+
     def adopt(self, pid: int) -> None:
         """A process beside the machines: where these really boot, it ends with the lab however that ends."""
         del pid

@@ -50,10 +50,10 @@ class Gate(Door):
         try:
             self._authenticate(request)
             self.guards.limits.take(route_of(request))
-            if fault is not None and not fault.after_effect:
+            if fault is not None and not fault.happens:
                 return self._struck(fault, request)
             response = await handler(request)
-            return response if fault is None else self._struck(fault, request)
+            return response if fault is None or fault.garble else self._struck(fault, request)
         except RobotError as error:
             return error_answer(error)
         except web.HTTPMethodNotAllowed as error:

@@ -110,6 +110,12 @@ def test_keys_names_and_silence(dedicated):
     }
     _eventually(lambda: person.ssh("true").returncode, 0)
 
+    person.worsen(loss=99, kbytes=1)
+    assert person.ssh("true").returncode == 255
+    person.worsen(loss=5, kbytes=2000)
+    _eventually(lambda: person.ssh("true").returncode, 0)
+    person.worsen()
+
     person.remove_key(person.public_key)
     assert person.ssh("true").returncode == 255
     assert person.enter("cat /root/.ssh/authorized_keys") == "ssh-ed25519 AAAAother other\n"

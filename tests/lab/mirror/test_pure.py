@@ -67,6 +67,18 @@ def test_rules_replace_each_other_and_end_with_a_drop() -> None:
     assert "iifname" not in firewall.rules({})
 
 
+def test_a_bad_line_loses_packets_on_both_ways() -> None:
+    rules = firewall.rules({}, (), {"m1": firewall.Poor(loss=7, kbytes=400), "m2": firewall.Poor(loss=1)})
+    for way in ("iifname", "oifname"):
+        lines = [line.strip() for line in rules.splitlines() if line.strip().startswith(way)]
+        assert lines == [
+            f'{way} "m1" numgen random mod 100 < 7 drop',
+            f'{way} "m1" limit rate over 400 kbytes/second burst 164 kbytes drop',
+            f'{way} "m2" numgen random mod 100 < 1 drop',
+        ]
+    assert "limit" not in firewall.rules({}, (), {"m1": firewall.Poor()})
+
+
 @pytest.mark.parametrize("address", ["::1", "example.org", "198.18.16.0/24", "1.2.3.4 } accept"])
 def test_rules_take_addresses_only(address: str) -> None:
     with pytest.raises(LabError, match="is no IPv4 address"):
