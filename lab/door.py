@@ -94,8 +94,7 @@ class Door(abc.ABC):
 async def _garbled(request: web.Request, response: web.StreamResponse, how: str) -> web.StreamResponse:
     """The same answer with a body of which nothing can be made; cut in half, its connection ends in the middle."""
     whole = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
-    headers = {name: value for name, value in response.headers.items() if name not in ("Content-Length", "Content-Type")}
-    headers["Content-Type"] = "application/json; charset=utf-8"
+    headers = {name: value for name, value in response.headers.items() if name != "Content-Length"}
     if how == "garbage":
         return web.Response(status=response.status, headers=headers, body=b"\x00\xff{]" + whole[1:])
     cut = web.StreamResponse(status=response.status, headers=headers)
