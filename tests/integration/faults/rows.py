@@ -29,6 +29,8 @@ class Row:
     #: The fault ends after the first run: somebody mends it.
     mended: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Requests that the fault may cost besides: looks at an action for as long as the time limit allows.
+    extra: int = 0
     #: Whether `make test` has it.
     default: bool = False
 
@@ -50,6 +52,7 @@ def any_of(fleet: Fleet, **fault: Any) -> list[Fault]:
 
 ROUTES = ("/servers", ".*/actions/enable_rescue", ".*/actions/poweron")
 BUSY = {"status": 429, "code": "rate_limit_exceeded"}
+REVOKED = {"status": 401, "code": "unauthorized"}
 HALF = {"garble": "half"}
 GARBAGE = {"garble": "garbage"}
 SHORT = {"timeout": 30}
@@ -102,9 +105,7 @@ ROWS = (
     *(
         Row(
             f"token revoked {where}",
-            lambda fleet, skip=skip: [
-                request(status=401, code="unauthorized", skip=skip * fleet.size // 4, times=10**6)
-            ],
+            lambda fleet, skip=skip: [request(**REVOKED, skip=skip * fleet.size // 4, times=10**6)],
             whole=True,
             says="the API refused the token .*was not revoked",
             mended=True,
@@ -150,6 +151,7 @@ ROWS = (
             mended=True,
             marks=True,
             options=SHORT,
+            extra=40,
             default=command == "enable_rescue",
         )
         for command in ("create_server", "enable_rescue")

@@ -33,7 +33,7 @@ def meet(fleet, row: Row, size: int) -> None:
     assert row.whole or not set(one.left()) & set(bystanders), one.told("others were not done")
     one.until_quiet()
     marked = one.names if row.whole and row.marks else [one.victim, *first.failed] if row.marks else ()
-    one.judge(marked)
+    one.judge(marked, row.extra)
 
 
 @pytest.mark.parametrize("row", chosen(default=True))
