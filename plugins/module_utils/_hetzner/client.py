@@ -18,7 +18,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     FleetError,
     NoAnswer,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import AGAIN, FINAL, Backoff, verdict
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import (
+    AGAIN,
+    FINAL,
+    LOCKED_CODES,
+    Backoff,
+    verdict,
+)
 
 try:
     import hcloud
@@ -107,12 +113,13 @@ class Api:
                 return items, False
             page = following
 
-    def change(self, method, path, deadline, look, machine=None, json=None):
+    def change(self, method, path, deadline, look, machine=None, json=None, locked=None):
         """Send a request that changes something, repeated only when that is safe.
 
         When it is unclear whether the request was carried out, ``look(sent_at)`` reads the state: it returns the
         body the lost answer would have had, or None when nothing happened and the request may be sent again.
-        ``sent_at`` is the API's own clock in epoch seconds before the request, or None.
+        ``sent_at`` is the API's own clock in epoch seconds before the request, or None. ``locked()`` is called when
+        something else is being done to the object.
         """
         backoff = Backoff()
         while True:
@@ -123,6 +130,8 @@ class Api:
                 judgement = verdict(error)
                 if judgement == FINAL:
                     raise
+                if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
+                    locked()
                 deadline.sleep(backoff.pause(), str(error))
                 if judgement != AGAIN:
                     found = look(sent_at)

@@ -18,10 +18,18 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     TimeLimit,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.intents import NONE
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import BOOTING, never_started
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.servers import (
+    BOOTING,
+    OTHER_RUN,
+    never_started,
+)
 
 #: Arming is known to end in an unknown error now and then, and to work when it is asked for again.
 ARMING_TRIES = 3
+#: Seconds after which a run that made or armed a server, and did not go on with it, is taken for one that has ended.
+GOES_ON = 6.0
+#: Seconds for which one that armed a server at the same time may take to start it.
+STARTS = 60.0
 #: Seconds in which a rescue is disabled, however long a stuck action locks the server.
 DISARMING_TAKES = 60.0
 #: Seconds between two looks by SSH, and how long a system that was told to reboot may go on answering.
@@ -48,6 +56,9 @@ class Journey:
         self.destination = _states.BOOTING_TO_RESCUE
         #: Whether this run may have left the rescue enabled.
         self.armed = False
+        #: Another run may be at work: how far the history went that was read, and whether the server was locked.
+        self._known = -1
+        self._alone = True
         self.deadline = Deadline(tools.timeout, "a server that can be armed")
 
     @property
@@ -89,8 +100,18 @@ class Journey:
         self.run.result["status"] = self.sight.status
 
     def ask_history(self):
-        """Read whether the server ever booted."""
-        self.sight.never_started = never_started(self.tools.servers.history(self.server, self.deadline))
+        """Read whether the server ever booted; a run that made or armed it just now is let go on."""
+        while True:
+            history = self.tools.servers.history(self.server, self.deadline)
+            newest = max([action["id"] for action in history] or [0])
+            if self._known not in (-1, newest) and not never_started(history):
+                raise Refused(OTHER_RUN % self.run.name)
+            self._known, self._alone = newest, False
+            self.sight.never_started = never_started(history)
+            age = self.tools.servers.age(history[0]) if self.sight.never_started else None
+            if age is None or age >= GOES_ON or self.tools.intents.of(self.run.name) is not None:
+                return
+            self.deadline.sleep(GOES_ON - max(0.0, age), "another run may have made it just now")
 
     def ask_rescue(self):
         """Find out whether the rescue that answers was started for an open intent."""
@@ -126,16 +147,46 @@ class Journey:
             board.wait(servers.disable_rescue(self.server, self.deadline), self.deadline)
         self.armed = True
         for tries_left in range(ARMING_TRIES - 1, -1, -1):
-            action = servers.enable_rescue(self.server, self.tools.key_ids, self.deadline)
+            action = servers.enable_rescue(self.server, self.tools.key_ids, self.deadline, self._met_a_lock)
             self.run.timeline.to(_states.ENABLING_RESCUE)
             try:
                 board.wait(action, self.deadline)
+                if not self._alone:
+                    self._leave_to_the_first(action)
                 self.run.result["armed_here"] = True
                 self.tools.intents.armed(self.run.name, action=action["id"])
                 return
             except ActionFailed:
                 if not tries_left:
                     raise
+
+    def _met_a_lock(self):
+        """Something else is done to the server; if that is an arming, we are not the only ones."""
+        self._alone = False
+
+    def _leave_to_the_first(self, ours):
+        """Of two runs that armed the server at once the first one goes on; raises Refused when that is not this one."""
+        servers, created = self.tools.servers, (self.given.get("create_action") or {}).get("id") or 0
+        known = max(self._known, created)
+        until = Deadline(min(STARTS, self.deadline.left()), "a start by the other run")
+        while True:
+            history = servers.history(self.server, self.deadline, recent=True)
+            new = [one for one in history if one["id"] > known and one.get("status") != "error"]
+            before = [one for one in new if one["command"] == "enable_rescue" and one["id"] < ours["id"]]
+            if not before or known <= 0:
+                return
+            if any(one["command"] in BOOTING for one in new):
+                break
+            if until.left() < LOOK_EVERY:
+                return  # it has ended; what it armed is ours now
+            until.sleep(LOOK_EVERY, "")
+        self.armed = False
+        server = servers.by_id(self.server, self.deadline)
+        if server is not None and server.get("rescue_enabled"):
+            # Armed after that start: the next boot must lead to what the other run writes.
+            self.tools.board.wait(servers.disable_rescue(self.server, self.deadline), self.deadline)
+        self.tools.intents.gave_up(self.run.name, for_good=True)
+        raise Refused(OTHER_RUN % self.run.name)
 
     def give_up(self):
         """Take back what is armed, so that the next boot leads to the disk; returns what to tell."""

@@ -247,7 +247,8 @@ class RescueFleet:
             fresh=bool(run.result["fresh"]),
             armed=bool(server.get("rescue_enabled")),
             armed_here=bool(given.get("armed_here")),
-            never_started=True if fresh and young else None,
+            # one that is armed already was armed by another run
+            never_started=True if fresh and young and not server.get("rescue_enabled") else None,
             unproven=self._intents.unproven(run.name, run.result["installation"]),
         )
 

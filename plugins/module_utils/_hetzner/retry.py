@@ -15,7 +15,9 @@ LOOK_FIRST = "look_first"
 #: It never will succeed as it is.
 FINAL = "final"
 
-_AGAIN_CODES = frozenset(["rate_limit_exceeded", "conflict", "locked", "resource_locked"])
+#: Something else is being done to the object at this moment.
+LOCKED_CODES = frozenset(["locked", "resource_locked"])
+_AGAIN_CODES = LOCKED_CODES | frozenset(["rate_limit_exceeded", "conflict"])
 _UNCLEAR_CODES = frozenset(["unavailable", "bad_gateway", "timeout", "server_error", "unknown_error"])
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError, Refused
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 #: Marks the servers this collection made or adopted; the value is the machine's name.
@@ -18,6 +18,12 @@ INSTALLATION_LABEL = "kubenode.provision/installation"
 
 #: API commands that boot a server; one of them in its history means that its disk may hold something of value.
 BOOTING = frozenset(["start_server", "reboot_server", "reset_server", "rebuild_server"])
+
+#: Two runs with folders of their own met at one server; the other one was first.
+OTHER_RUN = (
+    "another run, perhaps of another controller, works on server '%s': it was made, armed or started while this run "
+    "looked at it. It was left to that run; wait for its end, then run again"
+)
 
 #: The API's clock has a resolution of one second, on both sides of the comparison.
 CLOCK_SLACK = 2.0
@@ -141,11 +147,18 @@ class Servers:
             # Only after a lost answer can the server of this name be the one we asked for.
             answer = look(None) if error.code == "uniqueness_error" and retried else None
             if answer is None:
+                self._of_another_run(error, name, deadline)
                 raise
         return answer["server"], answer["action"]
 
-    def act(self, server, route, command, deadline, body=None):
-        """POST one of a server's actions; returns the action the API made of it."""
+    def _of_another_run(self, error, name, deadline):
+        """Raise Refused when the server that was not there a moment ago is one that this collection makes just now."""
+        server = self.by_name(name, deadline) if error.code == "uniqueness_error" else None
+        if server is not None and is_ours(server):
+            raise Refused(OTHER_RUN % name) from error
+
+    def act(self, server, route, command, deadline, body=None, locked=None):
+        """POST one of a server's actions; returns the action the API made of it. ``locked``: as of `Api.change`."""
         name = server["name"]
 
         def look(sent_at):
@@ -155,12 +168,20 @@ class Servers:
             return None
 
         path = "/servers/%d/actions/%s" % (server["id"], route)
-        return self._api.change("POST", path, deadline, look, machine=name, json=body)["action"]
+        return self._api.change("POST", path, deadline, look, machine=name, json=body, locked=locked)["action"]
 
-    def enable_rescue(self, server, key_ids, deadline):
+    def enable_rescue(self, server, key_ids, deadline, locked=None):
         """Arm the rescue for the next boot; only these SSH keys can log in to it."""
         body = {"type": "linux64", "ssh_keys": list(key_ids)}
-        return self.act(server, "enable_rescue", "enable_rescue", deadline, body)
+        return self.act(server, "enable_rescue", "enable_rescue", deadline, body, locked)
+
+    def age(self, action):
+        """Seconds since an action ended, or began, by the API's own clock; None when that is not known."""
+        now = self._api.server_time()
+        try:
+            return None if now is None else now - from_rfc3339(action.get("finished") or action.get("started") or "")
+        except ValueError:
+            return None
 
     def disable_rescue(self, server, deadline):
         """Disarm the rescue."""

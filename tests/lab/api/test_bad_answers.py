@@ -48,4 +48,3 @@ def test_the_clock_of_the_api_may_be_wrong(api, ahead):
     api.lab.control("DELETE", "/faults")
     told = parsedate_to_datetime(api("GET", "/servers").headers["Date"]).timestamp()
     assert abs(told - time.time()) < 600
-
