@@ -100,6 +100,9 @@ _HINTS = {
     "resource_unavailable": "The type is out of stock there: choose another location or server_type, or try later",
     "placement_error": "No host fits: choose another location or server_type, or leave out placement_group",
     "resource_limit_exceeded": "The project's limit is reached: delete something, or ask Hetzner for a higher limit",
-    "uniqueness_error": "A server of this name exists: delete it, rename the machine, or set adopt to true",
+    "uniqueness_error": (
+        "A server of this name exists, which was not there a moment ago: if another run made it, wait for its end and "
+        "run again; else delete it, rename the machine, or set adopt to true"
+    ),
     "protected": "It is protected: take the protection off first",
 }

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError, MachineError
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 #: Marks the servers this collection made or adopted; the value is the machine's name.
@@ -147,15 +147,8 @@ class Servers:
             # Only after a lost answer can the server of this name be the one we asked for.
             answer = look(None) if error.code == "uniqueness_error" and retried else None
             if answer is None:
-                self._of_another_run(error, name, deadline)
                 raise
         return answer["server"], answer["action"]
-
-    def _of_another_run(self, error, name, deadline):
-        """Raise Refused when the server that was not there a moment ago is one that this collection makes just now."""
-        server = self.by_name(name, deadline) if error.code == "uniqueness_error" else None
-        if server is not None and is_ours(server):
-            raise Refused(OTHER_RUN % name) from error
 
     def act(self, server, route, command, deadline, body=None, locked=None):
         """POST one of a server's actions; returns the action the API made of it. ``locked``: as of `Api.change`."""
