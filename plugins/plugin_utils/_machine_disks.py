@@ -140,7 +140,7 @@ class _Disks:
     def _look(self) -> dict[str, Any]:
         """What the disks are; again, while a disk that is looked for may only be late."""
         while True:
-            answer = self._call(steps.LOOK, attempts=3)
+            answer = self._call(steps.LOOK, again=True)
             self._disks = answer["disks"]
             try:
                 self._choose()
@@ -262,10 +262,10 @@ class _Disks:
             stopped = {**about, "wiped": [], "changed": True}
             raise _Failed(f"the disks were not emptied wholly: {exc}", **stopped) from exc
 
-    def _call(self, step: str, attempts: int = 1, **request: Any) -> dict[str, Any]:
+    def _call(self, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
         """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
         try:
-            answer = _rescue_call.call(self._remote, step, attempts, **request)
+            answer = _rescue_call.call(self._remote, step, again, **request)
         except _rescue_call.StepFailed as exc:
             more = {"begun": exc.answer["begun"]} if isinstance(exc.answer.get("begun"), bool) else {}
             raise _Failed(str(exc), **more) from exc

@@ -13,6 +13,8 @@ from pathlib import Path
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 _MAGIC = b"openssh-key-v1\0"
+#: Seconds after which a program of OpenSSH that should answer at once is taken for hanging.
+_HANGS = 120
 
 
 class KeyNotUsable(ValueError):
@@ -68,6 +70,10 @@ def _agent_holds(blob: str | None) -> bool:
 
 def _run(*command: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HANGS, check=False)
+    except subprocess.TimeoutExpired as exc:
+        raise KeyNotUsable(
+            f"{command[0]} did not end within {_HANGS} s; look at what the key needs to be read"
+        ) from exc
     except FileNotFoundError as exc:
         raise KeyNotUsable(f"{command[0]} is not installed on the controller; install the OpenSSH client") from exc

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._lost import Patience
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -30,19 +31,20 @@ class StepFailed(Exception):
         self.answer = answer or {}
 
 
-def call(remote: Remote, step: str, attempts: int = 1, **request: Any) -> dict[str, Any]:
-    """The answer to a request; ``attempts``: how often it may be sent when SSH is lost. Raises :class:`StepFailed`."""
+def call(remote: Remote, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
+    """The answer to a request; ``again``: it may be sent once more when SSH is lost. Raises :class:`StepFailed`."""
     program = _programs.steps()
     data = program + json.dumps({"step": step, **request}).encode("utf-8")
+    patience = Patience(remote) if again else Patience(remote, 0)
     while True:
-        attempts -= 1
         try:
             code, text = remote.run(_SCRIPT, _FILE, str(len(program)), data=data)
             break
         except Unreachable as exc:
-            if not attempts:
+            try:
+                patience.bear(exc)
+            except Unreachable:
                 raise StepFailed(f"SSH was lost ({exc}); run again") from exc
-            remote.close()
     lines = text.strip().splitlines()
     try:
         answer = json.loads(lines[-1]) if lines else None

@@ -29,6 +29,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _watch,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, parse_host_keys
+from ansible_collections.kubenode.provision.plugins.plugin_utils._lost import Patience
 from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import System
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import ENDS_WITH, one_line, printable
@@ -170,9 +171,8 @@ class RescueRun:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
         before = self._note_start()
         # What was emptied cannot be told from what was changed meanwhile: a lost answer is left to the next run.
-        attempts = 1 if self._job.empty else 3
         try:
-            answer = start(self._remote, self.step, self._job, self._masker, attempts)
+            answer = start(self._remote, self.step, self._job, self._masker, again=not self._job.empty)
         except StartFailed as exc:
             if exc.untouched:
                 self._take_back(before)
@@ -282,29 +282,26 @@ class RescueRun:
     def _keep(self, name: str, script: str, best_effort: bool) -> bytes | None:
         """Store the log that ``script`` prints (gzip, base64, ``end=1``) as ``name``; returns its end."""
         try:
-            return self._logs.store(name, self._fetch(script, attempts=1 if best_effort else 5))
+            return self._logs.store(name, self._fetch(script, best_effort))
         except (Unreachable, protocol.ProtocolError, OSError) as exc:
             if not best_effort:
                 _say.warning(f"{self._flow.machine}: the {name} of the {self.noun} was not fetched: {exc}")
             return None
 
-    def _fetch(self, script: str, attempts: int) -> bytes:
+    def _fetch(self, script: str, best_effort: bool) -> bytes:
+        patience = Patience(self._remote, 0) if best_effort else Patience(self._remote)
         while True:
             try:
                 return protocol.parse_fetch(self._remote.run(script)[1])
-            except Unreachable:
-                attempts -= 1
-                if not attempts:
-                    raise
-                self._remote.close()
-                time.sleep(1)
+            except Unreachable as exc:
+                patience.bear(exc)
 
 
-def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, attempts: int = 3) -> dict[str, Any]:
+def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool = True) -> dict[str, Any]:
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return _rescue_call.call(remote, step, attempts, payload=job.pack())
+        return _rescue_call.call(remote, step, again, payload=job.pack())
     except _rescue_call.StepFailed as exc:
         raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 

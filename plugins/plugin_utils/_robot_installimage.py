@@ -162,7 +162,7 @@ class _Run(RescueRun):
         quoted = shlex.quote(path)
         script = f"[ ! -s {quoted} ] || gzip -c {quoted} | base64; echo end=1"
         try:
-            packed = self._fetch(script, attempts=1 if best_effort else 5)
+            packed = self._fetch(script, best_effort)
             return self._logs.store(name, packed) if packed else None
         except (Unreachable, protocol.ProtocolError, OSError):
             return None

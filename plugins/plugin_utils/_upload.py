@@ -17,11 +17,11 @@ from pathlib import Path
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.plugin_utils._lost import Patience
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
 PIECE = 16 * 1024 * 1024
-TRIES = 5
 
 #: FILE SIZE: how much of it is there, its digest when it is all there, and what the memory holds.
 _LOOK = r"""
@@ -128,15 +128,13 @@ def _ask(
     remote: Remote, kind: Kind, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
 ) -> dict[str, str]:
     """Run a script that can be run again; a lost connection is taken up anew."""
-    for attempt in range(1, TRIES + 1):
+    patience = Patience(remote, sleep=sleep)
+    while True:
         try:
             code, text = remote.run(script, *arguments, data=data)
             break
-        except Unreachable:
-            if attempt == TRIES:
-                raise
-            remote.close()
-            sleep(attempt)
+        except Unreachable as exc:
+            patience.bear(exc)
     found = dict(re.findall(r"^([a-z]+)=(.*)$", text, re.MULTILINE))
     if found.get("end") != "1" or whole_number(found.get("there", "0")) is None:
         raise UploadFailed(f"the {kind.noun} cannot be put into the rescue (exit code {code}: {one_line(text, 200)})")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
 import re
 import ssl
@@ -22,9 +23,10 @@ import urllib.request
 from .._common import web
 from .image_url import OCI_REFERENCE, redact
 
-#: Seconds for one answer, and for all tries together; the network of a rescue may just be coming up.
+#: Seconds for one answer, and for all tries together: a rescue's network may be coming up, a server may start again.
 ANSWER, ALL = 20.0, 60.0
-TRIES = 4
+#: The fewest tries, however long they take, and the longest pause between two of them.
+TRIES, PAUSE = 4, 8.0
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MANIFESTS = (
@@ -56,13 +58,16 @@ class _Status(Exception):
         self.challenges = error.headers.get_all("WWW-Authenticate", []) if error.headers else []
 
 
-def check(url, token="", pause=1.0):
-    """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`."""
+def check(url, token="", pause=1.0, patience=ALL):
+    """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`.
+
+    ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is borne.
+    """
     ask = _way_to(url, token)
     if ask is None:
         return
     began = time.monotonic()
-    for attempt in range(TRIES):
+    for attempt in itertools.count():
         try:
             ask()
             return
@@ -79,9 +84,9 @@ def check(url, token="", pause=1.0):
             # by urllib; its text may hold a piece of the address
             reason = "this or a redirect of the server is no URL"
             break
-        if time.monotonic() - began > ALL:
+        if attempt + 1 >= TRIES and time.monotonic() - began >= patience:
             break
-        time.sleep(pause * 2**attempt)
+        time.sleep(min(PAUSE, pause * 2 ** min(attempt, 10)))
     raise NotFetchable("%s cannot be fetched in this rescue: %s" % (redact(url), reason))
 
 

@@ -279,7 +279,7 @@ def _create(path, mode):
 
 
 @contextlib.contextmanager
-def _lock(path, patience=30.0):
+def _lock(path, patience=120.0):
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + patience

@@ -94,7 +94,7 @@ def server(monkeypatch):
 
 
 def check(url, token=""):
-    fetchable.check(url, token, pause=0)
+    fetchable.check(url, token, pause=0, patience=0)
 
 
 def refusal(url, token=""):

@@ -32,7 +32,10 @@ _HARMLESS = "nosuid,nodev,noexec"
 
 
 def look(tools, raw, limit=60.0):
-    """What lies on each file system: ``{kernel name: {"system": name, "record": text}}``; at most ``limit`` seconds."""
+    """What lies on each file system: ``{kernel name: {"system": name, "record": text}}``.
+
+    ``limit``: seconds after which the next file system must have told something.
+    """
     reading, writing = os.pipe()
     folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
     child = os.fork()
@@ -47,13 +50,13 @@ def look(tools, raw, limit=60.0):
             os._exit(0)
     os.close(writing)
     try:
-        lines = _read_all(reading, time.monotonic() + limit)
+        lines = _read_all(reading, limit)
     finally:
         os.close(reading)
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
         # A mount that hangs in the kernel cannot be waited for.
-        if not _reap(child, 10.0):
+        if not _reap(child, limit):
             lines = []
         with contextlib.suppress(OSError):
             os.rmdir(folder)
@@ -73,10 +76,11 @@ def _reap(child, patience):
     return False
 
 
-def _read_all(fd, deadline):
+def _read_all(fd, limit):
+    """The lines that come until the end, or until nothing has come for ``limit`` seconds."""
     data = b""
     while True:
-        ready = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]
+        ready = select.select([fd], [], [], limit)[0]
         if not ready:
             break
         block = os.read(fd, 65536)
@@ -179,7 +183,7 @@ def opened(tools, raw):
         changed = _assemble(tools, raw)
         changed = _activate(tools) or changed
         if changed:
-            tools("udevadm", "settle", "--timeout=20")
+            tools("udevadm", "settle", "--timeout=100")
         yield changed
     finally:
         if changed:

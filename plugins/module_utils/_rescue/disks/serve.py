@@ -20,7 +20,7 @@ class ServeError(Exception):
 def look(run, health=True, types=("disk",)):
     """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
     tools = Tools(run)
-    tools("udevadm", "settle", "--timeout=20")
+    tools("udevadm", "settle", "--timeout=100")
     try:
         raw = gather.read(tools, types, health=False)
         with inside.opened(tools, raw):

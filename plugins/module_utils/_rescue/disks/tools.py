@@ -28,7 +28,7 @@ class Tools:
         """Whether the tool is there."""
         return self.find(name) is not None
 
-    def __call__(self, name, *arguments, limit=30):
+    def __call__(self, name, *arguments, limit=120):
         """Exit code, stdout and stderr of a tool, which is killed after ``limit`` seconds; 127 when it is not there."""
         path = self.find(name)
         if path is None:

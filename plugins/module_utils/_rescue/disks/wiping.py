@@ -13,7 +13,7 @@ import time
 from . import facts, gather, names, table, wipe_plan
 
 #: Seconds that somebody else (udev, a mount that has just ended) may still hold a device.
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class WipeError(Exception):
@@ -56,7 +56,7 @@ def wipe(tools, disks, types=("disk",), patience=PATIENCE):
         raise WipeError(str(exc), False) from exc
     with _locked([raw.nodes[name].path for name in disks], patience):
         done = _carry_out_all(tools, steps, patience)
-    tools("udevadm", "settle", "--timeout=20")
+    tools("udevadm", "settle", "--timeout=100")
     _verify(tools, disks, types, patience)
     return done
 
@@ -126,7 +126,7 @@ def _carry_out(tools, step, patience):
 
 def _once(tools, step):
     if step.kind == "tool":
-        code, out, err = tools(*step.argv, limit=60)
+        code, out, err = tools(*step.argv, limit=300)
         return "" if code == 0 else " ".join((err or out).split())[:300] or "exit code %s" % code
     try:
         if step.kind == "exclusive":
