@@ -82,6 +82,8 @@ def _units(core: str) -> Part:
 
 #: sequences drawn from seeds: what they find is looked into, and kept as a test of its own
 WALKS = ("tests/integration/consent/test_walk.py", "tests/integration/consent/test_walk_machines.py")
+#: the matrix of faults at the size of a fleet
+FAULTS = "tests/integration/faults"
 #: what `make test` runs
 DEFAULT = Part(
     "default",
@@ -99,7 +101,7 @@ LONG = (
         "machines",
         "interruptions, faults and rare ways of provisioning, on container machines",
         30,
-        (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in WALKS)),
+        (*_marked("long", "qemu", "cluster"), *(f"--ignore={path}" for path in (*WALKS, FAULTS))),
         small_disks=True,
     ),
     Part("fleet", "50 container machines at once", 25, _marked("fleet")),
@@ -122,6 +124,13 @@ LONG = (
         "the long consent walk: operators, other people and killed runs in any order, in memory and on machines",
         25,
         (*PARALLEL, "-m", "long", *WALKS),
+        small_disks=True,
+    ),
+    Part(
+        "faults",
+        "fleets that meet every fault of the API, the controller and the machines, run again until they are quiet",
+        20,
+        (*PARALLEL, "-m", "long", FAULTS),
         small_disks=True,
     ),
 )

@@ -8,12 +8,14 @@ import queue
 import threading
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionFailed
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
     ApiError,
     FleetError,
     MachineError,
     NoAnswer,
     Refused,
+    TimeLimit,
 )
 
 #: Threads mostly wait, so that every machine of a usual fleet has one of its own.
@@ -92,7 +94,8 @@ def run_all(api, runs, work):
 
 def explain(error):
     """The error with the way out, where the API's own words do not name one."""
-    hint = _HINTS.get(getattr(error, "code", ""))
+    passing = isinstance(error, (ActionFailed, NoAnswer, TimeLimit))
+    hint = _HINTS.get(getattr(error, "code", ""), "Run again" if passing else "")
     return MachineError("%s. %s" % (error, hint)) if hint else error
 
 

@@ -31,6 +31,9 @@ def meet(fleet, row: Row, size: int) -> None:
         assert re.search(row.says, reason), reason
     bystanders = [name for name in one.names if name not in first.failed]
     assert row.whole or not set(one.left()) & set(bystanders), one.told("others were not done")
+    if row.named:
+        assert set(one.run().failed) == set(first.failed), one.told("a second run")
+        one.run(reinstall=sorted(first.failed))
     one.until_quiet()
     marked = one.names if row.whole and row.marks else [one.victim, *first.failed] if row.marks else ()
     one.judge(marked, row.extra)
