@@ -10,10 +10,12 @@ import json
 import subprocess
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import requests
 
+from lab.client import call
 from tests.integration.controller import Controller
 from tests.waiting import until
 
@@ -47,6 +49,20 @@ def disk_marks(lab: Any, machine: str | int) -> list[str]:
     count = len(lab.control("GET", f"/machines/{machine}/disks")["disks"])
     found = [lab.control("POST", f"/machines/{machine}/marks", {"disk": disk}) for disk in range(count)]
     return [mark for one in found for mark in one["marks"]]
+
+
+def reached(stage: Any) -> Any:
+    """What a person needs of a lab in another process."""
+    lab, robot = stage.lab, stage.lab["robot"]
+    password = Path(robot["password_file"]).read_text(encoding="ascii")
+
+    def control(method: str, path: str, body: Any = None, _timeout: float = 0) -> Any:
+        return call(lab["endpoint"], stage.token, method, path, body, 300)
+
+    return SimpleNamespace(
+        endpoint=lab["endpoint"], token=stage.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
+        robot_password=password, control=control,
+    )  # fmt: skip
 
 
 class _Account(Controller):

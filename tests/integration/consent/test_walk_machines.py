@@ -17,8 +17,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -26,10 +25,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from dev.dedicated import DedicatedStage
 from dev.stage import Stage
-from lab.client import call
 from lab.machines.host import LabError
 from lab.person import Mark, Person
-from lab.running import RunningLab
+from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene
 from tests.waiting import until
 
@@ -88,20 +86,6 @@ for seed in /var/lib/cloud/seed/nocloud*/meta-data; do
     [ ! -e "$seed" ] || echo 'instance-id: of-a-person' >"$seed"
 done
 """
-
-
-def reached(stage: Stage) -> RunningLab:
-    """What a person needs of a lab in another process."""
-    lab, robot = stage.lab, stage.lab["robot"]
-    password = Path(robot["password_file"]).read_text(encoding="ascii")
-
-    def control(method: str, path: str, body: Any = None, _timeout: float = 0) -> Any:
-        return call(lab["endpoint"], stage.token, method, path, body, 300)
-
-    return cast(RunningLab, SimpleNamespace(
-        endpoint=lab["endpoint"], token=stage.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
-        robot_password=password, control=control,
-    ))  # fmt: skip
 
 
 @dataclass

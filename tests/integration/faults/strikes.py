@@ -1,0 +1,151 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The matrix of faults of machines that boot: what befalls the victim of each, and what may come of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.machines.host import LabError
+from lab.person import Mark, Person
+from tests.integration.accounts import reached
+from tests.integration.consent.conftest import Scene
+from tests.waiting import until
+
+#: Other host keys from now on, and no connection to those of before.
+OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*: root'; true"
+#: Nobody is let in for a while, and who was in is out.
+NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*: root'; sleep {}; systemctl start ssh"
+
+
+class Victim:
+    """A machine that something befalls during a run."""
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self.scene, self.name = scene, name
+        self.person = Person(reached(scene.stage), name)
+        self.mark: Mark | None = None
+        self.over = False  # the run has ended
+
+    def boots(self) -> list[str]:
+        """What it booted so far."""
+        return [boot["source"] for boot in self.person.row()["boots"]]
+
+    def inside(self, script: str) -> str:
+        """What a script prints on whatever runs; nothing when nothing does."""
+        try:
+            return self.person.enter(script)
+        except LabError:
+            return ""
+
+    def comes(self, what: str, check: Callable[[], object]) -> None:
+        """Wait for a moment of the run."""
+        until(lambda: self.over or check(), f"{self.name}: {what}", seconds=1500, pause=0.2)
+
+    def booted(self) -> None:
+        """Wait for the boot of the rescue."""
+        self.comes("the rescue", lambda: self.boots() or None)
+
+    def begun(self) -> None:
+        """Wait until something is being written."""
+        self.comes("the command", lambda: self.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+
+    def written(self, running: Callable[[], str]) -> None:
+        """Wait until the command has succeeded; ``running``: what the run has printed."""
+        self.comes("the end of the command", lambda: f"\n{self.name}: the image command succeeded" in running())
+
+    def cut(self) -> None:
+        """The power fails, and comes back."""
+        if not self.over:
+            self.person._act("reset")
+
+
+Act = Callable[[Victim, Callable[[], str]], None]
+
+
+def nothing(_victim: Victim, _running: Callable[[], str]) -> None:
+    """All is in the script of faults."""
+
+
+def silent(victim: Victim, _running: Callable[[], str]) -> None:
+    """Its SSH server is not reached until the run has given up."""
+    victim.booted()
+    victim.person.silence()
+    victim.comes("the end of the run", lambda: False)
+    victim.person.let_speak()
+
+
+def refused(victim: Victim, _running: Callable[[], str]) -> None:
+    """sshd is gone for a while, in the middle of the work."""
+    victim.begun()
+    victim.inside(NO_SSH.format(20))
+
+
+def other_keys(victim: Victim, _running: Callable[[], str]) -> None:
+    """The rescue shows other host keys."""
+    victim.begun()
+    victim.inside(OTHER_KEYS)
+
+
+def line(**bad: int) -> Act:
+    """Its network is bad for the whole run."""
+
+    def act(victim: Victim, _running: Callable[[], str]) -> None:
+        victim.person.worsen(**bad)
+        victim.comes("the end of the run", lambda: False)
+        victim.person.worsen()
+
+    return act
+
+
+def power_at(state: str) -> Act:
+    """The power fails in this state."""
+
+    def act(victim: Victim, running: Callable[[], str]) -> None:
+        victim.booted()
+        if state == "begun":
+            victim.begun()
+            time.sleep(1)
+        elif state != "rescue":
+            victim.written(running)
+        if state == "booted":
+            victim.comes("the new system", lambda: victim.boots()[-1] == "disk")
+        victim.cut()
+
+    return act
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One row."""
+
+    name: str
+    act: Act = nothing
+    #: For the lab's script, without the machine.
+    fault: dict[str, Any] = field(default_factory=dict)
+    #: What the reason says when the first run gives the machine up; empty: it may not.
+    says: str = ""
+    #: What is on its disk is not known afterwards: the way out is to name it.
+    named: bool = False
+    #: A disk of this size is put in before; it stays, and nothing is written on it.
+    disk: str = ""
+
+
+STRIKES = (
+    Strike("rescue ignored", fault={"point": "boot", "effect": "ignore_rescue"}),
+    Strike("rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
+    Strike("nothing boots once", fault={"point": "boot", "effect": "dead"}),
+    Strike("machine silent", silent, says="did not answer|nobody could tell|timed out"),
+    Strike("SSH refused and cut", refused),
+    Strike("host key changed", other_keys, says="host key|another system"),
+    Strike("network loses packets", line(loss=8)),
+    Strike("network slow", line(kbytes=3000)),
+    Strike("disk full", disk="512M", says="bytes|larger|too small|does not fit|no room|space"),
+    Strike("power cut in the rescue", power_at("rescue"), says="another system|SSH|reboot", named=True),
+    Strike("power cut while it is written", power_at("begun"), says="another system|rebooted|SSH|answer", named=True),
+    Strike("power cut when it is written", power_at("written"), says="answer|system|SSH", named=True),
+    Strike("power cut while it boots", power_at("booted"), says="answer|system|cloud-init|SSH", named=True),
+)

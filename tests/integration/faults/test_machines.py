@@ -1,0 +1,217 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet of machines that boot, each victim with a fault of its own: all are verified in the end, or say why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.stage import KEY_NAME, Stage
+from tests.integration.consent.conftest import Scene
+from tests.integration.faults.conftest import SIZE
+from tests.integration.faults.fleet import WAY_OUT
+from tests.integration.faults.strikes import STRIKES, Strike, Victim
+from tests.waiting import until
+
+pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
+
+#: Requests: three a machine and what is asked for all; a victim may be armed, looked at and disarmed again in each run.
+SHARED, VICTIM, MOST_RUNS = 30, 40, 4
+STAGES = ("arming", "rescue", "begun", "written", "booted")
+
+
+@pytest.fixture
+def scene(tmp_path) -> Iterator[Scene]:
+    """A lab whose machines boot."""
+    with Stage(tmp_path / "stage", f"faults-{os.getpid()}", lab_options=["--kind", "nspawn", "--datacenters"]) as stage:
+        made = Scene(stage)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+class Fleet:
+    """Playbook runs over a fleet of which some machines are victims."""
+
+    def __init__(self, scene: Scene, strikes: dict[str, Strike], size: int) -> None:
+        self.scene, self.strikes = scene, strikes
+        self.names = [*strikes, *(f"other-{number:02}" for number in range(1, size - len(strikes) + 1))]
+        self.runs: list[dict[str, dict[str, Any]]] = []
+        self.outputs: list[str] = []
+        self.lines: list[str] = []
+
+    def prepare(self, **limits: int) -> dict[str, Victim]:
+        """Servers of the victims that need another disk, the script of faults, the inventory."""
+        self.scene.inventory({name: {} for name in self.names}, **{f"kubenode_{key}": limits[key] for key in limits})
+        for name, strike in self.strikes.items():
+            if strike.disk:
+                self._bring(name, strike.disk)
+            if strike.fault:
+                self.scene.control("POST", "/faults", {**strike.fault, "machine": name})
+        return {}
+
+    def _bring(self, name: str, size: str) -> None:
+        labels = {"kubenode.provision/machine": name}
+        key = self.scene.api("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
+        body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "ubuntu-24.04", "ssh_keys": [key],
+                "labels": labels, "start_after_create": False}  # fmt: skip
+        answer = self.scene.api("POST", "/servers", body)
+        action = f"/actions/{answer['action']['id']}"
+        until(lambda: self.scene.api("GET", action)["action"]["status"] == "success", "a server with another disk")
+        victim = Victim(self.scene, name)
+        victim.person.swap_disk(0, size)
+        victim.person.close()
+
+    def run(self, *words: str, strike: bool = False) -> dict[str, dict[str, Any]]:
+        """One run; the victims are struck beside it. Returns what its report says of each machine."""
+        self.scene.stage.report.unlink(missing_ok=True)
+        running = self.scene.start(*words)
+        victims = [self._struck(name, running) for name in self.strikes] if strike else []
+        done = running.wait(2400)
+        for victim, thread in victims:
+            victim.over = True
+            thread.join(300)
+            victim.person.close()
+        self.scene.output = done.output
+        self.outputs.append(done.output)
+        machines = json.loads(self.scene.stage.report.read_text())["machines"]
+        self.runs.append({machine["name"]: machine for machine in machines})
+        return self.runs[-1]
+
+    def _struck(self, name: str, running: Any) -> tuple[Victim, threading.Thread]:
+        def act() -> None:
+            until(lambda: victim.over or self._there(name), f"server {name}", seconds=1500, pause=0.3)
+            if not victim.over:
+                self.strikes[name].act(victim, lambda: running.output)
+
+        victim = Victim(self.scene, name)
+        thread = threading.Thread(target=act, daemon=True)
+        thread.start()
+        return victim, thread
+
+    def _there(self, name: str) -> bool:
+        return any(machine["name"] == name for machine in self.scene.stage.machines())
+
+    def failed(self) -> dict[str, str]:
+        """The machines that the last run gave up, and why."""
+        return {name: str(one["reason"]) for name, one in self.runs[-1].items() if one["failed"]}
+
+    def judge_first(self) -> None:
+        """Nobody but victims failed, and these for a reason of their own."""
+        for name, reason in self.failed().items():
+            strike = self.strikes.get(name)
+            assert strike is not None, f"{name} was no victim: {reason}"
+            assert strike.says, f"{strike.name}: given up: {reason}"
+            assert re.search(strike.says, reason), f"{strike.name}: {reason}"
+        for name in set(self.names) - set(self.strikes):
+            assert self.runs[0][name]["verified"], name
+            assert self.scene.boots(name) == ["rescue", "disk"], (name, self.scene.boots(name))
+
+    def until_quiet(self) -> None:
+        """Run again; a machine whose disk is unknown is named, once it has been refused."""
+        named: list[str] = []
+        for _run in range(MOST_RUNS):
+            left = [name for name in self.failed() if not self._disk(name)]
+            if not left:
+                return
+            named = [name for name in left if name in self.strikes and self.strikes[name].named and len(self.runs) > 1]
+            self.run("-e", json.dumps({"kubenode_reinstall": named}))
+        assert not [name for name in self.failed() if not self._disk(name)], self.failed()
+
+    def _disk(self, name: str) -> str:
+        return self.strikes[name].disk if name in self.strikes else ""
+
+    def judge(self, sizes: dict[str, list[str]]) -> None:
+        """The world: by the lab's word, and by that of the machines themselves."""
+        machines = {machine["name"]: machine for machine in self.scene.stage.machines()}
+        assert sorted(machines) == sorted(self.names)
+        for name, row in machines.items():
+            assert not row["rescue_enabled"], f"{name}: its rescue is armed"
+            if self._disk(name):
+                assert self.scene.control("POST", f"/machines/{name}/marks", {"disk": 0})["marks"] == sizes[name]
+                continue
+            assert row["boots"][-1]["source"] == "disk", (name, row["boots"])
+            assert self.scene.proof(name) == [name, "made by the bootstrap data"]
+            record = self.scene.record(name)
+            assert record["machine"] == name, record
+            assert record["verified_at"], record
+        assert len(self.scene.api("GET", "/ssh_keys")["ssh_keys"]) == 1
+        assert not self.scene.api("GET", "/images?type=snapshot")["images"]
+        ours = [one for one in self.scene.control("GET", "/requests")["requests"] if "kubenode" in one["user_agent"]]
+        most = 3 * len(self.names) + SHARED * len(self.runs) + VICTIM * len(self.strikes)
+        assert len(ours) <= most, f"{len(ours)} requests, {most} at most"
+        self.judge_words()
+
+    def judge_words(self) -> None:
+        """No secret and no traceback is printed, and each reason ends with a way out."""
+        folder = self.scene.stage.folder
+        secrets = [self.scene.stage.token]
+        for name in ("id_ed25519", "host_key"):
+            secrets += [line for line in (folder / name).read_text().splitlines() if len(line) > 40]
+        logs = "".join(path.read_text(errors="replace") for path in Path(folder / "kubenode/logs").rglob("*.log"))
+        for secret in secrets:
+            assert secret not in "".join(self.outputs) + logs, "a secret in the output"
+        assert "Traceback" not in "".join(self.outputs)
+        for run in self.runs:
+            for one in run.values():
+                assert not one["failed"] or WAY_OUT.search(str(one["reason"])), f"no way out: {one['reason']}"
+
+
+def marks(fleet: Fleet) -> dict[str, list[str]]:
+    """What the disks hold on which nothing may be written."""
+    kept = [name for name in fleet.strikes if fleet.strikes[name].disk]
+    return {name: fleet.scene.control("POST", f"/machines/{name}/marks", {"disk": 0})["marks"] for name in kept}
+
+
+def test_each_victim_has_a_fault_of_its_own(scene):
+    strikes = {strike.name.replace(" ", "-").lower(): strike for strike in STRIKES}
+    fleet = Fleet(scene, strikes, SIZE)
+    fleet.prepare(rescue_timeout=120, boot_timeout=180, command_timeout=900)
+    before = marks(fleet)
+    began = time.monotonic()
+    fleet.run(strike=True)
+    print(f"first run: {time.monotonic() - began:.0f} s", json.dumps(fleet.failed(), indent=1))
+    fleet.judge_first()
+    fleet.until_quiet()
+    print(f"quiet after {len(fleet.runs)} runs, {time.monotonic() - began:.0f} s", json.dumps(fleet.failed(), indent=1))
+    fleet.judge(before)
+
+
+def reaches(fleet: Fleet, stage: str, running: Any) -> bool:
+    """Whether the first machine has come to a stage of its way."""
+    name = fleet.names[0]
+    written = f"\n{name}: the image command succeeded" in running.output
+    if stage in ("arming", "rescue"):
+        return {"arming": "TASK [Arm the rescue", "rescue": "TASK [Write the disks"}[stage] in running.output
+    victim = Victim(fleet.scene, name)
+    if stage == "begun":
+        return written or bool(victim.inside("cat /root/.kubenode/installation 2>/dev/null || true").strip())
+    return written and (stage == "written" or fleet.scene.boots(name)[-1:] == ["disk"])
+
+
+def test_a_controller_that_is_killed_in_every_state_goes_on(scene):
+    fleet = Fleet(scene, {}, SIZE)
+    fleet.prepare(rescue_timeout=300, boot_timeout=300)
+    for stage in STAGES:
+        running = scene.start()
+        running.until(lambda stage=stage, running=running: reaches(fleet, stage, running), stage)
+        running.interrupt(signal.SIGKILL)
+        fleet.outputs.append(running.output)
+    fleet.run()
+    assert not fleet.failed(), fleet.failed()
+    for name in fleet.names:
+        sources = scene.boots(name)
+        assert sources[-1] == "disk", sources
+        assert sources.count("disk") == 1, sources
+    fleet.judge({})
