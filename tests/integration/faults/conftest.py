@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,8 +13,8 @@ from lab.api.cloud import Settings
 from tests.integration.accounts import CloudAccount
 from tests.integration.faults.fleet import Fleet
 
-#: Machines of a fleet, and of the slice of the matrix that `make test` has.
-SIZE, SMALL = 20, 6
+#: Machines of a fleet (KUBENODE_FLEET: of a smaller one, for a look by hand), and of the slice that `make test` has.
+SIZE, SMALL = int(os.environ.get("KUBENODE_FLEET", "20")), 6
 #: Ten requests come back each second, so that a drained bucket costs seconds.
 SETTINGS = Settings(limit=36000, refill_per_second=10)
 

@@ -120,8 +120,9 @@ def power_at(state: str) -> Act:
 
 @dataclass(frozen=True)
 class Strike:
-    """One row."""
+    """One row. ``kind``: those of a kind strike in one run, each a machine of its own."""
 
+    kind: str
     name: str
     act: Act = nothing
     #: For the lab's script, without the machine.
@@ -135,17 +136,23 @@ class Strike:
 
 
 STRIKES = (
-    Strike("rescue ignored", fault={"point": "boot", "effect": "ignore_rescue"}),
-    Strike("rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
-    Strike("nothing boots once", fault={"point": "boot", "effect": "dead"}),
-    Strike("machine silent", silent, says="did not answer|nobody could tell|timed out"),
-    Strike("SSH refused and cut", refused),
-    Strike("host key changed", other_keys, says="host key|another system"),
-    Strike("network loses packets", line(loss=8)),
-    Strike("network slow", line(kbytes=3000)),
-    Strike("disk full", disk="512M", says="bytes|larger|too small|does not fit|no room|space"),
-    Strike("power cut in the rescue", power_at("rescue"), says="another system|SSH|reboot", named=True),
-    Strike("power cut while it is written", power_at("begun"), says="another system|rebooted|SSH|answer", named=True),
-    Strike("power cut when it is written", power_at("written"), says="answer|system|SSH", named=True),
-    Strike("power cut while it boots", power_at("booted"), says="answer|system|cloud-init|SSH", named=True),
+    Strike("boot", "rescue ignored", fault={"point": "boot", "effect": "ignore_rescue"}),
+    Strike("boot", "rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
+    Strike("boot", "nothing boots once", fault={"point": "boot", "effect": "dead"}),
+    Strike("boot", "machine silent", silent, says="did not answer|nobody could tell|timed out"),
+    Strike("network", "SSH refused and cut", refused),
+    Strike("network", "host key changed", other_keys, says="host key|another system"),
+    Strike("network", "network loses packets", line(loss=8)),
+    Strike("network", "network slow", line(kbytes=3000)),
+    Strike("disk", "disk full", disk="512M", says="bytes|larger|too small|does not fit|no room|space"),
+    Strike("disk", "power cut in the rescue", power_at("rescue"), says="another system|SSH|reboot", named=True),
+    Strike(
+        "disk",
+        "power cut while it is written",
+        power_at("begun"),
+        says="another system|rebooted|SSH|answer",
+        named=True,
+    ),
+    Strike("disk", "power cut when it is written", power_at("written"), says="answer|system|SSH", named=True),
+    Strike("disk", "power cut while it boots", power_at("booted"), says="answer|system|cloud-init|SSH", named=True),
 )

@@ -174,8 +174,9 @@ def marks(fleet: Fleet) -> dict[str, list[str]]:
     return {name: fleet.scene.control("POST", f"/machines/{name}/marks", {"disk": 0})["marks"] for name in kept}
 
 
-def test_each_victim_has_a_fault_of_its_own(scene):
-    strikes = {strike.name.replace(" ", "-").lower(): strike for strike in STRIKES}
+@pytest.mark.parametrize("kind", ["boot", "network", "disk"])
+def test_each_victim_has_a_fault_of_its_own(scene, kind):
+    strikes = {strike.name.replace(" ", "-").lower(): strike for strike in STRIKES if strike.kind == kind}
     fleet = Fleet(scene, strikes, SIZE)
     fleet.prepare(rescue_timeout=120, boot_timeout=180, command_timeout=900)
     before = marks(fleet)
