@@ -103,6 +103,8 @@ class Journey:
         """Read whether the server ever booted; a run that made or armed it just now is let go on."""
         while True:
             history = self.tools.servers.history(self.server, self.deadline)
+            if any(one.get("command") == "create_server" and one.get("status") == "error" for one in history):
+                raise Refused(_UNMADE % self.run.name)
             newest = max([action["id"] for action in history] or [0])
             if self._known not in (-1, newest) and not never_started(history):
                 raise Refused(OTHER_RUN % self.run.name)
@@ -324,6 +326,11 @@ def _still(intent, again):
     kinds = (intent.get("consent") or "").split("+")
     return consents.joined(*(kind for kind in kinds if not (again and kind == consents.FRESH))) or consents.EMPTY
 
+
+_UNMADE = (
+    "server '%s' was never made: its creation failed, and what is left of it cannot start. Delete it in the console "
+    "or with the playbook hcloud_delete, then run again"
+)
 
 _WAY_ON = "Nothing was overwritten; run hcloud_rescue once more with rearm set to true"
 

@@ -36,7 +36,7 @@ WAY_OUT = re.compile(
 )
 
 
-@dataclass
+@dataclass(repr=False)
 class Outcome:
     """What one run said: of each machine it took on, why it failed (nothing when it did not), and of the whole."""
 
@@ -51,7 +51,7 @@ class Outcome:
         return {name: reason for name, reason in self.reasons.items() if reason}
 
 
-@dataclass
+@dataclass(repr=False)
 class Fleet:
     """Machines of one project."""
 

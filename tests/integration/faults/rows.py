@@ -29,8 +29,8 @@ class Row:
     #: The fault ends after the first run: somebody mends it.
     mended: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: The way out is to name the machine: no history proves that nothing is on its disk.
-    named: bool = False
+    #: The way out is to delete what is left of a server, and the second run says so.
+    deleted: bool = False
     #: Requests that the fault may cost besides: looks at an action for as long as the time limit allows.
     extra: int = 0
     #: Whether `make test` has it.
@@ -139,11 +139,11 @@ ROWS = (
     ),
     Row(
         "making a server fails",
-        lambda fleet: [action(fleet, "create_server", code="placement_error", message="no room", delay=60)],
+        lambda fleet: [action(fleet, "create_server", code="placement_error", message="no room", delay=8)],
         failing=1,
         says="create_server .*failed: no room",
         marks=True,
-        named=True,
+        deleted=True,
     ),
     *(
         Row(

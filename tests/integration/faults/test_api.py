@@ -31,9 +31,12 @@ def meet(fleet, row: Row, size: int) -> None:
         assert re.search(row.says, reason), reason
     bystanders = [name for name in one.names if name not in first.failed]
     assert row.whole or not set(one.left()) & set(bystanders), one.told("others were not done")
-    if row.named:
-        assert set(one.run().failed) == set(first.failed), one.told("a second run")
-        one.run(reinstall=sorted(first.failed))
+    if row.deleted:
+        second = one.run()
+        assert set(second.failed) == set(first.failed), one.told("a second run")
+        for name, reason in second.failed.items():
+            assert "Delete it" in reason, reason
+            one.project.call("DELETE", f"/servers/{one.rows()[name]['id']}")
     one.until_quiet()
     marked = one.names if row.whole and row.marks else [one.victim, *first.failed] if row.marks else ()
     one.judge(marked, row.extra)
