@@ -170,23 +170,25 @@ class Journey:
         """Of two runs that armed the server at once the first one goes on; raises Refused when that is not this one."""
         servers, created = self.tools.servers, (self.given.get("create_action") or {}).get("id") or 0
         known = max(self._known, created)
+        if known <= 0:
+            return  # it was started before, and a word of the user lets it go
         until = Deadline(min(STARTS, self.deadline.left()), "a start by the other run")
         while True:
             history = servers.history(self.server, self.deadline, recent=True)
             new = [one for one in history if one["id"] > known and one.get("status") != "error"]
-            before = [one for one in new if one["command"] == "enable_rescue" and one["id"] < ours["id"]]
-            if not before or known <= 0:
-                return
             if any(one["command"] in BOOTING for one in new):
                 break
+            first = [one for one in new if one["command"] == "enable_rescue" and one["id"] < ours["id"]]
+            if not first:
+                return
             if until.left() < LOOK_EVERY:
                 return  # it has ended; what it armed is ours now
             until.sleep(LOOK_EVERY, "")
-        self.armed = False
         server = servers.by_id(self.server, self.deadline)
         if server is not None and server.get("rescue_enabled"):
             # Armed after that start: the next boot must lead to what the other run writes.
             self.tools.board.wait(servers.disable_rescue(self.server, self.deadline), self.deadline)
+        self.armed = False
         self.tools.intents.gave_up(self.run.name, for_good=True)
         raise Refused(OTHER_RUN % self.run.name)
 
