@@ -113,8 +113,10 @@ def write(path, intent):
             os.fsync(file.fileno())
         os.replace(new, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(new)  # on a full disk it would keep the room that others lack
         raise IntentError(
-            "intent %r cannot be written (%s); make its folder writable" % (path, error.strerror)
+            "intent %r cannot be written (%s); make its folder writable, with room on its disk" % (path, error.strerror)
         ) from error
 
 
