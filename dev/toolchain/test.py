@@ -128,8 +128,8 @@ LONG = (
     ),
     Part(
         "faults",
-        "fleets that meet every fault of the API, the controller and the machines, run again until they are quiet",
-        20,
+        "every fault over a fleet, run again until quiet",
+        30,
         (*PARALLEL, "-m", "long", FAULTS),
         small_disks=True,
     ),
