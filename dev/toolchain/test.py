@@ -127,11 +127,7 @@ LONG = (
         small_disks=True,
     ),
     Part(
-        "faults",
-        "every fault over a fleet, run again until quiet",
-        30,
-        (*PARALLEL, "-m", "long", FAULTS),
-        small_disks=True,
+        "faults", "every fault over a fleet, until it is quiet", 30, (*PARALLEL, "-m", "long", FAULTS), small_disks=True
     ),
 )
 PARTS = {part.name: part for part in (DEFAULT, *LONG)}

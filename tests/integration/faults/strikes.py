@@ -140,8 +140,9 @@ STRIKES = (
     Strike("boot", "rescue late", fault={"point": "boot", "effect": "slow", "delay": 30}),
     Strike("boot", "nothing boots once", fault={"point": "boot", "effect": "dead"}),
     Strike("boot", "machine silent", silent, says="did not answer|nobody could tell|timed out"),
-    Strike("network", "SSH refused and cut", refused),
-    Strike("network", "host key changed", other_keys, says="host key|another system"),
+    # a lost answer to the start, which empties the disk, is left to the next run
+    Strike("network", "SSH refused and cut", refused, says="SSH was lost"),
+    Strike("network", "host key changed", other_keys, says="host key|another system|SSH was lost"),
     Strike("network", "network loses packets", line(loss=8)),
     Strike("network", "network slow", line(kbytes=3000)),
     Strike("disk", "disk full", disk="512M", says="bytes|larger|too small|does not fit|no room|space"),
