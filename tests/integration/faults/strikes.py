@@ -145,7 +145,7 @@ STRIKES = (
     Strike("network", "host key changed", other_keys, says="host key|another system|SSH was lost"),
     Strike("network", "network loses packets", line(loss=8)),
     Strike("network", "network slow", line(kbytes=3000)),
-    Strike("disk", "disk full", disk="512M", says="bytes|larger|too small|does not fit|no room|space"),
+    Strike("disk", "disk full", disk="128M", says="bytes|larger|too small|does not fit|no room|space"),
     Strike("disk", "power cut in the rescue", power_at("rescue"), says="another system|SSH|reboot", named=True),
     Strike(
         "disk",

@@ -178,7 +178,7 @@ def marks(fleet: Fleet) -> dict[str, list[str]]:
 def test_each_victim_has_a_fault_of_its_own(scene, kind):
     strikes = {strike.name.replace(" ", "-").lower(): strike for strike in STRIKES if strike.kind == kind}
     fleet = Fleet(scene, strikes, SIZE)
-    fleet.prepare(rescue_timeout=120, boot_timeout=180, command_timeout=900)
+    fleet.prepare(rescue_timeout=120, boot_timeout=180, command_timeout=300)
     before = marks(fleet)
     began = time.monotonic()
     fleet.run(strike=True)
