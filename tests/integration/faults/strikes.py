@@ -131,7 +131,7 @@ class Strike:
     says: str = ""
     #: What is on its disk is not known afterwards: the way out is to name it.
     named: bool = False
-    #: A disk of this size is put in before; it stays, and nothing is written on it.
+    #: A disk of this size is put in before; it stays, so that the machine is given up in each run.
     disk: str = ""
 
 
