@@ -121,6 +121,7 @@ ROWS = (
         lambda fleet: any_of(fleet, method="POST", path="/servers", status=412, code="resource_unavailable"),
         failing=1,
         says="choose another location or server_type",
+        default=True,
     ),
     *(
         Row(
@@ -155,7 +156,6 @@ ROWS = (
             marks=True,
             options=SHORT,
             extra=40,
-            default=command == "enable_rescue",
         )
         for command in ("create_server", "enable_rescue")
     ),
