@@ -105,7 +105,7 @@ def test_its_log_tells_the_steps_and_no_secret(booted):
 
 
 def test_its_secrets_are_gone_and_what_stays_is_private(booted):
-    assert booted.run("ls /etc/kubenode/provision").split() == ["done", "id", "setup.sh"]
+    assert booted.run("ls /etc/kubenode/provision").split() == ["ca.crt", "done", "id", "setup.sh"]
     assert booted.run("ls -A /run/kubenode-provision") == ""
     assert not booted.ssh("ls /etc/kubernetes/bootstrap-kubelet.conf").stdout
     modes = booted.run("stat -c %a /etc/kubenode/provision /etc/kubernetes/cloud-config /var/lib/kubenode/provision")

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs, hosts
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import render
 from lab.cluster import go, kept
 from lab.images import cache
 from tests.unit.liveimage.nmstate.test_golden import DOCUMENTS
-from tests.unit.node_userdata.examples import FULL, SMALL
+from tests.unit.node_userdata.examples import FULL, SMALL, rendered
 
 pytestmark = pytest.mark.cluster
 SOURCES = Path(__file__).parent / "ignition_check"
@@ -57,7 +56,7 @@ HOST = hosts.HostInputs(
 
 def written() -> Mapping[str, bytes]:
     """Name → Ignition: user data of nodes, and that of live images."""
-    found = {f"node-{label}": render.user_data(inputs, "ignition").encode() for label, inputs in NODES.items()}
+    found = {f"node-{label}": rendered(inputs, "ignition").encode() for label, inputs in NODES.items()}
     for label, inputs in (("small", AGENT), ("whole", WHOLE)):
         found[f"live-{label}"] = hosts.build(inputs, HOST if inputs is WHOLE else hosts.HostInputs("web-1")).ignition
     for document in DOCUMENTS:
@@ -115,7 +114,7 @@ def test_the_library_has_nothing_to_say_of_what_is_written_here(program, tmp_pat
 
 def test_the_library_says_what_is_wrong(program, tmp_path):
     """Were it silent, the test above would show nothing."""
-    config = json.loads(render.user_data(SMALL, "ignition"))
+    config = json.loads(rendered(SMALL, "ignition"))
     config["storage"]["files"][0]["path"] = "relative"
     newer = {"ignition": {"version": "3.9.0"}}
     found = said(program, tmp_path, {"path": json.dumps(config).encode(), "newer": json.dumps(newer).encode()})
