@@ -22,14 +22,15 @@ import yaml
 
 from dev.stage import CHECKOUT, KEY_NAME
 from lab import images, mirror
+from lab.cluster import KUBERNETES
 from lab.images import cache
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from lab.running import RunningLab
 
-VERSION = "1.36.4"
 PAUSE = "3.10.2"
 BASE = "debian-12"
-IMAGE = f"{BASE}-kubernetes-{VERSION}"
-TARBALL = f"Debian-1200-bookworm-amd64-{BASE}-kubernetes-{VERSION}.tar.zst"
+IMAGE = f"{BASE}-kubernetes-{KUBERNETES}"
+TARBALL = f"Debian-1200-bookworm-amd64-{BASE}-kubernetes-{KUBERNETES}.tar.zst"
 CLOUD, METAL, NUMBER = "cloud-1", "metal-1", 4711
 #: A container cannot grow its disk.
 CLOUD_CONFIG: dict[str, Any] = {"growpart": {"mode": "off"}}
@@ -91,17 +92,19 @@ class Workshop:
         command = "image-url-command-rootfs-tar"
         return {
             "kubenode_image_matrix": {
-                "kubernetes": [VERSION],
+                "kubernetes": [KUBERNETES],
                 "base": [{"name": BASE, "image_url": self.image_url(images.TARBALL), "command": command}],
             },
             "kubenode_bootstrap_data": _cloud_config(bootstrap),
             "kubenode_tarball_level": 3,
             "kubenode_tarball_name": "{system}-{architecture}-{name}",
             "base_mirror": self.lab.mirror_url,
-            "base_checksums": mirror.checksums("containerd", "runc", "cni-plugins", "crictl", "kubelet"),
-            "base_containerd_version": "1.6.20",
+            "base_checksums": mirror.checksums(
+                "containerd", "runc", "cni-plugins", "crictl", "kubelet", real=(KUBERNETES,)
+            ),
+            "base_containerd_version": "2.1.9",
             "base_runc_version": "1.1.5",
-            "base_cni_plugins_version": "1.1.1",
+            "base_cni_plugins_version": "1.9.1",
             "base_version_check": "warn",  # Debian's containerd is older than what Kubernetes asks for
             "base_image_archives": [pause],
         }
@@ -159,7 +162,7 @@ def join_in_the_cloud(shop: Workshop) -> None:
     cluster = shop.lab.cluster()
     playbook = "kubenode.provision.hcloud_image_name"
     image = {"kubenode_image_name": IMAGE, "kubenode_server_type": "cx23"}
-    image["kubenode_user_data"] = _cloud_config(CLOUD_CONFIG)
+    image["kubenode_user_data"] = _cloud_config({**CLOUD_CONFIG, "bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     say(f"{CLOUD} is created from the snapshot, no rescue and no image command")
     shop.play("machine of the snapshot", playbook, hosts=(CLOUD,), **image)
     shop.lab.isolate(CLOUD, [shop.lab.controller])
@@ -167,8 +170,12 @@ def join_in_the_cloud(shop: Workshop) -> None:
     refused = f"curl -m 3 -s -o /dev/null http://{host}/ && echo 'the mirror answers' || echo 'no way to the mirror'"
     show(shop.ssh(CLOUD, shop.machine(CLOUD)["address"], refused))
     say("every address but the control plane's is cut off now; it joins")
-    join = {"join_api_server": cluster.endpoint, "join_ca_file": str(cluster.ca_file), "join_token": cluster.token()}
-    join["join_version_check"] = "warn"  # the lab's API server is older than the kubelet
+    join = {
+        "join_api_server": cluster.endpoint,
+        "join_ca_file": str(cluster.ca_file),
+        "join_token": cluster.token(),
+        "join_kubelet_config": SHARED_GROUPS,
+    }
     shop.play("join", playbook, "kubenode.provision.node_join", hosts=(CLOUD,), **image, **join)
     if CLOUD not in cluster.nodes():
         raise SystemExit(f"demo: {CLOUD} is no node of the cluster")
@@ -200,7 +207,7 @@ def install_on_metal(shop: Workshop) -> None:
     lines = shop.ssh(METAL, machine["address"], script).splitlines()
     show("\n".join(lines[:5]))
     base = json.loads("\n".join(lines[5:]))
-    if lines[:2] != [METAL, METAL] or base["kubernetes"]["version"] != VERSION or not base["prebaked"]:
+    if lines[:2] != [METAL, METAL] or base["kubernetes"]["version"] != KUBERNETES or not base["prebaked"]:
         raise SystemExit(f"demo: {METAL} does not run the image")
 
 
@@ -219,7 +226,7 @@ def make_again(shop: Workshop) -> bool:
 def main() -> int:
     """Exit code 0 when both machines run the image and the second run made nothing."""
     argparse.ArgumentParser(prog="dev/demo-image", description=__doc__).parse_args()
-    say("starting the lab and its control plane (the first time it builds images, and Kubernetes from Debian's source)")
+    say("starting the lab and its control plane (the first time it builds images, and Kubernetes of its Go modules)")
     folder = CHECKOUT / "build" / "demo-image"
     with RunningLab(kind="nspawn", name="demo-image") as lab:
         shop = Workshop(lab, folder)

@@ -37,6 +37,17 @@ _BOOT_SECONDS = 900  # an emulated machine on a busy host
 _CONNECT_SECONDS = 60  # its sshd may need many seconds for its first words
 _NO_CONNECTION = 255  # of ssh
 _SUITES = {image: suite for suite, image in IMAGES.items()}
+#: A container machine has no kernel of its own: no log of it, and base leaves its settings as they are.
+#: With these in their places a real kubelet starts there; pods are for machines with a kernel of their own.
+SHARED_KERNEL = """\
+test -e /dev/kmsg || ln -s /dev/null /dev/kmsg
+for pair in kernel/panic=10 kernel/panic_on_oops=1 vm/overcommit_memory=1 net/ipv4/ip_forward=1; do
+    file=/run/${pair##*/}
+    echo "${pair#*=}" >"$file" && mount --bind "$file" "/proc/sys/${pair%=*}" || exit 1
+done
+"""
+#: fields of KubeletConfiguration for it: a host may have the controllers of control groups in version 1
+SHARED_GROUPS = {"cgroupsPerQOS": False, "enforceNodeAllocatable": ["none"]}
 
 
 @dataclass(frozen=True)

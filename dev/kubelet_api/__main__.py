@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m dev.kubelet_api`` writes both tables, ours and the lab's, from Kubernetes' Go modules."""
+"""``python -m dev.kubelet_api`` writes the tables from Kubernetes' Go modules."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ from dev.kubelet_api.gostructs import KUBELET_CONFIG, fields
 from dev.kubelet_api.render import Table, render
 
 ROOT = Path(__file__).resolve().parents[2]
-#: file → licence; plugins and the lab import nothing from each other, so each has its own copy
-WRITTEN = {
-    "plugins/module_utils/_node/kubelet/tables.py": "BSD-2-Clause",
-    "lab/kubelet/app/tables.py": "GPL-3.0-or-later",
-}
+WRITTEN = ROOT / "plugins/module_utils/_node/kubelet/tables.py"
 #: release → the sum of its module, in https://sum.golang.org
 RELEASES = {
     "1.34.4": "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",
@@ -53,7 +49,7 @@ def tables(given: Mapping[str, Sources]) -> dict[str, Table]:
 
 
 def main(argv: list[str]) -> int:
-    """Write the tables; exit status 1 with ``--check`` when a file would change."""
+    """Write the tables; exit status 1 with ``--check`` when the file would change."""
     parser = argparse.ArgumentParser(prog="python -m dev.kubelet_api", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(argv)
@@ -67,17 +63,14 @@ def main(argv: list[str]) -> int:
             except Missing as problem:
                 parser.error(str(problem))
         said[minor] = f"k8s.io/kubernetes v{version} and k8s.io/kubelet v0{version[1:]}"
-    stale = 0
-    for name, licence in WRITTEN.items():
-        text = render(found, said, licence)
-        path = ROOT / name
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale = 1
-        print(name)
-        if not options.check:
-            path.write_text(text, encoding="utf-8")
-    return stale if options.check else 0
+    text = render(found, said)
+    if WRITTEN.is_file() and WRITTEN.read_text(encoding="utf-8") == text:
+        return 0
+    print(WRITTEN.relative_to(ROOT))
+    if options.check:
+        return 1
+    WRITTEN.write_text(text, encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ Table = tuple[dict[str, str], dict[str, Any]]
 _WIDTH = 118
 _IDENTIFIER = "SPDX-License" + "-Identifier"  # in one piece it would be taken for this file's own
 _HEAD = '''# Copyright (c) 2026 kubenode.provision authors
-# {identifier}: {licence}
+# {identifier}: BSD-2-Clause
 """Flags and KubeletConfiguration fields that each kubelet minor knows; made by ``python -m dev.kubelet_api``.
 
 Types: ``bool int float string duration quantity time``, ``duration|int``, ``[T]`` a list, ``{{"*": T}}`` a map with any
@@ -36,11 +36,11 @@ FIELDS = _joined(_FIELDS, _FIELDS_OF)
 """
 
 
-def render(tables: Mapping[str, Table], sources: Mapping[str, str], licence: str) -> str:
+def render(tables: Mapping[str, Table], sources: Mapping[str, str]) -> str:
     """The module's text; ``sources`` says of each minor where its table comes from."""
     minors = sorted(tables, key=lambda minor: [int(part) for part in minor.split(".")])
     lines = [text for minor in minors for text in _wrapped("%s: %s" % (minor, sources[minor]))]
-    parts = [_HEAD.format(identifier=_IDENTIFIER, licence=licence, sources="\n".join(lines))]
+    parts = [_HEAD.format(identifier=_IDENTIFIER, sources="\n".join(lines))]
     for name, place in (("FLAGS", 0), ("FIELDS", 1)):
         all_of = {minor: tables[minor][place] for minor in minors}
         common = {

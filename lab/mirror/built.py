@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mirror's parts that other parts of the lab build: kubelets, crictl, kubectl and the images of pods.
 
-The programs of the real Kubernetes and crictl come from `lab.cluster` (its first build takes minutes), the kubelets of
-other minors are stand-ins from `lab.kubelet`. Nothing is built before somebody asks for it.
+The programs of Kubernetes and crictl come from `lab.cluster`, whose first build takes minutes. The kubelet of one more
+release only says its version: base installs it where a test starts none. Nothing is built before it is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cluster, kubelet
+from lab import cluster
 from lab.cluster import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
 from lab.images import cache
 
@@ -24,6 +24,15 @@ CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
 _REAL = (*NODE_PROGRAMS, "kubectl")
 #: the real Kubernetes: the release of the control plane, and the oldest whose nodes it takes
 REAL = (KUBERNETES, OLDEST)
+#: the release of the kubelet that nothing starts
+IDLE = "1.36.4"
+_IDLE = f"""\
+#!/bin/sh
+# SPDX-License-Identifier: GPL-3.0-or-later
+[ "$*" != --version ] || exec echo "Kubernetes v{IDLE}"
+echo "this kubelet of the lab says its version and nothing else" >&2
+exit 1
+"""
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,7 @@ def find(path: str) -> Path | None:
 
 
 def _programs() -> Iterator[_Buildable]:
-    for version in kubelet.VERSIONS:
-        yield _Buildable("kubelet", version, _release(version, "kubelet"), functools.partial(_standin, version))
+    yield _Buildable("kubelet", IDLE, _release(IDLE, "kubelet"), _idle)
     for name in _REAL:
         yield _Buildable(name, KUBERNETES, _release(KUBERNETES, name), functools.partial(_program, name))
     for name in NODE_PROGRAMS:
@@ -77,8 +85,8 @@ def _release(version: str, name: str) -> str:
 
 
 @functools.cache
-def _standin(version: str) -> Path:
-    return store("kubelet", kubelet.build(version))
+def _idle() -> Path:
+    return store("kubelet", _IDLE.encode())
 
 
 def _program(name: str) -> Path:

@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.nodes import Node
+from lab.cluster import KUBERNETES
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.controller import Controller
-from tests.integration.mirrored import mirrored
+from tests.integration.mirrored import real
 from tests.integration.runs import LOCAL, Run
 
 RESULTS = Path(__file__).parents[2] / "build" / "bench"
@@ -34,7 +35,7 @@ PLACES = (
     "/etc/crictl.yaml", "/usr/local/lib/kubenode", "/etc/kubernetes/kubelet.env", "/etc/kubernetes/pki",
     "/var/lib/kubelet/config.yaml",
 )  # fmt: skip
-HOW = "one nspawn machine, 10 ms round trip, kubelet stand-in 1.36.4, same image and lab for both"
+HOW = f"one nspawn machine, 10 ms round trip, kubelet {KUBERNETES}, same image and lab for both"
 
 
 def executions(play: Run, host: str) -> int:
@@ -51,15 +52,16 @@ class Bench:
         self.lab, self.cluster = lab, lab.cluster()
         self.controller = Controller(lab, folder)
         self.settings: dict[str, Any] = {
-            **mirrored(lab),
+            **real(lab, KUBERNETES),
             "join_api_server": self.cluster.endpoint,
             "join_ca_file": str(self.cluster.ca_file),
-            "join_version_check": "warn",  # the lab's API server is older than the kubelet
+            "join_kubelet_config": SHARED_GROUPS,
         }
 
     def node(self, name: str) -> Node:
         """A fresh machine behind a long line."""
         node = self.lab.node(name, disk="8G")
+        node.run(SHARED_KERNEL)
         proxy = f"ProxyCommand='{sys.executable} {DELAY} %h %p {EACH_WAY}'"
         self.controller.add_nodes(
             node, ansible_ssh_common_args=f"{node.inventory['ansible_ssh_common_args']} -o {proxy}"

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role base downloads, from the lab's mirror, and what a real kubelet needs in a container machine."""
+"""What the role base downloads, from the lab's mirror."""
 
 from __future__ import annotations
 
@@ -24,21 +24,8 @@ def mirrored(lab: Any, suite: str = "trixie") -> dict[str, Any]:
     }
 
 
-#: A container machine has no kernel of its own: no log of it, and base leaves its settings as they are.
-#: With these in their places a real kubelet starts there; pods are for machines with a kernel of their own.
-SHARED_KERNEL = """\
-test -e /dev/kmsg || ln -s /dev/null /dev/kmsg
-for pair in kernel/panic=10 kernel/panic_on_oops=1 vm/overcommit_memory=1 net/ipv4/ip_forward=1; do
-    file=/run/${pair##*/}
-    echo "${pair#*=}" >"$file" && mount --bind "$file" "/proc/sys/${pair%=*}" || exit 1
-done
-"""
-#: fields of KubeletConfiguration for it: a host may have the controllers of control groups in version 1
-SHARED_GROUPS = {"cgroupsPerQOS": False, "enforceNodeAllocatable": ["none"]}
-
-
 def real(lab: Any, version: str) -> dict[str, Any]:
-    """The same with a release of the real Kubernetes, for tests with the marker ``cluster``."""
+    """The same with a kubelet that starts, of a release of `lab.cluster`; for tests with the marker ``cluster``."""
     names = ("containerd", "runc", "cni-plugins", "crictl", "kubelet", "kubeadm")
     return {
         **mirrored(lab),

@@ -14,7 +14,6 @@ from lab import nodes, numbers
 from lab.api import cloud, http, pagination
 from lab.api.errors import ApiError
 from lab.installimage.standin import config
-from lab.kubelet.app import schema, yaml_scalars
 from lab.machines import identity
 from lab.machines.host import LabError
 from lab.robot import specs
@@ -60,19 +59,6 @@ def test_sizes_that_are_none_are_refused(text):
             specs.size(size)
         with pytest.raises(LabError):
             nodes._bytes(size)
-
-
-@odd.examples("1..2", "1.2.3Ki", "xi", "5m", "9" * 5000 + "Ki")
-@given(odd.texts)
-def test_what_the_kubelet_is_given_is_a_quantity_or_nothing(text):
-    assert isinstance(schema.bytes_of(text), int)
-    yaml_scalars.plain(text)
-
-
-def test_quantities_of_the_kubelet():
-    assert [schema.bytes_of(text) for text in ("5", "1.5Ki", "2k", "3M", "100m", 7, float("nan"), float("inf"))] == [
-        5, 1536, 2000, 3_000_000, 100, 7, 0, 0,
-    ]  # fmt: skip
 
 
 def test_partitions_of_disks_whose_names_end_with_a_digit():

@@ -99,22 +99,6 @@ def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, c
     assert play.changed("prebake-2") == []
 
 
-@pytest.mark.cluster
-def test_the_copy_joins_with_nothing_but_the_api_server(copies: Copies, controller: Controller, lab_nspawn):
-    cluster = lab_nspawn.cluster()
-    assert cluster.endpoint.startswith(f"https://{lab_nspawn.controller}:")  # all that the copy may send to
-    play = controller.play(
-        "kubenode.provision.node_join",
-        hosts=["prebake-2"],
-        join_api_server=cluster.endpoint,
-        join_ca_file=str(cluster.ca_file),
-        join_token=cluster.token(),
-    )
-    assert play.rc == 0, play.output
-    assert len(play.remote("prebake-2")) <= 8
-    assert "prebake-2" in cluster.nodes()
-
-
 def test_a_node_of_a_cluster_is_refused_before_anything_changes(copies: Copies, controller: Controller, lab_nspawn):
     copies.second.run("mkdir -p /etc/kubernetes && touch /etc/kubernetes/kubelet.conf")
     play = controller.play(BASE, hosts=["prebake-2"], base_prebake=True, **mirrored(lab_nspawn))

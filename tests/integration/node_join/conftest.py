@@ -13,10 +13,10 @@ import pytest
 
 from lab.cluster import KUBERNETES
 from lab.cluster.running import RunningCluster
-from lab.nodes import Node
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.controller import Controller
-from tests.integration.mirrored import SHARED_GROUPS, SHARED_KERNEL, real
+from tests.integration.mirrored import real
 from tests.integration.runs import Run
 
 PLAYS = Path(__file__).parent / "plays"

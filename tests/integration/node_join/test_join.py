@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.node_join.test_failures import descriptions
 from tests.unit.node_join._machines import Authority
+from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.cluster]
 
@@ -110,6 +111,14 @@ def test_a_node_of_another_cluster_is_left_alone(joined):
     assert done.code == "joined_elsewhere", done.output
     assert joined.files() == before
     joined.clean()
+
+
+def test_a_kubelet_that_hangs_is_started_again(joined):
+    run, pid = joined.node.run, joined.pid()
+    run(f"kill -STOP {pid}")
+    until(lambda: joined.pid() not in (pid, "0"), "another process", show=lambda: run("systemctl status kubelet"))
+    assert "Watchdog timeout" in run("journalctl -u kubelet _PID=1 -o cat")
+    until(lambda: joined.node.ssh("curl -sf http://127.0.0.1:10248/healthz").stdout == "ok", "its health")
 
 
 def test_leave(joined):

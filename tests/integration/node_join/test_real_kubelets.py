@@ -27,11 +27,11 @@ from dev.toolchain.paths import CHECKOUT
 from lab import cluster, mirror
 from lab.cluster.running import RunningCluster
 from lab.images import cache
-from lab.nodes import Node
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.commands.web import Web
 from tests.integration.controller import Controller
-from tests.integration.mirrored import SHARED_GROUPS, SHARED_KERNEL, real
+from tests.integration.mirrored import real
 from tests.integration.node_join.conftest import Joiner
 from tests.waiting import until
 

@@ -19,10 +19,12 @@ import pytest
 import yaml
 
 from lab import images, mirror
+from lab.cluster import KUBERNETES
 from lab.images import cache
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from tests.integration.accounts import CloudAccount
 from tests.integration.controller import pinned
-from tests.integration.mirrored import mirrored
+from tests.integration.mirrored import real
 from tests.integration.runs import Running
 from tests.waiting import until
 
@@ -193,12 +195,12 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
     pause = {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar", "sha256": cache.sha256(archive)}
     source = workshop.image_url("debian13.raw.zst")
     options: dict[str, Any] = {
-        **{key: value for key, value in mirrored(lab_nspawn).items() if key != "base_kubernetes_version"},
+        **{key: value for key, value in real(lab_nspawn, KUBERNETES).items() if key != "base_kubernetes_version"},
         "base_image_archives": [pause],
         "kubenode_image_user_data": CLOUD_CONFIG
         + yaml.safe_dump(dict(mirror.cloud_config(lab_nspawn.mirror_url, "trixie"))),
         "kubenode_image_matrix": {
-            "kubernetes": ["1.36.4"],
+            "kubernetes": [KUBERNETES],
             "base": [
                 {"name": "debian-13", "image_url": source},
                 {"name": "damaged", "image_url": source.partition("#")[0] + "#sha256=" + "0" * 64},
@@ -211,16 +213,16 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
     # one of two fails: the other becomes an image, and both machines go
     assert workshop.run(SNAPSHOT, **options) != 0
     assert workshop.builders() == {}
-    assert "damaged-kubernetes-1.36.4: no image was made" in workshop.told
-    assert workshop.snapshots("damaged-kubernetes-1.36.4") == []
-    (image,) = workshop.snapshots("debian-13-kubernetes-1.36.4")
-    assert image["labels"]["kubenode.provision/kubernetes"] == "1.36.4"
+    assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in workshop.told
+    assert workshop.snapshots(f"damaged-kubernetes-{KUBERNETES}") == []
+    (image,) = workshop.snapshots(f"debian-13-kubernetes-{KUBERNETES}")
+    assert image["labels"]["kubenode.provision/kubernetes"] == KUBERNETES
     assert image["labels"]["kubenode.provision/base-image"] == "debian-13"
 
     # a node of it joins with nothing but the API server in reach
     node = f"baked-{os.getpid()}"
-    name = {"kubenode_image_name": "debian-13-kubernetes-1.36.4", "kubenode_server_type": "cx23"}
-    name["kubenode_user_data"] = CLOUD_CONFIG
+    name = {"kubenode_image_name": f"debian-13-kubernetes-{KUBERNETES}", "kubenode_server_type": "cx23"}
+    name["kubenode_user_data"] = CLOUD_CONFIG + yaml.safe_dump({"bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     play = "kubenode.provision.hcloud_image_name"
     assert workshop.run(play, hosts=(node,), **name) == 0, workshop.told
     assert workshop.commands(node) == ["create_server", "start_server"]
@@ -230,6 +232,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
         "join_api_server": cluster.endpoint,
         "join_ca_file": str(cluster.ca_file),
         "join_token": cluster.token(),
+        "join_kubelet_config": SHARED_GROUPS,
     }
     assert workshop.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
     assert node in cluster.nodes()

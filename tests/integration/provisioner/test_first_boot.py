@@ -18,10 +18,11 @@ import yaml
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
 from lab import mirror
-from lab.nodes import Node
+from lab.cluster import KUBERNETES
+from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from tests.integration.commands.web import Web
 from tests.integration.controller import Controller
-from tests.integration.mirrored import mirrored
+from tests.integration.mirrored import real
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn, pytest.mark.cluster, pytest.mark.mirror]
 
@@ -54,6 +55,7 @@ def with_packages(text: str, mirror_url: str) -> str:
     """The user data of ours together with that of the lab, which tells apt where packages are."""
     ours, labs = yaml.safe_load(text), mirror.cloud_config(mirror_url, "trixie")
     files = [*labs.pop("write_files"), *ours.pop("write_files")]
+    labs["bootcmd"] = [["sh", "-c", SHARED_KERNEL]]
     return "#cloud-config\n" + yaml.safe_dump({**labs, **ours, "growpart": {"mode": "off"}, "write_files": files})
 
 
@@ -65,7 +67,7 @@ def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> No
     cluster = lab_nspawn.cluster()
     text = user_data(
         tmp_path_factory.mktemp("user-data"),
-        **mirrored(lab_nspawn),
+        **real(lab_nspawn, KUBERNETES),
         node_user_data_provision_source=f"{web.site.url}/provision#sha256={hashlib.sha256(program).hexdigest()}",
         node_user_data_attempts=2,
         node_user_data_cloud_config="[global]\n",
@@ -74,6 +76,7 @@ def booted(lab_nspawn, web: Web, tmp_path_factory: pytest.TempPathFactory) -> No
         join_token=cluster.token(),
         join_labels={"example.com/pool": "a"},
         join_cni_config=json.dumps(NETWORK),
+        join_kubelet_config=SHARED_GROUPS,
         join_ready=True,
     )
     mirror.apt("trixie")
@@ -89,7 +92,7 @@ def test_it_is_a_node(booted, lab_nspawn):
     assert "kubenode-setup: done" in log, log
     node = json.loads(lab_nspawn.cluster().kubectl("get", "node", NAME, "-o", "json"))
     assert node["metadata"]["labels"]["example.com/pool"] == "a"
-    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.4"
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == f"v{KUBERNETES}"
     conditions = {entry["type"]: entry["status"] for entry in node["status"]["conditions"]}
     assert conditions["Ready"] == "True"
     assert booted.run("systemctl is-active kubelet containerd").split() == ["active", "active"]
@@ -99,7 +102,7 @@ def test_it_is_a_node(booted, lab_nspawn):
 def test_its_log_tells_the_steps_and_no_secret(booted):
     log = said(booted)
     assert re.search(r"^changed:   kernel \(\d+ of \d+ changed, ", log, re.MULTILINE), log
-    assert re.search(r"^changed:   kubelet 1\.36\.4 \(", log, re.MULTILINE), log
+    assert re.search(rf"^changed:   kubelet {re.escape(KUBERNETES)} \(", log, re.MULTILINE), log
     assert re.search(r"^provision: all: done \(\d+ s\)$", log, re.MULTILINE), log
     assert not re.search(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b", log)
 
@@ -120,7 +123,8 @@ def test_its_secrets_are_gone_and_what_stays_is_private(booted):
 def test_a_second_run_changes_nothing(booted, lab_nspawn):
     assert "set up already" in booted.run("sh /etc/kubenode/provision/setup.sh")
     variables = {
-        **mirrored(lab_nspawn),
+        **real(lab_nspawn, KUBERNETES),
+        "join_kubelet_config": SHARED_GROUPS,
         "join_ca_cert": lab_nspawn.cluster().ca_pem,
         "join_labels": {"example.com/pool": "a"},
         "join_cni_config": json.dumps(NETWORK),

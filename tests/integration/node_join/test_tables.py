@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of flags and fields against the real kubelet of its minor."""
+"""Our table of flags and fields against the kubelet of its minor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet.tables import FIELDS, FLAGS
 from lab import cluster
-from lab.kubelet.app.tables import FIELDS, FLAGS
 
 pytestmark = pytest.mark.cluster
 
