@@ -57,7 +57,8 @@ class Victim:
         self.comes("the end of the command", lambda: f"\n{self.name}: the image command succeeded" in running())
 
     def cut(self) -> None:
-        """The power fails, and comes back."""
+        """The power fails, and comes back, as soon as no action locks the server."""
+        self.comes("a server that is not locked", lambda: not self.person.row()["locked"])
         if not self.over:
             self.person._act("reset")
 
