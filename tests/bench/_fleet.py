@@ -8,100 +8,125 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dev.stage import CHECKOUT, Stage
 from lab.client import call
+from tests.bench._cost import paid
 
 COMMAND = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 FORKS = "50"
 RESULTS = CHECKOUT / "build" / "bench"
 
 
+#: Prints the name of a machine, its proof, and when cloud-init ended.
+PROVE = "hostname; cat /etc/kubenode-proof; stat -Lc %.Y /run/cloud-init/result.json"
+
+
 @dataclass
 class Run:
-    """What one job cost; ``resets`` only where a machine needs them."""
+    """What one job cost: seconds, and requests, CPU seconds, ssh processes and MiB a machine.
+
+    ``late``: seconds from when the last machine could prove itself to the end; ``resets`` only where a machine needs
+    them.
+    """
 
     seconds: float
     platform: float
     requests: float
     failed: int
-    resets: float = 0
+    resets: float
+    cpu: float
+    ssh: float
+    memory: float
+    late: float
 
 
-def measure(stage: Stage, names: Sequence[str], peer: Path | None) -> Run:
-    """Provision the machines by our playbook or by the peer's; the stage's inventory is written."""
+def measure(stage: Stage, names: Sequence[str], command: Sequence[str] | None = None) -> Run:
+    """Provision the machines by our playbook, or by another ``command``; the stage's inventory is written."""
     stage.environment |= {"ANSIBLE_FORKS": FORKS}
+    environment = dict(stage.environment)
+    if command:
+        environment["ANSIBLE_HOST_KEY_CHECKING"] = "false"
+        del environment["ANSIBLE_CALLBACKS_ENABLED"]
     lab = (stage.lab["endpoint"], stage.token)
     call(*lab, "DELETE", "/requests")
-    started = time.monotonic()
     with (stage.folder / "output.txt").open("w") as output:
-        if peer is None:
-            stage.provision(stdout=output, stderr=subprocess.STDOUT)
-        else:
-            words = ["ansible-playbook", "-i", str(stage.inventory), str(peer)]
-            environment = stage.environment | {"ANSIBLE_HOST_KEY_CHECKING": "false"}
-            environment.pop("ANSIBLE_CALLBACKS_ENABLED")
-            subprocess.run(words, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
-    seconds = time.monotonic() - started
+        cost = paid(command or stage.playbook_command(), environment, stage.folder, output)
     requests = call(*lab, "GET", "/requests")["requests"]
     resets = sum(one["method"] == "POST" and one["path"].startswith("/reset/") for one in requests)
     platform = max(one["total"] for one in call(*lab, "GET", "/delays")["machines"].values())
     size = len(names)
-    failed = size - sum(booted(stage, name) for name in names)
-    return Run(seconds, platform, len(requests) / size, failed, resets / size)
+    proven = [at for at in (proven_at(stage, name) for name in names) if at is not None]
+    return Run(
+        seconds=cost.seconds,
+        platform=platform,
+        requests=len(requests) / size,
+        failed=size - len(proven),
+        resets=resets / size,
+        cpu=cost.cpu / size,
+        ssh=cost.ssh / size,
+        memory=cost.memory / size,
+        late=cost.ended - max(proven, default=cost.ended),
+    )
 
 
-def booted(stage: Stage, name: str) -> bool:
-    """Whether the machine itself shows what its bootstrap data made: nobody's own word counts."""
+def by_peer(stage: Stage, playbook: Path) -> list[str]:
+    """The command of a peer that is a playbook."""
+    return ["ansible-playbook", "-i", str(stage.inventory), str(playbook)]
+
+
+def proven_at(stage: Stage, name: str) -> float | None:
+    """When the machine could show what its bootstrap data made; None when it does not: nobody's own word counts."""
     address = stage.address(name)
     options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    words = ["ssh", "-q", "-i", str(stage.private_key), *options, f"root@{address}"]
-    answer = subprocess.run(
-        [*words, "hostname; cat /etc/kubenode-proof"], stdout=subprocess.PIPE, text=True, check=False
-    )
-    return answer.stdout.split("\n")[:2] == [name, "made by the bootstrap data"]
+    words = ["ssh", "-q", "-i", str(stage.private_key), *options, f"root@{address}", PROVE]
+    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
+    is_proven = said[:2] == [name, "made by the bootstrap data"] and len(said) > 2
+    return float(said[2]) if is_proven else None
 
 
-def figures(size: int, ours: Run, peer: Run, against: str) -> list[dict[str, Any]]:
-    """The lines of the result file for one size."""
+def figures(size: int, runs: Mapping[str, Run]) -> list[dict[str, Any]]:
+    """The lines of the result file for one size: ours beside each other contestant of the same session."""
     how = f"{size} nspawn machines, hetzner delays, {FORKS} forks, same seed, same session"
+    ours, lines = runs["ours"], []
 
-    def figure(name: str, value: float, other: float, unit: str) -> dict[str, Any]:
-        return {
-            "figure": f"{name}, {size} machine{'s' if size > 1 else ''}",
-            "value": round(value, 2),
-            "unit": unit,
-            "against": f"{against}: {round(other, 2)}",
-            "ratio": round(value / other, 3) if other else None,
-            "how": how,
-        }
+    def figure(name: str, unit: str, of: Callable[[Run], float]) -> None:
+        for against, other in runs.items():
+            if other is not ours:
+                lines.append(
+                    {
+                        "figure": f"{name}, {size} machine{'s' if size > 1 else ''}",
+                        "value": round(of(ours), 2),
+                        "unit": unit,
+                        "against": f"{against}: {round(of(other), 2)}",
+                        "ratio": round(of(ours) / of(other), 3) if of(other) else None,
+                        "how": how,
+                    }
+                )
 
-    lines = [
-        figure(
-            "wall time over the longest machine's platform delay",
-            ours.seconds / ours.platform,
-            peer.seconds / peer.platform,
-            "times",
-        ),
-        figure("API requests per machine", ours.requests, peer.requests, "requests"),
-        figure("machines that do not run their new system", ours.failed, peer.failed, "machines"),
-    ]
-    if peer.resets:
-        lines.append(figure("resets per machine", ours.resets, peer.resets, "resets"))
+    figure("wall time", "s", lambda run: run.seconds)
+    figure("wall time over the longest machine's platform delay", "times", lambda run: run.seconds / run.platform)
+    figure("API requests per machine", "requests", lambda run: run.requests)
+    figure("CPU of the controller per machine", "s", lambda run: run.cpu)
+    figure("ssh processes per machine", "processes", lambda run: run.ssh)
+    figure("peak memory of the controller per 100 machines", "MiB", lambda run: run.memory * 100)
+    figure("end after the last machine could prove itself", "s", lambda run: run.late)
+    figure("machines that do not run their new system", "machines", lambda run: run.failed)
+    if any(run.resets for run in runs.values()):
+        figure("resets per machine", "resets", lambda run: run.resets)
     return lines
 
 
-def run(name: str, against: str, job: Callable[[int, str], Run]) -> int:
-    """Measure every size ours and the peer's, print one line per figure, write the result file."""
+def run(name: str, contestants: Mapping[str, str], job: Callable[[int, str], Run]) -> int:
+    """Measure every size for ours and ``contestants`` (what ``job`` gets: what it is), write the result file."""
     sizes = [int(size) for size in os.environ.get("KUBENODE_BENCH_FLEET", "1 10 50").split()]
     results = []
     for size in sizes:
-        lines = figures(size, job(size, "ours"), job(size, "peer"), against)
+        lines = figures(size, {words: job(size, whose) for whose, words in {"ours": "ours", **contestants}.items()})
         for line in lines:
             print(f"{line['figure']}: {line['value']} {line['unit']} ({line['against']}, ratio {line['ratio']})")
             sys.stdout.flush()

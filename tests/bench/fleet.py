@@ -1,21 +1,24 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The main job for 1, 10 and 50 cloud machines, ours and the same job with hetzner.hcloud's modules, on the same lab.
+"""The main job for 1, 10 and 50 cloud machines: ours, the same job with hetzner.hcloud's modules, and the floor.
 
-The lab's platform delays are drawn from one seed, so both jobs wait for the same platform. What is compared is the wall
-time over the longest delay that any one machine's platform needed by itself, and the API requests per machine.
+The lab's platform delays are drawn from one seed, so all wait for the same platform, and all go to the same end: the
+new system shows its hostname, its proof, and that cloud-init has ended. The floor is the leanest program for it.
 KUBENODE_BENCH_FLEET="1 10" chooses other sizes.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from dev.stage import KEY_NAME, Stage
-from tests.bench._fleet import COMMAND, RESULTS, Run, measure, run
+from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_peer.yml")
+FLOOR = Path(__file__).with_name("_floor.py")
+CONTESTANTS = {"floor": "the leanest program", "peer": "the same job with hetzner.hcloud modules"}
 
 
 def job(size: int, whose: str) -> Run:
@@ -25,8 +28,27 @@ def job(size: int, whose: str) -> Run:
     with Stage(RESULTS / whose, f"bench-{whose}", lab_options=options) as stage:
         peer_variables = {"bench_command": str(COMMAND), "bench_key": KEY_NAME}
         stage.write_inventory(names, known_host_key=False, **peer_variables)
-        return measure(stage, names, None if whose == "ours" else PEER)
+        if whose == "ours":
+            return measure(stage, names)
+        return measure(stage, names, floor(stage, names) if whose == "floor" else by_peer(stage, PEER))
+
+
+def floor(stage: Stage, names: list[str]) -> list[str]:
+    """The command of the leanest program, with its job."""
+    settings = stage.bootstrap_settings(known_host_key=False)
+    job = {
+        "names": names,
+        "key_name": KEY_NAME,
+        "private_key": str(stage.private_key),
+        "user_data": settings["kubenode_bootstrap_data_file"],
+        "image_url": stage.image_url(),
+        "command": str(COMMAND),
+    }
+    path = stage.folder / "job.json"
+    path.write_text(json.dumps(job), encoding="utf-8")
+    collections = stage.environment["ANSIBLE_COLLECTIONS_PATH"]
+    return ["env", f"PYTHONPATH={collections}", sys.executable, str(FLOOR), str(path)]
 
 
 if __name__ == "__main__":
-    sys.exit(run("fleet", "the same job with hetzner.hcloud modules", job))
+    sys.exit(run("fleet", CONTESTANTS, job))

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from dev.dedicated import DedicatedStage
-from tests.bench._fleet import COMMAND, RESULTS, Run, measure, run
+from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_robot_peer.yml")
 FIRST = 5001
@@ -35,8 +35,8 @@ def job(size: int, whose: str) -> Run:
         }
         hosts = {name: {"kubenode_server_number": number} for name, number in numbers.items()}
         stage.write_groups({"machines": {"hosts": hosts, "vars": variables}}, known_host_key=False)
-        return measure(stage, list(numbers), None if whose == "ours" else PEER)
+        return measure(stage, list(numbers), None if whose == "ours" else by_peer(stage, PEER))
 
 
 if __name__ == "__main__":
-    sys.exit(run("fleet_robot", "CAPH's requests, one host at a time", job))
+    sys.exit(run("fleet_robot", {"peer": "CAPH's requests, one host at a time"}, job))
