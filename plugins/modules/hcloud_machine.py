@@ -163,6 +163,8 @@ options:
       - Whether to wait until the API has finished creating or deleting.
       - With V(false) the results carry RV(machines[].create_action), and M(kubenode.provision.hcloud_rescue) waits
         for it. So a fleet goes through both modules without a barrier in between.
+      - With V(false) the requests for arming and starting are counted, too, when the API's budget is judged before
+        the first server is created.
     type: bool
     default: true
   timeout:

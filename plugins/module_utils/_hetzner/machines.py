@@ -165,7 +165,7 @@ class MachineFleet:
             self._check_input(Catalog(self._api, deadline))
         changes = sum(1 for step in steps if step not in (KEEP, REFUSE))
         changes += len(steps) if self._state == "started" else 0
-        self._check_budget(changes)
+        self._check_budget(changes, steps.count(CREATE))
 
     def _check_input(self, catalog):
         findings, public_key = [], None
@@ -182,12 +182,18 @@ class MachineFleet:
                 findings.append("machine '%s': %s" % (machine["name"], finding))
         refuse_findings(findings)
 
-    def _check_budget(self, changes):
+    def _check_budget(self, changes, created):
+        """Judge what is ahead; ``created`` machines that are not waited for are armed and started next."""
         if not changes:
             return
-        looks = 8 if self._wait else 0
-        work = "changing %d machines" % changes
-        plan = self._api.budget.plan(changes + looks * (1 + changes // 25), self._timeout, work)
+        need, seconds, work = changes, self._timeout, "changing %d machines" % changes
+        if self._wait:
+            need += 8 * (1 + changes // 25)
+        elif created and self._state == "present":
+            need += 2 * created + 8 * (1 + created // 25)
+            seconds += self._timeout
+            work = "creating, arming and starting %d machines" % created
+        plan = self._api.budget.plan(need, seconds, work)
         if not plan.possible:
             raise FleetError("API budget: %s" % plan.message)
 

@@ -167,3 +167,15 @@ def test_a_budget_that_cannot_suffice_is_refused_before_the_first_change(lab, tm
     assert "API budget: changing 40 machines needs about" in run.result["msg"]
     assert "of 20 are left" in run.result["msg"]
     assert project.servers() == {}
+
+
+def test_what_arming_will_cost_is_refused_before_the_first_server(lab, tmp_path):
+    from lab.api.cloud import Settings
+    from tests.integration.hcloud.conftest import Project
+
+    project = Project(lab(settings=Settings(limit=60)), tmp_path, "deploy")
+    machines = [project.machine(f"n{number}") for number in range(40)]
+    run = project.run("hcloud_machine", machines=machines, timeout=30, wait=False)
+    assert run.failed
+    assert "API budget: creating, arming and starting 40 machines needs about 136 API requests" in run.result["msg"]
+    assert project.servers() == {}
