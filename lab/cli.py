@@ -89,6 +89,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--port", type=int, default=default.port, help="port of the API on loopback (default: any free one)")
     add("--limit", type=_positive, default=default.limit, help="API requests an hour (default: %(default)s)")
+    add("--servers", type=_positive, default=default.servers, help="servers of a project (default: %(default)s)")
     add("--seed", type=int, default=default.seed, help="seed of the drawn delays (default: %(default)s)")
     add("--datacenters", action="store_true", help="answer with data centers, as until July 2026")
     add("--dedicated", type=Path, metavar="FILE", help="YAML list of dedicated servers to begin with")

@@ -37,6 +37,7 @@ class Options:
     profile: str = "instant"
     port: int = 0
     limit: int = 3600
+    servers: int = 200
     seed: int = 0
     datacenters: bool = False
     robot_tls: Path | None = None
@@ -103,7 +104,7 @@ async def _serve(state: State, options: Options) -> None:
         read_only_token=state.read_only_token.read_text(),
         seed=options.seed,
         state_dir=state.folder,
-        settings=Settings(limit=options.limit, datacenters=options.datacenters),
+        settings=Settings(limit=options.limit, server_limit=options.servers, datacenters=options.datacenters),
         robot_tls=options.robot_tls,
         dedicated=dedicated(options.dedicated),
         progress=lambda text: logging.info("%s", text),

@@ -46,7 +46,7 @@ class Scale:
 
 def job(size: int) -> Scale:
     """Run the play for ``size`` fresh machines in a lab of its own."""
-    options = ["--kind", "dry", "--profile", "hetzner", "--seed", "1"]
+    options = ["--kind", "dry", "--profile", "hetzner", "--seed", "1", "--servers", str(size)]
     with DryStage(RESULTS / "scale", "bench-scale", lab_options=options) as stage:
         stage.write_inventory([f"bench-{number}" for number in range(1, size + 1)], known_host_key=False)
         lab = (stage.lab["endpoint"], stage.token)
