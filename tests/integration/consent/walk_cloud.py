@@ -209,6 +209,9 @@ class _Api:
         command = {"poweron": "start_server", "reset": "reset_server"}.get(path.rpartition("/")[2])
         return {"action": self._world.act(command or path.rpartition("/")[2])}
 
+    def server_time(self) -> None:
+        """The API's clock is not known, as before its first answer."""
+
     def stop(self, error: Exception) -> None:
         """Another thread has broken: `run_all` raises its error."""
 
