@@ -108,7 +108,7 @@ def pull(target: Path, room: int, image_url: str, progress: Progress, token: str
     with open(os.open(str(part), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         for chunk in digest.watch(blob.chunks()):
             file.write(chunk)
-            progress.tick(state)
+            progress.tick(state, lambda: (blob.received, layer.size))
     digest.check()
     progress.publish(state())
     part.replace(target)

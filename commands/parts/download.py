@@ -32,7 +32,10 @@ class Download:
             view = memoryview(chunk)
             while view:
                 view = view[os.write(self.memory, view) :]
-            progress.tick(lambda: "fetching: %d %%" % (100 * source.received // max(self.size or 0, 1)))
+            progress.tick(
+                lambda: "fetching: %d %%" % (100 * source.received // max(self.size or 0, 1)),
+                lambda: (source.received, self.size),
+            )
         digest.check()
 
     @property

@@ -56,7 +56,7 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
         disk.believe({})  # or the kernel would go on answering from what it read of the old partitions
         for block in incoming.blocks():
             writer.write(block)
-            progress.tick(state)
+            progress.tick(state, incoming.count)
         incoming.check()
         digest = incoming.digest
         progress.say("%s: %s %s; flushing" % (disk.path, digest.algorithm, digest.hash.hexdigest()))

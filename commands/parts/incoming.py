@@ -23,7 +23,9 @@ class Incoming:
     def __init__(self, source, digest: Digest):
         self.source, self.digest = source, digest
         self.shown = source.shown
-        chunks = digest.watch(source.chunks())
+        #: Bytes that came in, and decompressed ones that went out of blocks().
+        self.read = self.given = 0
+        chunks = self._counted(digest.watch(source.chunks()))
         first = b""
         while len(first) < 64:  # a connection may drop after the first bytes
             more = next(chunks, b"")
@@ -39,7 +41,18 @@ class Incoming:
 
     def blocks(self):
         """Yield the bytes in blocks of BLOCK, the last one shorter; proven only after check()."""
-        return itertools.chain([self.head], self.stream)
+        for block in itertools.chain([self.head], self.stream):
+            yield block
+            self.given += len(block)
+
+    def count(self) -> tuple:
+        """Return (bytes done, bytes in all or None): decompressed where their number is known, else as they come."""
+        return (self.given, self.size) if self.size else (self.read, self.source.size)
+
+    def _counted(self, chunks):
+        for chunk in chunks:
+            self.read += len(chunk)
+            yield chunk
 
     def check(self) -> None:
         """Refuse what came unless its digest is the promised one; all of it must have been read."""

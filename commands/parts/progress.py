@@ -27,15 +27,18 @@ class Progress:
         sys.stdout.flush()
         self.publish(text)
 
-    def tick(self, text) -> None:
-        """Publish text() when the last message is older than a second."""
+    def tick(self, text, count) -> None:
+        """Publish text() and count() when the last message is older than a second; see publish()."""
         if time.monotonic() - self.last >= 1:
-            self.publish(text())
+            self.publish(text(), count())
 
-    def publish(self, text: str) -> None:
-        """Replace output.json at once, so that a reader never sees half of it."""
+    def publish(self, text: str, count: tuple | None = None) -> None:
+        """Replace output.json at once, never half of it. count: bytes done, and bytes in all or None."""
         self.last = time.monotonic()
         draft = self.path.with_name(".%s.%d" % (self.path.name, os.getpid()))
         with contextlib.suppress(OSError):  # a full RAM disk must not end an installation
-            draft.write_text(json.dumps({"message": text}) + "\n")
+            content: dict = {"message": text}
+            if count is not None:
+                content["bytes"] = {"done": count[0], "total": count[1]}
+            draft.write_text(json.dumps(content) + "\n")
             draft.replace(self.path)

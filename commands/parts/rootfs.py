@@ -162,7 +162,7 @@ class RootFs:
             incoming = self.incoming[0] if number == 0 else Incoming(download, download.proof())
             check_archive_head(incoming.head)
             say("image: %s, compression %s, onto %s" % (download.shown, incoming.kind, self.job.disk.path))
-            told = self.unpackers[number].unpack(top, self._watched(incoming))
+            told = self.unpackers[number].unpack(top, self._watched(incoming, number))
             incoming.check()
             self.survey.merge(told)
             for what, count in told["left_out"].items():
@@ -170,13 +170,21 @@ class RootFs:
         mb = sum(self.survey.bytes.values()) // 10**6
         say("unpacked %d members, %d MB, in %.1f s" % (self.survey.members, mb, time.monotonic() - began))
 
-    def _watched(self, incoming: Incoming):
+    def _watched(self, incoming: Incoming, number: int):
         done = 0
         for block in incoming.blocks():
             yield block
             done += len(block)
             mb = done // 10**6
-            self.progress.tick(lambda mb=mb: "unpacking: %d MB%s" % (mb, incoming.share()))
+            count = self._count(incoming, number)
+            self.progress.tick(lambda mb=mb: "unpacking: %d MB%s" % (mb, incoming.share()), lambda count=count: count)
+
+    def _count(self, incoming: Incoming, number: int) -> tuple:
+        """Return (bytes done, bytes in all or None) of all archives as they come; ``number`` of them are unpacked."""
+        sizes = [download.size for download in self.downloads if download.size is not None]
+        if len(sizes) < len(self.downloads):
+            return incoming.read, None
+        return sum(sizes[:number]) + incoming.read, sum(sizes)
 
     def _fstab(self, volumes: list) -> str:
         lines = ["# written by the image command that installed this system"]

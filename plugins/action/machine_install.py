@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _report_files, _say
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _fleet, _install, _report_files, _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]
         ]
-        found = _say.each(work, _one)
+        found = _say.each(work, _taken, _say.shown(names, given["progress"]))
         results = [
             _unexpected(name, result) if isinstance(result, Exception) else result
             for name, result in zip(names, found, strict=True)
@@ -76,8 +76,12 @@ class ActionModule(ActionBase):
         return lambda: connection
 
 
-def _one(work: tuple[Host, dict[str, Any]]) -> dict[str, Any]:
-    result = _install.run(*work)
+def _taken(work: tuple[Host, dict[str, Any]]) -> dict[str, Any]:
+    try:
+        result = _install.run(*work)
+    except Exception as exc:
+        _say.ended(work[0].name, _fleet.FAILED, _unexpected(work[0].name, exc)["msg"])
+        raise
     # The report has it before the slowest machine is done.
     _report_files.note(result["name"], result, failed=result["failed"])
     return result

@@ -123,6 +123,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _others,
     _report_files,
     _report_table,
+    _shown,
 )
 
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
@@ -141,7 +142,7 @@ class CallbackModule(CallbackBase):
         self._files = _report_files.ReportFiles(self._about, self._display.warning, time.time())
         self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
-        self._others = _others.Others(self.get_option, self._display.display, self._display.warning)
+        self._others = _others.Others(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
 
@@ -193,16 +194,22 @@ class CallbackModule(CallbackBase):
         if not self._report:
             return
         data = self._files.data(time.time(), final=True)
-        self._display.banner(
-            "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
-        )
+        title = "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
+        if _shown.for_programs():
+            self._say(title)
+        else:
+            self._display.banner(title)
         for line in _report_table.table(self._report):
-            self._display.display(line)
+            self._say(line)
         if data["cost"]:
-            self._display.display(_cost.line(data["cost"]))
+            self._say(_cost.line(data["cost"]))
         for path in self._files.end(data):
-            self._display.display(f"Report: {path}")
+            self._say(f"Report: {path}")
         self._others.tell(data)
+
+    def _say(self, line: str) -> None:
+        """A line for people: not to a stdout that programs read."""
+        self._display.display(line, stderr=_shown.for_programs())
 
     def _interrupted(self) -> None:
         """A run that ended before its end leaves what it knew, and others hear of it."""

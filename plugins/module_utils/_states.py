@@ -48,6 +48,8 @@ class Timeline:
         self._clock = clock
         self.since = clock() if since is None else since
         self.transitions = []
+        #: Called with the state whenever it has changed.
+        self.heard = None
 
     def to(self, state, at=None):
         """Enter ``state`` now (or at epoch second ``at``); entering the present state records nothing."""
@@ -66,6 +68,7 @@ class Timeline:
             }
         )
         self.state, self.since = state, at
+        self._tell()
 
     def found(self, state):
         """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
@@ -73,6 +76,7 @@ class Timeline:
             raise ValueError("unknown boot state %r" % state)
         if state != self.state:
             self.state, self.since = state, self._clock()
+            self._tell()
 
     def result(self):
         """The keys every step's result carries: ``boot_state``, ``boot_state_since``, ``transitions``."""
@@ -81,3 +85,7 @@ class Timeline:
             "boot_state_since": to_rfc3339(self.since),
             "transitions": list(self.transitions),
         }
+
+    def _tell(self):
+        if self.heard is not None:
+            self.heard(self.state)

@@ -26,6 +26,7 @@ description:
 extends_documentation_fragment:
   - kubenode.provision.hcloud
   - kubenode.provision.attributes
+  - kubenode.provision.progress
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.variables
 attributes:
@@ -378,7 +379,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.machines import MachineFleet
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
+    api_options,
+    progress_options,
+    run_fleet,
+)
 
 
 def argument_spec():
@@ -409,6 +414,7 @@ def argument_spec():
         wait={"type": "bool", "default": True},
         timeout={"type": "int", "default": 360},
         variables=dict(VARIABLES),
+        **progress_options(),
     )
 
 

@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - kubenode.provision.hcloud
   - kubenode.provision.system_access
   - kubenode.provision.attributes
+  - kubenode.provision.progress
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.variables
 attributes:
@@ -348,7 +349,11 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import (
+    api_options,
+    progress_options,
+    run_fleet,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.rescue import RescueFleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import make_ssh
 
@@ -375,6 +380,7 @@ def argument_spec():
         timeout={"type": "int", "default": 360},
         rescue_timeout={"type": "int", "default": 360},
         variables=dict(VARIABLES),
+        **progress_options(),
     )
 
 

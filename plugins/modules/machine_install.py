@@ -75,6 +75,14 @@ options:
       fail: It fails.
       report: It does not, and C(machines) says which ones failed.
     default: fail
+  progress:
+    description:
+      - What is shown while the task runs. By default V(fleet) from four machines on, else V(lines).
+    type: str
+    choices:
+      fleet: On a terminal one table of the machines, elsewhere a line each 15 seconds that sums the fleet up.
+      lines: A line for each step of each machine.
+      none: Failures only.
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode

@@ -74,6 +74,17 @@ options:
       - Whether to refuse a root file system that base did not prebake, or that still holds one machine's identity.
     type: bool
     default: true
+  arrives_at:
+    description:
+      - Where on the controller the file comes into being that is sent to O(url), so that its growth can be shown - the
+        C(path) that M(kubenode.provision.node_image_sink) returned.
+    type: path
+  progress:
+    description:
+      - V(none) shows nothing of the file while it is made. By default, or with any other word, a line each 15
+        seconds tells the step and the bytes that were written, when O(arrives_at) is given.
+    type: str
+    choices: [fleet, lines, none]
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode

@@ -72,6 +72,12 @@ options:
       - Whether to make it anew, with the packages of today, although there is one that was made of the same.
     type: bool
     default: false
+  progress:
+    description:
+      - V(none) shows nothing of the file while it is made. By default, or with any other word, a line each 15
+        seconds tells the step and the bytes that were written, when the task runs on the controller.
+    type: str
+    choices: [fleet, lines, none]
 extends_documentation_fragment:
   - kubenode.provision.attributes
   - kubenode.provision.attributes.actiongroup_kubenode
@@ -141,6 +147,8 @@ seconds:
   sample: 81.5
 """
 
+import signal
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
@@ -153,6 +161,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.mounts 
 def main():
     """Make the archive, or say why not."""
     module = AnsibleModule(options.node_image_debian_spec(), supports_check_mode=True)
+    # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
     # What mmdebstrap mounts would be copied into each container of this host, and one of them may hold it then.
     private_mounts()
     try:

@@ -40,6 +40,7 @@ extends_documentation_fragment:
   - kubenode.provision.robot
   - kubenode.provision.system_access
   - kubenode.provision.attributes
+  - kubenode.provision.progress
   - kubenode.provision.attributes.actiongroup_kubenode
   - kubenode.provision.variables
 attributes:
@@ -453,7 +454,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import VARIABLES
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import progress_options, run_fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.journey import Tools
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.options import (
     open_robot,
@@ -495,6 +496,7 @@ def argument_spec():
         max_resets={"type": "int", "default": 50},
         on_reset_limit={"type": "str", "choices": ["refuse", "pace"], "default": "refuse"},
         variables=dict(VARIABLES),
+        **progress_options(),
     )
 
 

@@ -149,6 +149,7 @@ OF_THE_RUN: dict[str, Sequence[str]] = {
     "kubenode_command_dir": (HCLOUD, *_ROBOT),
     "kubenode_reinstall": (HCLOUD, *_ROBOT, INSPECT),
     "kubenode_drift": (HCLOUD, *_ROBOT),
+    "kubenode_progress": (*_WRITING, "hcloud_delete", "robot_release", INSPECT),
     "kubenode_rescue_timeout": (HCLOUD,),
     "kubenode_rename": _ROBOT,
     **dict.fromkeys(("kubenode_events", "kubenode_kube_context", "kubenode_kubeconfig"), (HCLOUD, *_ROBOT)),

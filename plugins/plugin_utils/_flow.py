@@ -17,6 +17,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import (
     InvalidHostKey,
     KnownHosts,
@@ -89,6 +90,9 @@ class Flow:
         except names.InvalidName as exc:
             raise AnsibleActionFail(f"machine_name {self.machine!r}: {exc}") from exc
         self.timeline = _timeline(self.machine, options)
+        if self.timeline.state:
+            _say.state(host, self.timeline.state)
+        self.timeline.heard = lambda state: _say.state(host, state)
         self._directory = options.get("known_hosts_dir") or os.path.join(C.DEFAULT_LOCAL_TMP, "kubenode-known-hosts")
 
     def known_hosts(self, phase: str) -> KnownHosts:

@@ -15,6 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.options
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
+    _fleet,
     _image_url_command,
     _machine_boot,
     _machine_disks,
@@ -58,7 +59,9 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     for note in machine["notes"] or []:
         _say.warning(f"{host.name}: {one_line(note)}")
     if machine["refused"]:
-        return {**found, "failed": True, "msg": machine["refused"]}
+        found.update(failed=True, msg=machine["refused"])
+        _say.ended(host.name, _fleet.FAILED, found["msg"], known=True)
+        return found
     try:
         for step, (specification, take) in STEPS.items():
             if machine[step] is None:
@@ -87,8 +90,8 @@ def run(host: Host, machine: Mapping[str, Any]) -> dict[str, Any]:
     if late and machine["may_be_late"]:
         # The API phase sends it to its rescue once more.
         found["failed"] = False
-    if found["failed"] or late:
-        _say.progress(host.name, one_line(found["msg"].removeprefix(f"{host.name}: ")))
+    outcome = _fleet.FAILED if found["failed"] else _fleet.LATE if late else _fleet.DONE
+    _say.ended(host.name, outcome, found["msg"])
     return found
 
 

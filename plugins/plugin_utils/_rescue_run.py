@@ -114,8 +114,9 @@ class RescueRun:
             attached, finished = self._start(system)
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
             watcher = _watch.Watcher(
-                self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown
-            )
+                self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown,
+                measured=lambda done, total: _say.measured(flow.machine, done, total),
+            )  # fmt: skip
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, _watch.WatchFailed) as exc:
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)

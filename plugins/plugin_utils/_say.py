@@ -6,6 +6,8 @@
 A worker of Ansible dies at once when Ctrl-C is pressed. If that happened while it held the lock of the queue to the
 main process, the main process would wait for ever. So signals wait until a message is through, and while machines have
 threads of their own, only the first thread hears signals and speaks.
+
+Progress goes to stderr where stdout is for programs.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ansible.utils.display import Display
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _shown
 
 _display = Display()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -27,6 +31,24 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_EVERY = 1.0
 #: What threads have to say; None while there are none.
 _said: queue.SimpleQueue[Callable[[], None] | None] | None = None
+
+
+class View(Protocol):
+    """What is shown while threads are at work."""
+
+    def aside(self, speak: Callable[[], None]) -> None:
+        """Let something be printed that is no part of it."""
+
+    def tick(self) -> None:
+        """Time has passed."""
+
+    def finish(self) -> None:
+        """All threads have ended."""
+
+
+#: What is shown of these threads; the second one is the same when it is of a fleet.
+_view: View | None = None
+_show: _shown.Shown | None = None
 
 Machine = TypeVar("Machine")
 Result = TypeVar("Result")
@@ -45,8 +67,34 @@ def detail(machine: str, line: str) -> None:
 
 
 def progress(machine: str, message: str) -> None:
-    """A line that everybody sees."""
-    _say(lambda: _display.display(f"{machine}: {message}"))
+    """Where a machine is: a line that everybody sees, unless its fleet is shown in another way."""
+    _tell(
+        lambda show: show.message(machine, message),
+        lambda: _display.display(f"{machine}: {message}", stderr=_shown.for_programs()),
+    )
+
+
+def state(machine: str, name: str) -> None:
+    """A machine of a fleet has come into a boot state."""
+    _tell(lambda show: show.state(machine, name))
+
+
+def measured(machine: str, done: int | None, total: int | None) -> None:
+    """A machine of a fleet has done so many bytes of so many; None: unknown, or at a step without bytes."""
+    _tell(lambda show: show.fleet.measured(machine, done, total))
+
+
+def ended(machine: str, outcome: str, message: str, known: bool = False) -> None:
+    """A machine of a fleet is through with the task.
+
+    ``outcome``: one of ``_fleet``; ``known``: an earlier task said why it failed.
+    """
+    _tell(lambda show: show.end(machine, outcome, message, known))
+
+
+def requests(made: int, limit: int | None, remaining: int | None) -> None:
+    """So many requests were made for a fleet; what the account's limit is and what is left of it, if known."""
+    _tell(lambda show: show.fleet.requests(made, limit, remaining))
 
 
 def warning(message: str) -> None:
@@ -54,12 +102,31 @@ def warning(message: str) -> None:
     _say(lambda: _display.warning(message))
 
 
-def each(machines: Sequence[Machine], work: Callable[[Machine], Result]) -> list[Result | Exception]:
+def shown(names: Sequence[str], mode: str | None, states: bool = False) -> _shown.Shown:
+    """How the machines of a task are shown, for :func:`each`; see :class:`_shown.Shown`."""
+    mode = mode or (_shown.FLEET if len(names) >= _shown.FLEET_FROM else _shown.LINES)
+    say, terminal = printer(mode)
+    return _shown.Shown(names, mode, say, states=states, terminal=terminal)
+
+
+def printer(mode: str) -> tuple[Callable[..., None], _shown.Terminal | None]:
+    """What prints progress of this mode where it goes, and the terminal it goes to, if any."""
+    stderr, terminal = _shown.streams(mode, os.getppid())
+
+    def say(text: str, **how: Any) -> None:
+        _display.display(text, stderr=stderr, **how)
+
+    return say, terminal
+
+
+def each(
+    machines: Sequence[Machine], work: Callable[[Machine], Result], show: View | None = None
+) -> list[Result | Exception]:
     """Do the work for all machines at once, one thread each; the results, or what was raised, in the same order.
 
     A worker whose run was killed ends: the next run over these machines must not find it at work.
     """
-    global _said
+    global _said, _show, _view
     run = os.getppid()
     results: dict[int, Result | Exception] = {}
     said: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -76,7 +143,8 @@ def each(machines: Sequence[Machine], work: Callable[[Machine], Result]) -> list
 
     # Daemons, since a worker that was told to end must not wait for machines.
     threads = [threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(machines))]
-    _said = said
+    _said, _view = said, show
+    _show = show if isinstance(show, _shown.Shown) else None
     try:
         with _whole():  # threads inherit what is blocked
             for thread in threads:
@@ -86,22 +154,41 @@ def each(machines: Sequence[Machine], work: Callable[[Machine], Result]) -> list
             if os.getppid() != run:
                 raise SystemExit("the run is gone")
             try:
-                message = said.get(timeout=_LOOK_EVERY)
+                message = said.get(timeout=_LOOK_EVERY if show is None else _shown.TABLE_EVERY)
             except queue.Empty:
-                continue
+                message = _nothing
             if message is None:
                 left -= 1
                 continue
             with _whole():
                 message()
+                if show is not None:
+                    show.tick()
+        if show is not None:
+            with _whole():
+                show.finish()
     finally:
-        _said = None
+        _said = _show = _view = None
     return [results[place] for place in range(len(machines))]
+
+
+def _tell(news: Callable[[_shown.Shown], None], otherwise: Callable[[], Any] | None = None) -> None:
+    """Have the fleet's view take some news; without one, say something else or nothing."""
+    show = _show
+    if show is not None and _said is not None:
+        _said.put(lambda: news(show))
+    elif otherwise is not None:
+        _say(otherwise)
+
+
+def _nothing() -> None:
+    """Time has passed."""
 
 
 def _say(message: Callable[[], Any]) -> None:
     if _said is not None:
-        _said.put(message)
+        view = _view
+        _said.put(message if view is None else lambda: view.aside(message))
         return
     with _whole():
         message()

@@ -49,9 +49,10 @@ _OF_USERS = """
     kubenode_os_port kubenode_os_private_key kubenode_os_user kubenode_partitions
     kubenode_pipelining kubenode_placeholder_image kubenode_placement_group kubenode_post_install_script
     kubenode_power_off kubenode_power_reset_timeout kubenode_pre_provision_command
-    kubenode_pre_provision_timeout kubenode_proof kubenode_ready_timeout kubenode_reboot_again
+    kubenode_pre_provision_timeout kubenode_progress kubenode_proof kubenode_ready_timeout kubenode_reboot_again
     kubenode_registry_token kubenode_reinstall kubenode_release kubenode_remote_unlock kubenode_rename
-    kubenode_require_digest kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices kubenode_serial
+    kubenode_require_digest kubenode_rescue_timeout kubenode_root_device_hints kubenode_root_devices
+    kubenode_serial
     kubenode_server_ip kubenode_server_name kubenode_server_number kubenode_server_type kubenode_ssh_key_name
     kubenode_ssh_keys kubenode_ssh_reset_timeout kubenode_subvolumes kubenode_success
     kubenode_sw_reset_timeout kubenode_swraid kubenode_swraid_level kubenode_tarball_dir
@@ -117,6 +118,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "kubenode_image_url": {"type": "str", "no_log": True},
     "kubenode_event_object": {"type": "dict"},
     "kubenode_labels": {"type": "dict"},
+    "kubenode_progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
     "kubenode_network_config": {"type": "str", "choices": ["rescue", "image"]},
     "kubenode_notify_secret": {"type": "str", "no_log": True},
     "kubenode_notify_url": {"type": "str", "no_log": True},

@@ -38,14 +38,20 @@ class Watcher:
         runner: str = f"sh {RUNNER}",
         noun: str = "image command",
         harm: str = "The disk may be half written",
+        measured: Callable[[int | None, int | None], None] | None = None,
     ) -> None:
-        """``shown``: what people get to see of a message. ``harm``: what a command that was cut off may have left."""
+        """``shown``: what people get to see of a message. ``harm``: what a command that was cut off may have left.
+
+        ``measured`` gets the bytes that are done and those in all whenever they have changed; None: no more.
+        """
         self._shown, self._runner, self._noun, self._harm = shown, runner, noun, harm
         self._remote, self._job, self._boot_id = remote, job, boot_id
         self._log, self._progress = log, progress
         self._clock, self._sleep = clock, sleep
         self._offset = 0
         self._message = ""
+        self._measured = measured
+        self._bytes: tuple[int, int | None] | None = None
 
     def until_end(self, limit: float, longest: float) -> Status:
         """Poll with waits that grow up to ``longest`` seconds; returns the final status."""
@@ -96,6 +102,9 @@ class Watcher:
         if status.log:
             self._log(status.log)
         self._offset = status.next_offset
+        if self._measured is not None and status.bytes != self._bytes:
+            self._bytes = status.bytes
+            self._measured(*(status.bytes or (None, None)))
         message = self._shown(status.message)
         if message and message != self._message:
             self._message = message

@@ -64,6 +64,8 @@ class Api:
         self.budget = Budget(clock)
         self.calls = 0
         self.calls_of = {}
+        #: Takes the changes of machines, if anything does; see run_fleet.
+        self.news = None
 
     def request(self, method, path, machine=None, params=None, json=None):
         """Send one request, once. Raises ApiError, NoAnswer or FleetError."""

@@ -57,8 +57,12 @@ class MachineRun:
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
 
 
-def run_all(api, runs, work):
-    """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything."""
+def run_all(api, runs, work, last=True):
+    """Call ``work(run)`` for all machines at once; a machine's error is its own, any other one ends everything.
+
+    ``last``: no other work of this call follows for a machine that has not failed.
+    """
+    news = getattr(api, "news", None)
     waiting: queue.SimpleQueue[MachineRun] = queue.SimpleQueue()
     fatal: list[Exception] = []
     for run in runs:
@@ -71,12 +75,16 @@ def run_all(api, runs, work):
             except queue.Empty:
                 return
             try:
+                if news is not None:
+                    news.follow(run)
                 work(run)
             except (MachineError, ApiError, NoAnswer) as error:
                 run.fail(explain(error))
             except Exception as error:  # noqa: BLE001 - a thread has no caller; it is raised below
                 fatal.append(error)
                 api.stop(error if isinstance(error, FleetError) else FleetError("another machine's step broke"))
+            if news is not None and (last or run.result["failed"]):
+                news.tell(run, ended=True)
 
     # Daemons, so that nothing goes on when the module is interrupted.
     threads = [threading.Thread(target=worker, daemon=True) for _run in runs[:MOST_THREADS]]

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from typing import Any
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import missing_required_lib
+from ansible.module_utils.common.parameters import remove_values
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import client
@@ -19,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     MachineError,
     NoAnswer,
 )
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.news import News
 
 _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 
@@ -29,6 +32,14 @@ def api_options():
         "api_token": {"type": "str", "no_log": True},
         "api_endpoint": {"type": "str"},
         "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
+def progress_options():
+    """The argument spec of the documentation fragment ``progress``; ``progress`` is for the action plugin."""
+    return {
+        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
+        "progress_file": {"type": "path"},
     }
 
 
@@ -70,10 +81,14 @@ def open_cloud(module):
 
 def run_fleet(module, make_fleet, open_api=open_cloud, items="machines"):
     """Open the API, make the fleet, run it, and end the module with its results, which stand under ``items``."""
+    # The action plugin starts the module in a thread that hears no signals, and what is blocked is inherited.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
     api: Any = None
     variables = module.params.get("variables")
     try:
         api = open_api(module)
+        if module.params.get("progress_file"):
+            api.news = News(module.params["progress_file"], api, lambda text: remove_values(text, module.no_log_values))
         results = make_fleet(api).run()
     except (FleetError, MachineError, ApiError, NoAnswer) as error:
         # Errors of one machine's requests end in its result. What comes here is of a request for all of them.

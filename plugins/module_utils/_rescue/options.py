@@ -233,6 +233,7 @@ def machine_install_spec():
             },
         },
         "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
     }
 
 
@@ -304,6 +305,8 @@ def node_image_archive_spec():
         "epoch": {"type": "int"},
         "exclude": {"type": "list", "elements": "str", "default": []},
         "prebaked": {"type": "bool", "default": True},
+        "arrives_at": {"type": "path"},
+        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
     }
 
 
@@ -320,6 +323,7 @@ def node_image_debian_spec():
         "apt_options": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 3600},
         "force": {"type": "bool", "default": False},
+        "progress": {"type": "str", "choices": ["fleet", "lines", "none"]},
     }
 
 

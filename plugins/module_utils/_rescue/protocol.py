@@ -83,6 +83,7 @@ class Status:
         self.log = _decode(fields.get("log", ""))
         output = _decode(fields.get("output", ""))
         self.message = message_of(output)
+        self.bytes = bytes_of(output)
         # while the command runs, the file may be half written
         self.output_error = "" if self.state in (NONE, RUNNING) else output_error(output, fields.get("output_size"))
         if self.state not in _STATES:
@@ -130,6 +131,22 @@ def message_of(output):
         return ""
     message = content.get("message") if isinstance(content, dict) else None
     return message if isinstance(message, str) else ""
+
+
+def bytes_of(output):
+    """The ``bytes`` of an ``output.json`` as (done, total or None); None when there are none that can be."""
+    try:
+        count = json.loads(output.decode("utf-8"))["bytes"]
+        done, total = count["done"], count.get("total")
+    except (UnicodeDecodeError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+    if not _is_count(done) or not (total is None or _is_count(total)):
+        return None
+    return done, total
+
+
+def _is_count(number):
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 63
 
 
 def output_error(output, size=None):

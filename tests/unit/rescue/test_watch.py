@@ -139,3 +139,27 @@ def test_a_runner_that_is_gone_ends_the_watch():
     with pytest.raises(_watch.WatchFailed) as failure:
         Bare().watch()
     assert "the runner of the image command does not answer (exit code 127" in str(failure.value)
+
+
+def test_bytes_are_counted_until_the_command_gives_none():
+    rescue = Rescue(ends=30)
+    counts = [(None, None)]
+    watcher = _watch.Watcher(
+        rescue, JOB, BOOT, lambda _log: None, lambda _message: None, clock=lambda: rescue.now, sleep=rescue.sleep,
+        measured=lambda done, total: counts.append((done, total)),
+    )  # fmt: skip
+    plain = rescue.run
+
+    def run(script: str, *arguments: str) -> tuple[int, str]:
+        code, answer = plain(script, *arguments)
+        if 5 < rescue.now < 20:
+            output = {"message": "writing", "bytes": {"done": int(rescue.now / 5) * 100, "total": 1000}}
+            text = base64.b64encode(json.dumps(output).encode()).decode()
+            answer = "".join(
+                f"output={text}\n" if line.startswith("output=") else f"{line}\n" for line in answer.splitlines()
+            )
+        return code, answer
+
+    rescue.run = run
+    watcher.until_end(420, 2.0)
+    assert counts == [(None, None), (100, 1000), (200, 1000), (300, 1000), (None, None)]

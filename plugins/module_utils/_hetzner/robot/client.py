@@ -67,6 +67,8 @@ class Robot:
         self.limits = limits or Limits(clock)
         self.calls = 0
         self.calls_of = {}
+        #: Takes the changes of machines, if anything does; see run_fleet.
+        self.news = None
 
     def request(self, method, path, deadline, machine=None, data=None, reserved=False):
         """Send one request, once, as soon as its limit allows. Raises ApiError, NoAnswer, LimitSpent or FleetError.

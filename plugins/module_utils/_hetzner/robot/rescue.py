@@ -116,7 +116,7 @@ class RobotRescueFleet:
         active = [run for run in runs if not run.result["failed"]]
         if active:
             active = self._find(active)
-            run_all(self._api, active, self._look)
+            run_all(self._api, active, self._look, last=False)
             active = [run for run in active if not run.result["failed"]]
             self._prepare([run for run in active if run.step in _ARMING], public_key)
             run_all(self._api, active, self._bring_about)

@@ -1,0 +1,12 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Shows where the machines are while the module of this name runs."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils._api_phase import ApiAction
+
+
+class ActionModule(ApiAction):
+    """See the documentation of the module of the same name."""

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fleet of six while it runs: one table on a terminal, sums on a pipe, and a stdout that programs can read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import termios
+
+import pytest
+
+from tests.integration.playbooks.screens import OnTerminal
+
+NAMES, OTHERS = ([f"{stem}-{number}" for number in range(1, 7)] for stem in ("fleet", "other"))
+#: Seconds until a run counts as hanging.
+LIMIT = 800
+
+
+@pytest.fixture(scope="module")
+def fleet(playground):
+    """A lab whose machines never answer: they are late, tried once more, and given up."""
+    lab = playground("dry")
+    lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    return lab
+
+
+def test_programs_read_json_and_people_read_sums(fleet):
+    fleet.stage.write_inventory(NAMES, kubenode_rescue_timeout=2)
+    done = subprocess.run(
+        fleet.stage.playbook_command(), cwd=fleet.stage.folder,
+        env={**fleet.environment, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
+        capture_output=True, text=True, check=False, timeout=LIMIT,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert set(json.loads(done.stdout)["stats"]) >= set(NAMES)
+    lines = done.stderr.splitlines()
+    assert any(line.startswith("6/6 done · API ") for line in lines), done.stderr
+    assert "0/6 done · 6 late" in lines
+    assert "PROVISION REPORT" in lines
+    # no line for a step of a machine, and one for each try that ended badly
+    of_one = [line for line in lines if line.startswith("fleet-1: ")]
+    assert [line.split(": ")[1] for line in of_one] == ["late", "late"], done.stderr
+
+
+def table(screen):
+    """The rows of the table on a screen, below its head."""
+    lines = screen.visible
+    heads = [place for place, line in enumerate(lines) if line.startswith("machine ")]
+    return lines[heads[-1] + 1 :] if heads else []
+
+
+def test_a_terminal_shows_one_table_and_can_be_used_after_ctrl_c(fleet):
+    fleet.stage.write_inventory(OTHERS, kubenode_rescue_timeout=600)
+    run = OnTerminal(fleet.stage.playbook_command(), fleet.environment, fleet.stage.folder)
+    writes = "TASK [Write the disks"
+
+    def waits(screen):
+        """Whether the machines stand in the table of the SSH phase."""
+        rows = [row for row in table(screen) if row.startswith("other-")]
+        return len(rows) == 6 and any(writes in line for line in screen.lines)
+
+    try:
+        assert run.read(waits, LIMIT), run.output
+        lines = run.screen.lines
+        assert sorted(row.split()[0] for row in table(run.screen) if row.strip()) == OTHERS
+        assert len([line for line in lines if line.startswith("machine ")]) == 1, "those of the tasks before are gone"
+        assert [line for line in lines if line.startswith("6/6 done · API ")], "their sums are not"
+        run.press(b"\x03")
+        run.read(limit=LIMIT)
+        assert termios.tcgetattr(run.slave) == run.before
+    finally:
+        run.end()
+    # the cursor rests below all that was there; nothing but it was moved
+    assert run.screen.unknown == []
+    assert run.screen.row == len(run.screen.lines) - 1
