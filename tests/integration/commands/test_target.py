@@ -140,7 +140,7 @@ def test_even_the_last_step_but_one_leaves_nothing_that_boots(target, url, tmp_p
     process.wait(180)
     if number == signal.SIGTERM:
         assert process.returncode == 143
-        assert not Path(f"/proc/{child}").exists()
+        until(lambda: not Path(f"/proc/{child}").exists(), "the end of its child")
         assert target.unbootable()
     else:
         os.kill(child, signal.SIGKILL)
