@@ -80,14 +80,14 @@ options:
         type: str
         choices: [Normal, Warning]
         default: Normal
-      message:
+      text:
         description:
           - What happened, for people.
         type: str
         required: true
       output:
         description:
-          - Lines that a program printed. As many of the last ones follow the message as fit into the 1024 bytes that
+          - Lines that a program printed. As many of the last ones follow the text as fit into the 1024 bytes that
             the API takes.
         type: list
         elements: str
@@ -118,7 +118,7 @@ EXAMPLES = r"""
     events:
       - object: {kind: Node, name: node-1}
         reason: ImageURLCommandSucceeded
-        message: the image command succeeded after 42 s
+        text: the image command succeeded after 42 s
         output: [writing the disk, IMAGE_URL_DONE]
   delegate_to: localhost
 
@@ -130,7 +130,7 @@ EXAMPLES = r"""
         subject: node-7
         reason: ProvisioningFailed
         type: Warning
-        message: 'node-7: its rescue did not answer'
+        text: 'node-7: its rescue did not answer'
   delegate_to: localhost
 """
 
@@ -192,7 +192,7 @@ def argument_spec() -> dict[str, Any]:
         "object": {"type": "dict", "required": True, "options": about},
         "reason": {"type": "str", "required": True},
         "type": {"type": "str", "choices": ["Normal", "Warning"], "default": "Normal"},
-        "message": {"type": "str", "required": True},
+        "text": {"type": "str", "required": True},
         "output": {"type": "list", "elements": "str", "default": []},
         "subject": {"type": "str", "default": ""},
     }

@@ -62,16 +62,16 @@ def _of(machine: Mapping[str, Any]) -> Iterable[Event]:
     if ran:
         yield _command_event(machine, _COMMANDS[step], command, failed)
     if failed and not (ran and command.get("failed")):
-        yield {"reason": "ProvisioningFailed", "type": "Warning", "message": _said(machine, machine)}
+        yield {"reason": "ProvisioningFailed", "type": "Warning", "text": _said(machine, machine)}
     elif not failed and not ran and "machine_boot" in steps:
-        yield {"reason": "ProvisioningSucceeded", "message": f"{_said(machine, machine)}{_proof(machine)}"}
+        yield {"reason": "ProvisioningSucceeded", "text": f"{_said(machine, machine)}{_proof(machine)}"}
 
 
 def _command_event(machine: Mapping[str, Any], noun: str, command: Mapping[str, Any], failed: bool) -> Event:
     text, output = _said(machine, command), _output(command)
     if command.get("failed"):
-        return {"reason": f"{noun}Failed", "type": "Warning", "message": text, "output": output}
-    return {"reason": f"{noun}Succeeded", "message": text + ("" if failed else _proof(machine)), "output": output}
+        return {"reason": f"{noun}Failed", "type": "Warning", "text": text, "output": output}
+    return {"reason": f"{noun}Succeeded", "text": text + ("" if failed else _proof(machine)), "output": output}
 
 
 def _said(machine: Mapping[str, Any], result: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ def killed(fleet, state: str) -> None:
     options = create if module == "hcloud_machine" else both(fleet)
     fleet.project.fault(point="action", command=command, effect="slow", delay=2, times=fleet.size)
     process = fleet.begin(module, **options)
-    until(lambda: len(fleet.sent("POST", route)) >= fleet.size // 2, state, show=lambda: process.poll())
+    until(lambda: len(fleet.sent("POST", route)) >= fleet.size // 2, state, show=process.poll)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     fleet.project.forget_faults()
@@ -79,7 +79,7 @@ def test_names_that_are_lost_for_a_while_are_waited_for(fleet, tmp_path):
     before += [f'mount --bind {hosts} /etc/hosts && exec "$@"', "sh"]
     create, _rescue = one.steps(one.names)
     process = one.begin("hcloud_machine", before, **create, api_endpoint=f"http://api.lab.test:{port}")
-    until(lambda: len(one.sent("POST", "/servers")) >= 3, "the first servers", show=lambda: process.poll())
+    until(lambda: len(one.sent("POST", "/servers")) >= 3, "the first servers", show=process.poll)
     hosts.write_text("127.0.0.1 localhost\n")
     # connections that are open need no name
     one.project.fault(point="request", drop=True, after_effect=True, times=10**6)

@@ -33,7 +33,7 @@ def post(double, tmp_path):
 
 def event(kind="Node", name="node-1", **more):
     about = {"kind": kind, "name": name, **({"namespace": more.pop("namespace")} if "namespace" in more else {})}
-    given = {"reason": "ImageURLCommandSucceeded", "message": "it succeeded", "output": ["one", "IMAGE_URL_DONE"]}
+    given = {"reason": "ImageURLCommandSucceeded", "text": "it succeeded", "output": ["one", "IMAGE_URL_DONE"]}
     return {"object": about, **given, **more}
 
 

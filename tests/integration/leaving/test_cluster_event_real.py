@@ -48,7 +48,7 @@ def test_events_are_seen_counted_and_taken_as_long_as_they_are(cluster, tmp_path
 
     def post(kind, name, **more):
         given = {"object": {"kind": kind, "name": name}, "reason": "ImageURLCommandSucceeded", "type": "Normal"}
-        events = [{**given, "message": "the image command succeeded after 4.0 s", "output": ["IMAGE_URL_DONE"], **more}]
+        events = [{**given, "text": "the image command succeeded after 4.0 s", "output": ["IMAGE_URL_DONE"], **more}]
         done = controller.process("cluster_event", kubeconfig=str(cluster.kubeconfig), events=events)
         return done.results[0]["result"]
 

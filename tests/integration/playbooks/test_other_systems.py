@@ -154,7 +154,8 @@ def test_a_fleet_that_fails_as_a_whole_is_told_all_the_same(account, receiver, t
     first, second = figures(done)
     assert [(one["machines"], one["failed"], list(one["reasons"])) for one in (first, second)] == [(1, 1, ["n1"])] * 2
     assert second["api_calls"] > first["api_calls"] > 0
-    (event,) = double.events.values()
+    assert len(double.events) == 1
+    event = next(iter(double.events.values()))
     assert (event["reason"], event["type"], event["count"]) == ("ProvisioningFailed", "Warning", 1)
     assert event["involvedObject"]["name"] == "n1"
     assert event["message"].startswith("n1: ")

@@ -26,9 +26,9 @@ def machine(**more):
 
 
 def told(one, **variables):
-    """(reason, type, message, output) of each Event."""
+    """(reason, type, text, output) of each Event."""
     found = _events.events([one], {"node-1": variables})
-    return [(event["reason"], event.get("type", "Normal"), event["message"], event.get("output")) for event in found]
+    return [(event["reason"], event.get("type", "Normal"), event["text"], event.get("output")) for event in found]
 
 
 LINES = ["writing", "********", "IMAGE_URL_DONE"]
@@ -77,7 +77,7 @@ def test_a_machine_that_was_left_alone_or_has_another_try_has_none():
     )
     assert told(late) == []
     (event,) = _events.events([late], {}, last_try=True)
-    assert (event["reason"], event["message"]) == ("ProvisioningFailed", "node-1: silent")
+    assert (event["reason"], event["text"]) == ("ProvisioningFailed", "node-1: silent")
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_the_end_of_the_output_is_kept_whole_characters_only():
 
 def test_the_same_is_one_event_and_another_machine_is_another():
     about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "fleet", "namespace": "x", "uid": "1"}
-    event = {"reason": "R", "type": "Normal", "message": "m", "subject": "node-1"}
+    event = {"reason": "R", "type": "Normal", "text": "m", "subject": "node-1"}
 
     def name(**more):
         return wire.build({**event, **more}, about, "now", "here")["metadata"]["name"]
 
-    assert name() == name(message="another")
+    assert name() == name(text="another")
     assert len({name(), name(subject="node-2"), name(reason="S"), name(type="Warning")}) == 4
 
 

@@ -72,10 +72,10 @@ def receiver(monkeypatch):
     made.close()
 
 
-def tell(receiver, data=REPORT, **options):
+def tell(receiver, data=None, **options):
     """Send a report; what was said and warned of, without any secret."""
     callback = Callback(**{"notify_url": receiver.url, "notify_secret": SECRET, **options})
-    callback.others.tell(data)
+    callback.others.tell(REPORT if data is None else data)
     text = "\n".join([*callback.said, *callback.warned])
     for secret in (SECRET, "pa55word", "T0K3N", "quer1secret"):
         assert secret not in text

@@ -48,7 +48,7 @@ def message(text: str, output: Iterable[str] = (), most: int = LONGEST_MESSAGE) 
 def build(given: dict[str, Any], about: dict[str, Any], now: str, instance: str) -> dict[str, Any]:
     """The Event for the API (core/v1).
 
-    ``given``: ``reason``, ``type``, ``message``, ``output`` and ``subject`` of one Event of the module; ``about``: the
+    ``given``: ``reason``, ``type``, ``text``, ``output`` and ``subject`` of one Event of the module; ``about``: the
     reference to its object; ``now``: RFC 3339; ``instance``: the name of this controller.
     """
     namespace = about.get("namespace") or DEFAULT_NAMESPACE
@@ -62,7 +62,7 @@ def build(given: dict[str, Any], about: dict[str, Any], now: str, instance: str)
         "involvedObject": about,
         "reason": given["reason"],
         "type": given["type"],
-        "message": message(given["message"], given.get("output") or ()),
+        "message": message(given["text"], given.get("output") or ()),
         "source": {"component": COMPONENT, "host": instance},
         "reportingComponent": COMPONENT,
         "reportingInstance": instance,
