@@ -123,6 +123,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _others,
     _report_files,
     _report_table,
+    _say,
     _shown,
 )
 
@@ -139,7 +140,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._files = _report_files.ReportFiles(self._about, self._display.warning, time.time())
+        self._files = _report_files.ReportFiles(self._about, _say.warning, time.time())
         self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
         self._others = _others.Others(self.get_option, self._say, self._display.warning)

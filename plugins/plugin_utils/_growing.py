@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextvars
 import os
 import time
@@ -86,10 +87,10 @@ class GrowingFile(NormalAction):
     def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         return super().run(tmp, task_vars)
 
+    @abc.abstractmethod
     def _growing(self) -> str:
         """The file of the controller that grows; empty when it is elsewhere."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _words(self) -> tuple[str, str]:
         """What happens before the file is there, and what while it grows."""
-        raise NotImplementedError

@@ -78,10 +78,11 @@ class ReportFiles:
     def _to(self, path: str, text: Callable[[], str]) -> bool:
         try:
             write(path, text())
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a report must never take away the result of a machine
             if path not in self._broken:
                 self._broken.add(path)
-                self._warn(f"The provisioning report could not be written to {path}: {error.strerror}")
+                reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                self._warn(f"The provisioning report could not be written to {path}: {reason}")
             return False
         return True
 

@@ -134,9 +134,10 @@ OUTCOMES: dict[str, str] = {
 def _outcome(machine: Mapping[str, Any], finished: bool) -> str:
     if machine["failed"]:
         return "failed"
-    if machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING:
-        return "not verified" if machine["verified"] is False else "verified"
-    return "done" if finished else "under way"
+    running = machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING
+    if running and machine["verified"] is not None:
+        return "verified" if machine["verified"] else "not verified"
+    return "done" if running or finished else "under way"
 
 
 def _rows(data: Mapping[str, Any], began: float, whole: float, folder: str) -> list[Row]:

@@ -13,7 +13,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents as kept_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import sights
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import ActionBoard
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import USUALLY, ActionBoard
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.catalog import Catalog, Unfit
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.deadline import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import (
@@ -164,9 +164,7 @@ class RescueFleet:
         self._found = self._tools.servers.find([run.name for run in active], deadline, ours_first=True)
         if self._state != "rescue":
             return
-        made = [self._found[run.name] for run in active if run.name in self._found and self._is_made(run.name)]
-        if made:
-            self._tools.board.learn(quick=any(server["status"] != "initializing" for server in made))
+        self._learn([run.name for run in active if run.name in self._found and self._is_made(run.name)])
         keys = self._keys(active, deadline)
         self._tools.key_ids = [key["id"] for key in keys]
         count = len(active)
@@ -175,6 +173,14 @@ class RescueFleet:
         )
         if not plan.possible:
             raise FleetError("API budget: %s" % plan.message)
+
+    def _learn(self, made):
+        """Whether this platform is a quick one: servers that are ready long before one usually is say so."""
+        young = [name for name in made if _age(self._machines[name]) < USUALLY["create_server"] / 2]
+        if any(self._found[name]["status"] != "initializing" for name in young):
+            self._tools.board.learn(quick=True)
+        elif made:
+            self._tools.board.learn(quick=False)
 
     def _is_made(self, name):
         """Whether the API was creating the server when the step before this one ended."""
@@ -409,6 +415,12 @@ class RescueFleet:
             journey.prove()
             run.timeline.to(_states.OPERATING_SYSTEM_RUNNING)
         run.result["msg"] = "left the rescue"
+
+
+def _age(machine):
+    """Seconds since a machine of this run came into its boot state; many when that is not known."""
+    since = machine.get("boot_state_since")
+    return time.time() - _states.from_rfc3339(since) if since else FRESH_FOR
 
 
 def compare(run, record, facts, wanted, fail, shell, kept):

@@ -85,6 +85,11 @@ def test_what_cannot_be_written_is_one_warning(files, warnings, tmp_path):
     assert warnings == [f"The provisioning report could not be written to {files.json_path}: No such file or directory"]
 
 
+def test_a_text_that_cannot_be_written_is_a_warning_too(files, warnings):
+    files.note("localhost", machine("n\ud800"))
+    assert [one.partition(": ")[2].partition(":")[0] for one in warnings] == ["UnicodeEncodeError"]
+
+
 def test_nothing_is_noted_without_the_callback(monkeypatch, files):
     monkeypatch.setattr(_report_files, "_current", None)
     _report_files.note("localhost", machine("n1"))

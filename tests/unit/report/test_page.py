@@ -87,6 +87,14 @@ def test_what_happened_to_many_is_said_once():
     assert "192.0.2.1 port 22" in groups[0]["reason"]
 
 
+@pytest.mark.parametrize(("verified", "outcome"), [(True, "verified"), (False, "not verified"), (None, "done")])
+def test_a_page_says_verified_only_of_what_was_verified(verified, outcome):
+    report = _report.Report()
+    report.add("n1", {"boot_state": "OperatingSystemRunning", **({} if verified is None else {"verified": verified})})
+    (row,) = _report_page._rows({**reports.data(1), **report.as_dict()}, reports.STARTED, 100.0, "")
+    assert row.outcome == outcome
+
+
 def test_bars_lie_where_the_time_was_spent():
     report = _report.Report()
     step = {"machine": "n1", "from": "BootingToRescue", "to": "RunningImageCommand", "at": "2026-11-21T10:00:50.000Z"}
