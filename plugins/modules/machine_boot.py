@@ -58,7 +58,7 @@ options:
     description:
       - Passphrase of an encrypted system that waits in its initramfs, as
         O(kubenode.provision.robot_installimage#module:remote_unlock) makes it. It goes to the standard input of an SSH
-        connection as root on the port of the rescue, and to nobody whose host key is not in O(unlock_host_keys).
+        connection as root on the port of the rescue, never to one whose host key is not in O(unlock_host_keys).
       - A wrong one ends the task at once.
     type: str
   unlock_host_keys:

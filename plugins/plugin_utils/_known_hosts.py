@@ -99,7 +99,7 @@ class KnownHosts:
         self._write("".join(f"{self.alias} {key}\n" for key in keys))
 
     def require_known(self) -> bool:
-        """Only the keys in the file, which an earlier run was told; False when there are none."""
+        """Only the keys in the file, which an earlier run was given; False when there are none."""
         self.strict = any(line and not line.startswith("#") for line in self._read().splitlines())
         return self.strict
 

@@ -112,7 +112,7 @@ class _Boot:
         return flow.result(changed=sent or written, msg=msg, record_written=written, **about)
 
     def _unlock(self) -> None:
-        """Open the disks of an encrypted system, where its installation told the host keys of its initramfs."""
+        """Open the disks of an encrypted system, where the host keys of its initramfs are known."""
         given = self._given
         if given["expect"] != "os" or not given["unlock_password"]:
             return

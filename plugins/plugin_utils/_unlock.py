@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Unlocks an encrypted system that waits in its initramfs: the passphrase goes to the stdin of ssh, and nowhere else.
 
-The SSH server of the initramfs has host keys of its own, which the installation told. Nobody with another key gets the
-passphrase.
+The SSH server of the initramfs has host keys of its own, which the installation returned. A server with another
+key never gets the passphrase.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def unlock(
 
 
 def _runs(remote: Remote, system: KnownHosts, previous_boot_id: str | None, seconds: float) -> bool:
-    """Whether who shows another key is the new system, which somebody else unlocked; not the one that goes down."""
-    if not (system.strict or system.boot_id):  # neither told nor pinned by an earlier proof
+    """Whether who shows another key is the new system, which a person unlocked; not the one that goes down."""
+    if not (system.strict or system.boot_id):  # neither given nor pinned by an earlier proof
         return seconds >= STEADY
     remote.use(system)
     try:

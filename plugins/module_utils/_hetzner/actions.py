@@ -78,7 +78,7 @@ class Schedule:
         self._peak = max(self._peak, len(self._pending))
 
     def remove(self, action_id, finished_at=None):
-        """Nobody waits for the action any more; a much shorter duration than usual is learned from it."""
+        """The action is no longer waited for; a much shorter duration than usual is learned from it."""
         command, since = self._pending.pop(action_id, (None, None))
         self._looked.pop(action_id, None)
         if finished_at is None or command is None or finished_at - since >= self._usual_of(command) / 2:

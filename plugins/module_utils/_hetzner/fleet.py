@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import queue
 import threading
 
@@ -55,6 +58,47 @@ class MachineRun:
     def finish(self, api_calls):
         """The result with everything every fleet module returns."""
         return dict(self.result, api_calls=api_calls, **self.timeline.result())
+
+
+class News:
+    """Appends to a file. A file that cannot be written any more ends nothing."""
+
+    def __init__(self, path, api, masked=str):
+        """``masked``: a text without secrets. Raises FleetError when the file cannot be opened."""
+        self._api, self._masked = api, masked
+        self._lock = threading.Lock()
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FleetError("progress_file: '%s' cannot be written: %s" % (path, error.strerror)) from error
+
+    def follow(self, run):
+        """Tell every change of the boot state of a machine from now on, and its present one."""
+        run.timeline.heard = lambda state: self.tell(run, state=state)
+        self.tell(run)
+
+    def tell(self, run, state=None, ended=False):
+        """One line about a machine."""
+        budget = getattr(self._api, "budget", None)
+        remaining = budget.remaining() if budget is not None else math.inf
+        line = {
+            "machine": run.name,
+            "state": run.timeline.state if state is None else state,
+            "text": self._masked(run.result.get("msg", "")) if ended else "",
+            "ended": ended,
+            "failed": bool(ended and run.result.get("failed")),
+            "requests": {
+                "made": self._api.calls,
+                "limit": budget.limit if budget is not None else None,
+                "remaining": max(0, math.floor(remaining)) if math.isfinite(remaining) else None,
+            },
+        }
+        data = json.dumps(line).encode("ascii") + b"\n"
+        with self._lock:
+            try:
+                os.write(self._file, data)
+            except OSError:
+                return
 
 
 def run_all(api, runs, work, last=True):

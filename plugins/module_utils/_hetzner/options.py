@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors
     MachineError,
     NoAnswer,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.news import News
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 
 _TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,7 +107,6 @@ def power_at(state: str) -> Act:
         victim.booted()
         if state == "begun":
             victim.begun()
-            time.sleep(1)
         elif state != "rescue":
             victim.written(running)
         if state == "booted":

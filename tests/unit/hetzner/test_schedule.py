@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import rescue
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.actions import BATCH, Schedule
 
 #: Shortest, mean and longest duration (seconds) as measured by others on the real platform.
@@ -95,6 +99,19 @@ def test_a_quick_platform_may_be_known_before():
     fleet = Fleet(1, lambda _command: 0.01)
     fleet.schedule.learn(quick=True)
     assert fleet.run(1).now < 2
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "learned"),
+    [("off", 2, [True]), ("initializing", 2, [False]), ("off", 60, [False]), ("initializing", 60, [False])],
+)
+def test_only_a_server_that_is_young_and_ready_says_that_a_platform_is_quick(status, age, learned):
+    fleet, said = object.__new__(rescue.RescueFleet), []
+    fleet._machines = {"n1": {"boot_state_since": _states.to_rfc3339(time.time() - age)}}
+    fleet._found = {"n1": {"status": status}}
+    fleet._tools = SimpleNamespace(board=SimpleNamespace(learn=lambda **given: said.append(given["quick"])))
+    fleet._learn(["n1"])
+    assert said == learned
 
 
 def test_stuck_actions_do_not_keep_others_from_being_looked_at():

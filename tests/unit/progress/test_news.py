@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, MachineError
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.news import News
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _api_phase, _shown
 
