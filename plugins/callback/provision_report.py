@@ -24,7 +24,7 @@ options:
     description:
       - The file the report is written to. An empty value writes none.
       - It is written as the run goes on, each time whole; C(finished) is null until the run has ended.
-    type: path
+    type: str
     default: provision-report.json
     env:
       - name: KUBENODE_REPORT_FILE
@@ -36,7 +36,7 @@ options:
       - The same as a page for a browser, one file without scripts that loads nothing. By default it lies beside
         O(report_file), with the end C(.html). An empty value writes none.
       - While the run goes on the page loads itself again every 15 seconds.
-    type: path
+    type: str
     env:
       - name: KUBENODE_REPORT_HTML
     ini:
@@ -149,12 +149,7 @@ class CallbackModule(CallbackBase):
 
     def set_options(self, task_keys=None, var_options=None, direct=None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
-        json_path = self.get_option("report_file")
-        page_path = self.get_option("report_html")
-        if page_path is None and json_path:
-            page_path = f"{os.path.splitext(json_path)[0]}.html"
-        self._files.json_path = os.path.abspath(json_path) if json_path else ""
-        self._files.page_path = os.path.abspath(page_path) if page_path else ""
+        self._files.place(self.get_option("report_file"), self.get_option("report_html"))
         _report_files.begin(self._files)
 
     def v2_playbook_on_play_start(self, play) -> None:

@@ -43,6 +43,17 @@ class ReportFiles:
         self._not_before = 0.0
         self._broken: set[str] = set()
 
+    def place(self, json_path: str, page_path: str | None) -> None:
+        """Where the files will lie; empty for none, and None for a page beside the JSON file.
+
+        Ansible's own type for paths makes the working directory of an empty text.
+        """
+        if page_path is None:
+            page_path = f"{os.path.splitext(json_path)[0]}.html" if json_path else ""
+        self.json_path, self.page_path = (
+            os.path.abspath(os.path.expanduser(one)) if one else "" for one in (json_path, page_path)
+        )
+
     def note(self, host: str, result: Mapping[str, Any], failed: bool = False) -> None:
         """Take the result of a task, and write when it changed something."""
         with self._lock:

@@ -85,6 +85,20 @@ def test_what_cannot_be_written_is_one_warning(files, warnings, tmp_path):
     assert warnings == [f"The provisioning report could not be written to {files.json_path}: No such file or directory"]
 
 
+def test_files_lie_where_they_are_wanted(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    wanted = {
+        ("report.json", None): (f"{tmp_path}/report.json", f"{tmp_path}/report.html"),
+        ("", None): ("", ""),
+        ("", "~/page.html"): ("", "/home/me/page.html"),
+        ("/srv/a.b", ""): ("/srv/a.b", ""),
+    }
+    for given, found in wanted.items():
+        files.place(*given)
+        assert (files.json_path, files.page_path) == found
+
+
 def test_a_text_that_cannot_be_written_is_a_warning_too(files, warnings):
     files.note("localhost", machine("n\ud800"))
     assert [one.partition(": ")[2].partition(":")[0] for one in warnings] == ["UnicodeEncodeError"]
