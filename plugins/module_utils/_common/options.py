@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import BOOLEANS_FALSE, BOOLEANS_TRUE
 
-from .text import is_digits
+from .text import escaped, is_digits
 
 _KINDS = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a dictionary",
@@ -34,7 +34,7 @@ def wrong_value(option, value):
         return "%s: use one of %s" % (shown, ", ".join(option["choices"]))
     if option.get("type") in _KINDS and not option.get("options"):
         return "%s: give %s" % (shown, _KINDS[option["type"]])
-    return "%s: %s" % (shown, _shortened("; ".join(messages), 400))
+    return "%s: %s" % (shown, escaped(_shortened("; ".join(messages), 400)))
 
 
 def truth(value):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The texts of others: a number, JSON or base64, or nothing. A bad text is a value, never another exception.
+"""The texts of others: a line to print, a number, JSON or base64. A bad text is a value, never another exception.
 
 `str.isdigit` takes "²", which int() refuses. int() takes "٣", "1_000", " 12" and "+5", which other programs refuse,
 and raises ValueError for thousands of digits. json.loads raises RecursionError for thousands of brackets. b64decode
@@ -16,6 +16,11 @@ from typing import Any
 #: what an offset in a file, a time or a counter may be
 LARGEST_NUMBER = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST_NUMBER))
+
+
+def escaped(text: str) -> str:
+    """One line of printable text: every other character as its escape, such as ``\\n`` and ``\\x1b``."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def is_digits(text: object) -> bool:

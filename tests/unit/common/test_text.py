@@ -77,3 +77,14 @@ def test_other_base64_is_none_and_never_an_error(text):
     assert data is None or len(data) <= len(text)
     if not re.fullmatch("[A-Za-z0-9+/=]*", text):
         assert data is None
+
+
+@given(st.text())
+def test_an_escaped_text_is_one_printable_line_that_says_the_same(text):
+    shown = common.escaped(text)
+    assert shown.isprintable()
+    assert shown == text or "\\" in shown
+
+
+def test_what_is_escaped():
+    assert common.escaped("añ ñ—ü\n\x1b[31m\u2028\ud7fc") == "añ ñ—ü\\n\\x1b[31m\\u2028\\ud7fc"

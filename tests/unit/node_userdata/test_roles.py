@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.node_user_data import node_user_data
@@ -109,7 +109,10 @@ ANY = st.recursive(
 
 @settings(deadline=None)
 @given(name=st.sampled_from(sorted(RULES.specs)), value=ANY)
+@example(name="base_checksums", value={"\r": None})  # a key was a line of its own
+@example(name="base_mirrors", value={"\u2028": 1})
 def test_any_value_is_taken_or_refused_by_name(name, value):
     given_ = {"join_api_server": "https://192.0.2.1:6443", "join_ca_cert": CA, name: value}
     for line in roles.findings(given_, roles.ROLES, RULES):
         assert "_" in line
+        assert line.isprintable()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from ..._common.text import escaped
 from . import openpgp, pem, versions
 from .errors import PlanError
 
@@ -50,8 +51,8 @@ class Problems(list):
     """What was found wrong so far."""
 
     def add(self, variable, value, fix):
-        """One finding. Values that may hold a secret are given as "…"."""
-        self.append("base_%s is %s; %s" % (variable, value if value == "…" else repr(value), fix))
+        """One finding, a line. Values that may hold a secret are given as "…"; a user's key is part of ``variable``."""
+        self.append(escaped("base_%s is %s; %s" % (variable, value if value == "…" else repr(value), fix)))
 
     def stop(self):
         """PlanError with everything found, when there is something."""

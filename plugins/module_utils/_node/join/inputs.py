@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 
 from ..api import der, discovery
 from ..api.client import split_server
@@ -62,7 +62,11 @@ _DISCOVERY_OPTIONS = ("ca_hashes", "jws")
 
 
 class InvalidInput(ValueError):
-    """A variable is refused; the text names it, its value and the fix."""
+    """A variable is refused; the text names it, its value and the fix, in one printable line."""
+
+    def __init__(self, text: str) -> None:
+        """Keys and values are the user's, and may hold any character."""
+        super().__init__(escaped(text))
 
 
 def checked(given, token):
