@@ -3,8 +3,8 @@
 """pytest plugin: the order of the tests, Hypothesis' data, what runs now, and a table of the suites at the end.
 
 Tests that need the lab's images have the marker ``images`` and wait for these, which take minutes to build. So tests
-of the product and the lab that need none come first, then the others, unit tests among them: while some workers wait
-for machines, others use the processor. In each of these groups files that take minutes come first.
+of the product and the lab that need none come first, then the others; in both groups files that take minutes come
+first. Unit tests are spread among all of them: while some workers wait for machines, others use the processor.
 Property tests use the same data in every run; ``KUBENODE_HYPOTHESIS=random`` draws new data, ``fuzz`` more of it.
 """
 
@@ -108,7 +108,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, images last, unit tests among these; the order within a file stays."""
+    """The longest files first, images last, unit tests among all; the order within a file stays."""
     if os.environ.get(PROFILE) == "fuzz":
         random.shuffle(items)  # a round that is ended early has looked at other tests than the one before
         return
@@ -116,13 +116,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         limits[item.path] = max(_limit(item), limits.get(item.path, 0.0))
     images = {item.path for item in items if item.get_closest_marker("images")}
-    groups: dict[str, list[Path]] = {"others": [], "images": [], "unit": []}
-    for path in sorted(limits, key=lambda path: (_rank(path), -limits[path])):
-        unit = "/tests/unit/" in path.as_posix()
-        groups["images" if path in images else "unit" if unit else "others"].append(path)
-    places = {path: (0.0, number) for number, path in enumerate(groups.pop("others"))}
-    for group in groups.values():
-        places |= {path: ((number + 1) / len(group), 0) for number, path in enumerate(group)}
+    order = sorted(limits, key=lambda path: (path in images, _rank(path), -limits[path]))
+    unit = [path for path in order if "/tests/unit/" in path.as_posix() and path not in images]
+    slow = [path for path in order if path not in unit]
+    places = {path: (number + 1) / len(group) for group in (slow, unit) for number, path in enumerate(group)}
     items.sort(key=lambda item: places[item.path])
 
 

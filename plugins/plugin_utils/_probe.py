@@ -26,8 +26,10 @@ RECORD = "/etc/kubenode/installed.json"
 SCRIPT = (
     r"""
 exec 2>/dev/null
-encode() { head -c 65536 "$1" 2>/dev/null | base64 2>/dev/null | tr -d '\n'; }
-boot=$(cat /proc/sys/kernel/random/boot_id)
+encode() { [ ! -s "$1" ] || head -c 65536 "$1" | base64 | tr -d '\n'; }
+read -r boot </proc/sys/kernel/random/boot_id
+read -r name </proc/sys/kernel/hostname
+read -r kernel </proc/sys/kernel/osrelease
 tenths=$((${2:-0} * 10))
 while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/cloud-init/enabled ]; do
   sleep 0.2 || sleep 1
@@ -35,9 +37,9 @@ while [ "$tenths" -gt 0 ] && [ ! -e /run/cloud-init/result.json ] && [ -e /run/c
 done
 echo kubenode-probe=1
 echo "boot_id=$boot"
-echo "hostname=$(uname -n)"
-echo "kernel=$(uname -r)"
-echo "os=$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d \")"
+echo "hostname=$name"
+echo "kernel=$kernel"
+echo "os=$(sed -n '/^PRETTY_NAME=/ { s///; s/"//g; p; }' /etc/os-release)"
 echo "record=$(encode /etc/kubenode/installed.json)"
 echo "host_keys=$(cat /etc/ssh/ssh_host_*_key.pub | head -c 65536 | base64 | tr -d '\n')"
 if [ -e /run/cloud-init/result.json ]; then state=done
@@ -46,9 +48,9 @@ elif [ -e /run/cloud-init/disabled ] || [ -e /etc/cloud/cloud-init.disabled ]; t
 elif [ -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/status.json ]; then state=running
 else state=unknown
 fi
-echo "addresses=$(awk '/32 host LOCAL/ {print a} {a = $2}' /proc/net/fib_trie | sort -u | tr '\n' ' ')"
-echo "addresses6=$(cut -d ' ' -f 1 /proc/net/if_inet6 | tr '\n' ' ')"
-echo "instance=$(head -c 200 /run/cloud-init/.instance-id)"
+echo "addresses=$(awk '/32 host LOCAL/ && !seen[a]++ { printf "%s ", a } { a = $2 }' /proc/net/fib_trie)"
+echo "addresses6=$(awk '{ printf "%s ", $1 }' /proc/net/if_inet6)"
+echo "instance=$([ ! -s /run/cloud-init/.instance-id ] || head -c 200 /run/cloud-init/.instance-id)"
 echo "cloud_init=$state"
 echo "cloud_init_result=$(encode /run/cloud-init/result.json)"
 echo "cloud_init_status=$(encode /run/cloud-init/status.json)"

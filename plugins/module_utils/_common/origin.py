@@ -27,13 +27,21 @@ _MOST = 64
 _MOST_SECTORS = 1 << 50
 
 _ABOUT_DISK = r"""
+first_line() { # FILE: its first line as $line
+    line=
+    read -r line <"$1" || :
+}
 about_disk() { # FOLDER in /sys: what tells the disk from others
     echo "disk ${1##*/}"
-    echo "size $(cat "$1/size")"
-    for file in "$1/wwid" "$1/device/wwid"; do [ ! -r "$file" ] || echo "wwn $(head -n 1 "$file")"; done
-    for file in "$1/serial" "$1/device/serial"; do [ ! -r "$file" ] || echo "serial $(head -n 1 "$file")"; done
+    first_line "$1/size"
+    echo "size $line"
+    for file in "$1/wwid" "$1/device/wwid"; do [ ! -r "$file" ] || { first_line "$file" && echo "wwn $line"; }; done
+    for file in "$1/serial" "$1/device/serial"; do
+        [ ! -r "$file" ] || { first_line "$file" && echo "serial $line"; }
+    done
+    first_line "$1/dev"
     sed -n -e 's/^E:ID_WWN=/wwn /p' -e 's/^E:ID_WWN_WITH_EXTENSION=/wwn /p' -e 's/^E:ID_SERIAL_SHORT=/serial /p' \
-        -e 's/^E:ID_SCSI_SERIAL=/serial /p' "/run/udev/data/b$(cat "$1/dev")"
+        -e 's/^E:ID_SCSI_SERIAL=/serial /p' "/run/udev/data/b$line"
 }
 """
 
@@ -109,7 +117,8 @@ seen_root() { # what the system runs from: the root file system, or the disk tha
     done
 }
 echo "uid=$(id -u)"
-echo "uptime=$(cut -d ' ' -f 1 /proc/uptime)"
+read -r uptime _ </proc/uptime
+echo "uptime=$uptime"
 echo "root=$(on / | pack)"
 case $(on /) in *' - overlay '*) echo "block_mounts=$(grep ' - [^ ]* /dev/' /proc/self/mountinfo | pack)" ;; esac
 marks=
