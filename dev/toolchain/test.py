@@ -30,9 +30,9 @@ from .variables import variables
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test
 LONG_MARKERS = ("qemu", "cluster", "fleet", "long")
-#: six workers for the two cores of the smallest machine, since tests wait for machines; a worker takes whole files,
+#: seven workers for the two cores of the smallest machine, since tests wait for machines; a worker takes whole files,
 #: since the tests of a file share a lab
-PARALLEL = ("-n", "6", "--dist", "loadfile", "--no-loadscope-reorder")
+PARALLEL = ("-n", "7", "--dist", "loadfile", "--no-loadscope-reorder")
 #: tests that no ansible-core takes part in: once is enough
 ONCE = ("tests/unit/liveimage/fuzz", "tests/unit/commands", "tests/unit/toolchain")
 LAB = ("base", "lab", "go", "test")

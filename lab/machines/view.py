@@ -60,12 +60,15 @@ class DiskView:
             if {"dev", "start", "size", "partition"} <= facts.keys():  # else it has gone while we looked
                 wanted[partition_name(self.name, number)] = sysfs.partition_tree(self.name, number, facts)
         now = {_number(tree) for tree in wanted.values()}
-        admit(now.union(self.nodes().values()))
+        before = set(self.nodes().values())
+        admit(now | before)
         for gone in self._shown.keys() - wanted.keys():
             self._hide(gone)
         for name, tree in wanted.items():
             if self._shown.get(name) != tree:
                 self._show(name, tree)
+        for major, minor in before - now:  # at last: a kernel may give a partition the number that another one had
+            self._writer.remove(self._folder / "sys/dev-block" / f"{major}:{minor}")
         self._shown = wanted
         admit(now)
 
@@ -85,12 +88,8 @@ class DiskView:
             if value is not None and before.get(key) != value:
                 self._writer.file(folder / key, value)
         if before["dev"] != tree["dev"]:
-            self._renumber(name, str(before["dev"]), str(tree["dev"]))
-
-    def _renumber(self, name: str, before: str, now: str) -> None:
-        numbers = self._folder / "sys/dev-block"
-        self._writer.file(numbers / now, sysfs.Link((self._folder / "sys/class-block" / name).readlink().as_posix()))
-        self._writer.remove(numbers / before)
+            link = self._folder / "sys/class-block" / (name or self.name)
+            self._writer.file(self._folder / "sys/dev-block" / str(tree["dev"]), sysfs.Link(link.readlink().as_posix()))
 
     def _hide(self, name: str) -> None:
         self._writer.remove(self._folder / "sys/dev-block" / str(self._shown[name]["dev"]))

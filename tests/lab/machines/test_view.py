@@ -8,10 +8,11 @@ import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from lab.machines import partitions, trees, view
+from lab.machines import partitions, sysfs, trees, view
 from lab.machines.fence import Number
 from lab.machines.identity import Identity
 from lab.machines.loop import Loop
@@ -75,3 +76,39 @@ def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
         assert max(map(len, watched.seen)) == 3
     finally:
         loop.close()
+
+
+class Renumbered:
+    """What a `DiskView` asks a loop device: two partitions, whose numbers the kernel gives anew when it reads again."""
+
+    number = 7
+
+    def __init__(self) -> None:
+        self.minors = {1: 31, 2: 32}
+
+    def partitions(self) -> dict[int, tuple[int, int]]:
+        return {number: (259, minor) for number, minor in self.minors.items()}
+
+    def read_folder(self, folder: Path) -> dict[str, str]:
+        number = folder.name.removeprefix("loop7").removeprefix("p")
+        if not number:
+            return {"dev": "7:7"}
+        return {"dev": f"259:{self.minors[int(number)]}", "start": "64", "size": "64", "partition": number}
+
+
+@pytest.mark.parametrize("minors", [{1: 32, 2: 31}, {1: 32, 2: 33}, {1: 30, 2: 31}, {2: 31}, {1: 33, 2: 31, 3: 32}, {}])
+def test_a_device_is_found_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minors: dict[int, int]
+) -> None:
+    """Two partitions that had changed their numbers were one to lsblk: the link of the other had been taken away."""
+    kernel = Renumbered()
+    monkeypatch.setattr(sysfs, "read_folder", kernel.read_folder)
+    watched = Watched(tmp_path)
+    identity = Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE)
+    disk = view.DiskView(tmp_path, watched, identity, "nvme0n1", cast(Loop, kernel))
+    disk.update(watched.admit)
+    kernel.minors = minors
+    disk.update(watched.admit)
+    links = {link.name: link.readlink().name for link in (tmp_path / "sys/dev-block").iterdir()}
+    named = {f"nvme0n1p{number}": f"259:{minor}" for number, minor in minors.items()}
+    assert {name: number for number, name in links.items()} == {"nvme0n1": "7:7"} | named
