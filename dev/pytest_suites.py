@@ -5,7 +5,8 @@
 Tests that need the lab's images have the marker ``images`` and wait for these, which take minutes to build. So tests
 of the product and the lab that need none come first, then the others; in both groups files that take minutes come
 first. Unit tests are spread among all of them: while some workers wait for machines, others use the processor.
-Property tests use the same data in every run; ``KUBENODE_HYPOTHESIS=random`` draws new data, ``fuzz`` more of it.
+Property tests use the same fifty data sets in every run; ``KUBENODE_HYPOTHESIS=random`` draws a hundred new ones,
+``fuzz`` a thousand.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BUILDING = "KUBENODE_TEST_BUILDING"
 #: data sets that fail on a slow machine only are no failures: time limits of tests are for hangs
 _COMMON = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 # derandomize is always said: Hypothesis has another default where the variable CI is set
-hypothesis.settings.register_profile("same", _COMMON, derandomize=True)
+hypothesis.settings.register_profile("same", _COMMON, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("random", _COMMON, derandomize=False, print_blob=True)
 hypothesis.settings.register_profile("fuzz", hypothesis.settings.get_profile("random"), max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get(PROFILE) or "same")

@@ -7,9 +7,7 @@ from __future__ import annotations
 import pytest
 
 from dev.toolchain import number_rules
-from dev.toolchain.paths import CHECKOUT
 from dev.toolchain.text_rules import GENERATED
-from dev.toolchain.trees import tracked_files
 
 
 def findings(tmp_path, source: str, name: str = "lab/x.py") -> list[str]:
@@ -127,7 +125,3 @@ def test_where_the_rules_hold(tmp_path, name, found):
 
 def test_a_program_that_is_made_is_judged_by_its_sources(tmp_path):
     assert findings(tmp_path, f"#!/usr/bin/python3\n{GENERATED}\nok = text.isdigit()\n", "dev/made") == []
-
-
-def test_this_checkout_keeps_the_rules():
-    assert number_rules.findings(CHECKOUT, tracked_files()) == []
