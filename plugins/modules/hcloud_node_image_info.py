@@ -145,13 +145,16 @@ api_budget:
   sample: {api: hcloud, limit: 3600, remaining: 3592}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_image_lookup import ImageLookup
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.options import api_options, run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_client import api_options, open_cloud
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import run_fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.node_images import ImageLookup
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     image = {
         "name": {"type": "str", "required": True},
@@ -164,11 +167,11 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
-    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), items="images")
+    run_fleet(module, lambda api: ImageLookup(api, params["images"], params["newest"]), open_cloud, items="images")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What can go wrong between us and the API, sorted by whom it concerns."""
+"""What can go wrong between us and the APIs, sorted by whom it concerns."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 
 #: Answers that concern the credentials, hence the whole fleet.
 CREDENTIAL_CODES = {
@@ -25,7 +30,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 class ApiError(Exception):
     """The API answered with an error."""
 
-    def __init__(self, status, code, message, details=None, correlation_id=None):
+    def __init__(
+        self, status: int, code: str, message: object, details: object = None, correlation_id: str | None = None
+    ) -> None:
         self.status = status
         self.code = code
         self.message = _CONTROL.sub(" ", str(message))
@@ -33,14 +40,14 @@ class ApiError(Exception):
         self.correlation_id = correlation_id
         super().__init__(self.describe())
 
-    def describe(self):
+    def describe(self) -> str:
         """The error in one line: message, code, fields and the id support asks for."""
         fields = [
             "%s: %s" % (field.get("name"), ", ".join(field.get("messages") or ["not accepted"]))
             for field in self.details.get("fields") or []
             if isinstance(field, dict)
         ]
-        parts = [str(self.code)] + (["request %s" % self.correlation_id] if self.correlation_id else [])
+        parts = [str(self.code)] + ([f"request {self.correlation_id}"] if self.correlation_id else [])
         text = "%s (%s)" % (self.message, ", ".join(parts))
         return _CONTROL.sub(" ", "%s [%s]" % (text, "; ".join(fields)) if fields else text)
 
@@ -48,7 +55,7 @@ class ApiError(Exception):
 class NoAnswer(Exception):
     """The request got no answer; ``sent`` says whether the API may have received it."""
 
-    def __init__(self, reason, sent):
+    def __init__(self, reason: object, sent: bool) -> None:
         self.sent = sent
         super().__init__(_CONTROL.sub(" ", str(reason)))
 
@@ -69,3 +76,33 @@ class Refused(MachineError):
 
 class TimeLimit(MachineError):
     """One machine did not get there in time."""
+
+
+UNAUTHORIZED = (
+    "Robot refused the credentials (401), so nothing more was sent. Check robot_user and robot_password, or "
+    "HROBOT_API_USER and HROBOT_API_PASSWORD: they are those of the webservice user (#ws+…) made in Robot's settings, "
+    "not those of the login. After 3 failed logins Robot blocks this address for 10 minutes, and then refuses right "
+    "credentials too."
+)
+
+
+class Permanent(MachineError):
+    """One machine failed, and trying again will not mend it."""
+
+    permanent = True
+
+
+class LimitSpent(Refused):
+    """The hourly limit of a route is used up: not this machine's fault, and it was left as it is."""
+
+
+class EndedEarly(Exception):
+    """The work on one machine ended before it was in its rescue, and that is no failure; the text says why."""
+
+
+class HandedBack(EndedEarly):
+    """The rescue has not come yet, and a later step waits for it."""
+
+
+class LeftAlone(EndedEarly):
+    """A system answers that must not be reset; the text says which."""

@@ -6,29 +6,34 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot import table
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot.table import Sight
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import boot_decision as decision
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_decision import ObservedState
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.ssh import SILENT, Answer
 
 
+def seen(answer, **more):
+    """A dedicated server."""
+    return ObservedState(answer=answer, **more)
+
+
 @pytest.mark.parametrize(
-    ("sight", "step"),
+    ("state", "step"),
     [
-        (Sight(table.SILENT, unproven="port", listens=True), table.LEAVE),
-        (Sight(table.DENIED, unproven="port", listens=True), table.LEAVE),
-        (Sight(table.SILENT, unproven="port"), table.REFUSE_SILENT),
-        (Sight(table.SILENT, unproven="port", may_reset=True), table.REFUSE_SILENT),
-        (Sight(table.SILENT, unproven="none"), table.ASK_POWER),
-        (Sight(table.SILENT, unproven="none", off=False), table.LEAVE),
-        (Sight(table.SILENT, unproven="none", off=True), table.REFUSE_SILENT),
-        (Sight(table.DENIED, unproven="none", may_reset=True), table.LEAVE),
-        (Sight(table.DENIED, unproven="none", reinstall=True), table.ARM_AND_RESET),
-        (Sight(table.RESCUE, unproven="none", intended=False), table.REFUSE_RESCUE),
-        (Sight(table.INSTALLED, unproven="none"), table.LEAVE),
+        (seen(decision.SILENT, unproven="port", listens=True), decision.LEAVE),
+        (seen(decision.DENIED, unproven="port", listens=True), decision.LEAVE),
+        (seen(decision.SILENT, unproven="port"), decision.REFUSE_SILENT),
+        (seen(decision.SILENT, unproven="port", may_reset=True), decision.REFUSE_SILENT),
+        (seen(decision.SILENT, unproven="none"), decision.ASK_POWER),
+        (seen(decision.SILENT, unproven="none", off=False), decision.LEAVE),
+        (seen(decision.SILENT, unproven="none", off=True), decision.REFUSE_SILENT),
+        (seen(decision.DENIED, unproven="none", may_reset=True), decision.LEAVE),
+        (seen(decision.DENIED, unproven="none", reinstall=True), decision.ARM_AND_RESET),
+        (seen(decision.RESCUE, unproven="none", intended=""), decision.REFUSE_RESCUE),
+        (seen(decision.INSTALLED, unproven="none"), decision.LEAVE),
     ],
 )
-def test_it_is_left_alone_or_refused_but_never_reset(sight, step):
-    assert table.towards_rescue(sight) == step
+def test_it_is_left_alone_or_refused_but_never_reset(state, step):
+    assert decision.towards_rescue(state) == step
 
 
 @pytest.mark.parametrize(

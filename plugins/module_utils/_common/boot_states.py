@@ -1,0 +1,95 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Boot states of a machine and the transitions between them (pure, private to the collection)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import times
+
+UNSET = ""
+INITIALIZING = "Initializing"
+ENABLING_RESCUE = "EnablingRescue"
+BOOTING_TO_RESCUE = "BootingToRescue"
+RUNNING_IMAGE_COMMAND = "RunningImageCommand"
+BOOTING_TO_REAL_OS = "BootingToRealOS"
+OPERATING_SYSTEM_RUNNING = "OperatingSystemRunning"
+PROVISIONING_FAILED = "ProvisioningFailed"
+
+#: The order in which a machine passes through the states; reports sort by it.
+ORDER = (
+    UNSET,
+    INITIALIZING,
+    ENABLING_RESCUE,
+    BOOTING_TO_RESCUE,
+    RUNNING_IMAGE_COMMAND,
+    BOOTING_TO_REAL_OS,
+    OPERATING_SYSTEM_RUNNING,
+    PROVISIONING_FAILED,
+)
+
+#: Transitions are told with times of this form.
+to_rfc3339, from_rfc3339 = times.to_rfc3339, times.from_rfc3339
+
+
+class Timeline:
+    """The boot state of one machine, and every change of it.
+
+    ``since`` is the epoch second at which ``state`` began: a later step of the same run continues
+    the time line of the step before it by passing on that step's ``since``.
+    """
+
+    def __init__(
+        self, machine: str, state: str = UNSET, since: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        if state not in ORDER:
+            raise ValueError("unknown boot state %r" % state)
+        self.machine = machine
+        self.state = state
+        self._clock = clock
+        self.since = clock() if since is None else since
+        self.transitions: list[dict[str, Any]] = []
+        #: Called with the state whenever it has changed.
+        self.heard: Callable[[str], None] | None = None
+
+    def to(self, state: str, at: float | None = None) -> None:
+        """Enter ``state`` now (or at epoch second ``at``); entering the present state records nothing."""
+        if state not in ORDER:
+            raise ValueError("unknown boot state %r" % state)
+        if state == self.state:
+            return
+        at = self._clock() if at is None else at
+        self.transitions.append(
+            {
+                "machine": self.machine,
+                "from": self.state,
+                "to": state,
+                "at": to_rfc3339(at),
+                "seconds": round(max(0.0, at - self.since), 3),
+            }
+        )
+        self.state, self.since = state, at
+        self._tell()
+
+    def found(self, state: str) -> None:
+        """The machine was found in ``state``: nobody changed it, so there is no transition to record."""
+        if state not in ORDER:
+            raise ValueError("unknown boot state %r" % state)
+        if state != self.state:
+            self.state, self.since = state, self._clock()
+            self._tell()
+
+    def result(self) -> dict[str, Any]:
+        """The keys every step's result carries: ``boot_state``, ``boot_state_since``, ``transitions``."""
+        return {
+            "boot_state": self.state,
+            "boot_state_since": to_rfc3339(self.since),
+            "transitions": list(self.transitions),
+        }
+
+    def _tell(self) -> None:
+        if self.heard is not None:
+            self.heard(self.state)

@@ -1,0 +1,284 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The Hetzner Cloud API: access, and requests through the hcloud library, counted, paced and safely repeated."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import missing_required_lib
+
+from .._common.options import is_endpoint
+from .budget import Budget
+from .errors import CREDENTIAL_CODES, ApiError, FleetError, NoAnswer
+from .retry import AGAIN, FINAL, LOCKED_CODES, Backoff, verdict
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+    from .retry import Deadline
+
+
+try:
+    import hcloud
+    import requests
+
+    HCLOUD_IMPORT_ERROR = None
+except ImportError:
+    HCLOUD_IMPORT_ERROR = traceback.format_exc()
+
+DEFAULT_ENDPOINT = "https://api.hetzner.cloud/v1"
+VERSION = "0.1.0"
+#: Requests on their way at the same time.
+CONCURRENCY = 8
+#: Seconds for the connection, and for each read.
+TIMEOUT = (10, 60)
+PER_PAGE = 50
+
+_TOKEN = re.compile(r"^[\x21-\x7e]+\Z")
+
+
+def api_options() -> dict[str, Any]:
+    """The argument spec of the documentation fragment ``hcloud``."""
+    return {
+        "api_token": {"type": "str", "no_log": True},
+        "api_endpoint": {"type": "str"},
+        "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+    }
+
+
+def cloud_access(params: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """The token and endpoint from the parameters or the environment; raises FleetError for what cannot work."""
+    environment = os.environ if environment is None else environment
+    token = (params.get("api_token") or environment.get("HCLOUD_TOKEN") or "").strip()
+    endpoint = params.get("api_endpoint") or environment.get("HCLOUD_ENDPOINT") or DEFAULT_ENDPOINT
+    if not token:
+        raise FleetError("api_token: missing; set the option or the environment variable HCLOUD_TOKEN")
+    if not _TOKEN.match(token):
+        raise FleetError("api_token: contains blanks or characters that no token has; copy it again")
+    if not is_endpoint(endpoint):
+        raise FleetError(f"api_endpoint: '{endpoint}' is no address of an API; use something like {DEFAULT_ENDPOINT}")
+    return token, endpoint
+
+
+def open_cloud(module: AnsibleModule) -> Api:
+    """The Cloud API with the credentials of the module's parameters or of the environment; raises FleetError."""
+    if HCLOUD_IMPORT_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("hcloud"), exception=HCLOUD_IMPORT_ERROR)
+    token, endpoint = cloud_access(module.params)
+    # Ansible masks the values of options; this one may come from the environment.
+    module.no_log_values.add(token)
+    return Api(token, endpoint)
+
+
+class Api:
+    """One project's API. Safe to use from many threads; after a fleet-wide error every further request repeats it."""
+
+    def __init__(
+        self,
+        token: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        timeout: tuple[float, float] = TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = hcloud.Client(
+            token=token,
+            api_endpoint=endpoint.rstrip("/"),
+            application_name="kubenode.provision",
+            application_version=VERSION,
+            timeout=timeout,
+        )
+        _without_retries(self._client)
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(CONCURRENCY)
+        self._stopped: FleetError | None = None
+        self._server_clock: float | None = None
+        self.budget = Budget(clock)
+        self.calls = 0
+        self.calls_of: dict[str, int] = {}
+        #: Takes the changes of machines, if anything does; see run_fleet.
+        self.news: Any = None
+
+    def request(
+        self, method: str, path: str, machine: str | None = None, params: dict[str, Any] | None = None, json: Any = None
+    ) -> dict[str, Any]:
+        """Send one request, once. Raises ApiError, NoAnswer or FleetError."""
+        arguments = {}
+        if params is not None:
+            arguments["params"] = params
+        if json is not None:
+            arguments["json"] = json
+        with self._slots:
+            mark = self._pace()
+            self._count(machine)
+            arguments["hooks"] = {"response": functools.partial(self._answered, mark)}
+            try:
+                return self._client.request(method, path, **arguments)
+            except (hcloud.APIException, RecursionError) as error:
+                # Only a success whose body is no JSON gets here, errors are raised by the hook.
+                raise NoAnswer(f"the answer to {method} {path} is not JSON ({error})", sent=True) from error
+            except requests.exceptions.RequestException as error:
+                with self._lock:
+                    self.budget.answered({}, mark)
+                raise NoAnswer(_transport_reason(method, path, error), sent=_may_have_arrived(error)) from error
+
+    def read(
+        self, path: str, deadline: Deadline, machine: str | None = None, params: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """GET, repeated with growing pauses until it succeeds, fails for good, or ``deadline`` passes."""
+        backoff = Backoff()
+        while True:
+            try:
+                return self.request("GET", path, machine=machine, params=params)
+            except (ApiError, NoAnswer) as error:
+                if verdict(error) == FINAL:
+                    raise
+                deadline.sleep(backoff.pause(), str(error))
+
+    def read_all(
+        self,
+        path: str,
+        key: str,
+        deadline: Deadline,
+        machine: str | None = None,
+        params: dict[str, Any] | None = None,
+        enough: Callable[[list[Any], int], bool] | None = None,
+    ) -> tuple[list[Any], bool]:
+        """All pages of a list; ``enough(items, pages_left)`` may end it early. Returns (items, complete)."""
+        items: list[Any] = []
+        page = 1
+        while True:
+            query = dict(params or {}, page=page, per_page=PER_PAGE)
+            body = self.read(path, deadline, machine=machine, params=query)
+            items.extend(body.get(key) or [])
+            pagination = (body.get("meta") or {}).get("pagination") or {}
+            following = pagination.get("next_page")
+            if not following:
+                return items, True
+            if enough is not None and enough(items, (pagination.get("last_page") or following) - page):
+                return items, False
+            page = following
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        deadline: Deadline,
+        look: Callable[[float | None], dict[str, Any] | None],
+        machine: str | None = None,
+        json: Any = None,
+        locked: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request that changes something, repeated only when that is safe.
+
+        When it is unclear whether the request was carried out, ``look(sent_at)`` reads the state: it returns the
+        body the lost answer would have had, or None when nothing happened and the request may be sent again.
+        ``sent_at`` is the API's own clock in epoch seconds before the request, or None. ``locked()`` is called when
+        something else is being done to the object.
+        """
+        backoff = Backoff()
+        while True:
+            sent_at = self.server_time()
+            try:
+                return self.request(method, path, machine=machine, json=json)
+            except (ApiError, NoAnswer) as error:
+                judgement = verdict(error)
+                if judgement == FINAL:
+                    raise
+                if locked is not None and getattr(error, "code", "") in LOCKED_CODES:
+                    locked()
+                deadline.sleep(backoff.pause(), str(error))
+                if judgement != AGAIN:
+                    found = look(sent_at)
+                    if found is not None:
+                        return found
+
+    def server_time(self) -> float | None:
+        """The API's clock (epoch seconds) as far as its answers gave it, else None."""
+        with self._lock:
+            return None if self._server_clock is None else self._server_clock + self._clock()
+
+    def stop(self, error: FleetError) -> None:
+        """Let every further request of any thread raise ``error``, a FleetError."""
+        with self._lock:
+            self._stopped = self._stopped or error
+
+    def _pace(self) -> int:
+        while True:
+            with self._lock:
+                if self._stopped is not None:
+                    raise self._stopped
+                delay = self.budget.delay()
+                if delay <= 0:
+                    return self.budget.sent()
+            self._sleep(min(delay, 5.0))
+
+    def _count(self, machine: str | None) -> None:
+        with self._lock:
+            self.calls += 1
+            if machine is not None:
+                self.calls_of[machine] = self.calls_of.get(machine, 0) + 1
+
+    def _answered(self, mark: int, response: requests.Response, **_kwargs: Any) -> None:
+        """Runs for every answer before the library looks at it: reads the headers, raises our errors."""
+        with self._lock:
+            self.budget.answered(response.headers, mark)
+            self._read_clock(response.headers.get("Date"))
+        if response.ok:
+            return
+        error = _error_of(response)
+        if error.status == 429 or error.code == "rate_limit_exceeded":
+            with self._lock:
+                self.budget.exhausted()
+        if error.status in (401, 403) and error.code in CREDENTIAL_CODES:
+            fatal = FleetError(CREDENTIAL_CODES[error.code])
+            self.stop(fatal)
+            raise fatal
+        raise error
+
+    def _read_clock(self, date: str | None) -> None:
+        try:
+            self._server_clock = parsedate_to_datetime(date or "").timestamp() - self._clock()
+        except (TypeError, ValueError, IndexError, OverflowError):
+            return
+
+
+def _without_retries(client: Any) -> None:
+    """The library repeats requests blindly after a timeout; whether that is safe is decided in change() instead."""
+    holders: list[Any] = [client, getattr(client, "_client", None)]
+    for holder in holders:
+        if hasattr(holder, "_retry_max_retries"):
+            holder._retry_max_retries = 0
+
+
+def _error_of(response: requests.Response) -> ApiError:
+    """The ApiError an answer stands for, also when a proxy in between wrote the body."""
+    try:
+        error = response.json()["error"]
+        code, message, details = str(error["code"]), error["message"], error.get("details")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        code, message, details = "http_%d" % response.status_code, response.reason or "no reason given", None
+    return ApiError(response.status_code, code, message, details, response.headers.get("X-Correlation-Id"))
+
+
+def _may_have_arrived(error: Exception) -> bool:
+    """Whether the API can have received a request that ended like this."""
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return False
+    text = repr(error)
+    return not ("NewConnectionError" in text or "NameResolutionError" in text or "SSLError" in text)
+
+
+def _transport_reason(method: str, path: str, error: Exception) -> str:
+    return f"no answer to {method} {path}: {type(error).__name__}"

@@ -1,0 +1,366 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Make, keep, prune and find the snapshots that are node images (hcloud_node_image and hcloud_node_image_info)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import labels as labels
+from .actions import ActionBoard
+from .api_types import Image, Server, WantedImage
+from .catalog import Catalog, Unfit, newest_first, of_architecture
+from .cloud_servers import Servers
+from .errors import FleetError, Refused
+from .fleet import refuse_findings, run_all
+from .labels import IMAGE_LABEL, is_made_by_us
+from .retry import Deadline
+from .snapshots import REFUSE, Snapshots
+
+if TYPE_CHECKING:
+    from .cloud_client import Api
+
+
+#: Seconds a server has for going off.
+LONGEST_SHUTDOWN = 300
+
+
+class ImageRun:
+    """What happens to one wanted image: its result grows with each step."""
+
+    def __init__(self, wanted: WantedImage) -> None:
+        self.wanted = wanted
+        self.name = wanted["name"]
+        self.server: Server | None = None
+        self.result: dict[str, Any] = {
+            "name": self.name,
+            "architecture": wanted.get("architecture"),
+            "server": wanted.get("server"),
+            "id": None,
+            "created": False,
+            "deleted": [],
+            "kept": [],
+            "others": [],
+            "failed": False,
+            "changed": False,
+            "msg": "",
+        }
+
+    @property
+    def key(self) -> str:
+        """Under which the requests of this image are counted."""
+        return "%s (%s)" % (self.name, self.result["architecture"])
+
+    def fail(self, error: Exception) -> None:
+        """The image failed; what was changed before stays in the result."""
+        self.result.update(failed=True, msg=str(error))
+
+    def say(self, text: str) -> None:
+        """Add a clause to the message."""
+        self.result["msg"] = "; ".join(part for part in (self.result["msg"], text) if part)
+
+
+class ImageFleet:
+    """One call of hcloud_node_image: look, refuse what cannot work, make all snapshots at once, prune."""
+
+    def __init__(
+        self,
+        api: Api,
+        images: Sequence[WantedImage],
+        state: str = "present",
+        in_use: Iterable[str] = (),
+        timeout: float = 1800,
+        check_mode: bool = False,
+    ) -> None:
+        self._api = api
+        self._board = ActionBoard(api)
+        self._snapshots = Snapshots(api, self._board)
+        self._given = images
+        self._state = state
+        self._in_use = list(in_use)
+        self._timeout = timeout
+        self._limit_off = min(timeout, LONGEST_SHUTDOWN)
+        self._check = check_mode
+        self._found: dict[str, list[Image]] = {}
+        self._used: dict[int, str] | None = None
+        self._lock = threading.Lock()
+
+    def run(self) -> list[dict[str, Any]]:
+        """Returns the results of all images, in the order given; raises FleetError."""
+        self._check_input()
+        if not self._given:
+            return []
+        runs = [ImageRun(wanted) for wanted in self._given]
+        self._look(runs)
+        active = [run for run in runs if not run.result["failed"]]
+        if self._state == "present":
+            run_all(self._api, active, self._bring_about)
+            pruning = [run for run in active if run.wanted.get("keep") and not run.result["failed"]]
+        else:
+            pruning = active
+        if not self._check and any(run.result["created"] for run in active):
+            self._read_again(active)
+        run_all(self._api, pruning, self._prune)
+        return [dict(run.result, api_calls=self._api.calls_of.get(run.key, 0)) for run in runs]
+
+    def _check_input(self) -> None:
+        findings, seen = [], set()
+        for position, wanted in enumerate(self._given):
+            findings += labels.findings_of(wanted, position)
+            which = (wanted.get("name"), wanted.get("architecture"))
+            if which in seen:
+                findings.append("images[%d].name: '%s' is named twice for one architecture" % (position, which[0]))
+            seen.add(which)
+        refuse_findings(findings)
+
+    def _look(self, runs: list[ImageRun]) -> None:
+        """Read the servers and snapshots that are named, and judge the budget; nothing is changed."""
+        deadline = Deadline(self._timeout, "the check of the input")
+        self._read(deadline)
+        if self._state == "present":
+            names = {run.wanted.get("server") or "" for run in runs} - {""}
+            servers = Servers(self._api).find(sorted(names), deadline) if names else {}
+            for run in runs:
+                run.server = servers.get(run.wanted.get("server") or "")
+        refuse_findings([text for text in map(self._finding, runs) if text])
+        changes = 4 * len(runs)
+        plan = self._api.budget.plan(changes + 12 * (1 + len(runs) // 25), self._timeout, "%d images" % len(runs))
+        if not plan.possible:
+            raise FleetError(f"API budget: {plan.message}")
+
+    def _read(self, deadline: Deadline | None = None) -> None:
+        deadline = deadline or Deadline(self._timeout, "the list of snapshots")
+        self._found = self._snapshots.named({wanted["name"] for wanted in self._given}, deadline)
+
+    def _read_again(self, runs: list[ImageRun]) -> None:
+        """Learn what the API knows of a snapshot only when it is made, its size; and what pruning has to judge."""
+        self._read()
+        for run in runs:
+            for image in self._found[run.name]:
+                if image["id"] == run.result["id"]:
+                    run.result.update(describe(image))
+
+    def _finding(self, run: ImageRun) -> str | None:
+        """What makes it pointless to begin with an image; None when nothing does."""
+        if self._state == "absent":
+            return None
+        wanted, server = run.wanted, run.server
+        has = (server.get("server_type") or {}).get("architecture") if server is not None else None
+        run.result["architecture"] = wanted.get("architecture") or has
+        if server is not None and has and has != run.result["architecture"]:
+            return (
+                "image '%s': architecture: %s is wanted, but server '%s' is %s (%s); use a server of the right type"
+                % (run.name, wanted["architecture"], server["name"], has, server["server_type"]["name"])
+            )
+        if not run.result["architecture"]:
+            return "image '%s': architecture: missing, and there is no server '%s' to ask; set it to x86 or arm" % (
+                run.name,
+                wanted.get("server"),
+            )
+        return None
+
+    def _of(self, run: ImageRun) -> list[Image]:
+        """The snapshots of a run's name and architecture, the newest first."""
+        architecture = run.result["architecture"]
+        return newest_first(
+            image for image in self._found[run.name] if architecture in (None, image.get("architecture"))
+        )
+
+    def _bring_about(self, run: ImageRun) -> None:
+        deadline = Deadline(self._timeout, "the snapshot")
+        same = [image for image in self._of(run) if labels.is_same(image, run.wanted)]
+        making = [image for image in same if image.get("status") == "creating"]
+        done = [image for image in same if image.get("status") == "available"]
+        if (done or making) and not run.wanted.get("force"):
+            self._keep(run, (done or making)[0], deadline)
+        else:
+            self._create(run, deadline)
+        others = [image["id"] for image in self._of(run) if image["id"] != run.result["id"]]
+        run.result["others"] = others
+        if others and not run.wanted.get("keep"):
+            run.say(
+                "%d other snapshot%s of this name and architecture: CAPH calls the name ambiguous; set keep to 1, or "
+                "name images by their content" % (len(others), "s" if len(others) > 1 else "")
+            )
+
+    def _keep(self, run: ImageRun, image: Image, deadline: Deadline) -> None:
+        run.result.update(describe(image))
+        if image.get("status") == "creating" and not self._check:
+            self._snapshots.wait(image, None, deadline)
+            run.result["status"] = "available"
+            run.say("waited for the snapshot that was being made")
+        else:
+            run.say("exists")
+
+    def _create(self, run: ImageRun, deadline: Deadline) -> None:
+        wanted, server = run.wanted, run.server
+        every = labels.all_labels(wanted)
+        after = {"name": run.name, "architecture": run.result["architecture"], "labels": every}
+        run.result["diff"] = {"before_header": run.key, "after_header": run.key, "before": {}, "after": after}
+        if server is None and not self._check:
+            raise Refused(
+                "there is no such snapshot, and no server '%s' to make it from; create the server, or correct server"
+                % wanted.get("server")
+            )
+        if server is not None and (not self._check or wanted["running"] == REFUSE):
+            self._snapshots.bring_off(server, wanted["running"], Deadline(self._limit_off, "a server that is off"))
+        run.result["changed"] = True
+        if server is None or self._check:
+            run.result.update(created=True, labels=every)
+            run.say("would make a snapshot of server '%s'" % wanted.get("server"))
+            return
+        description = wanted.get("description") or run.name
+        image = self._snapshots.create(run.key, server, every, description, deadline)
+        run.result.update(dict(describe(image), status="available", created=True))
+        run.say("made of server '%s'" % server["name"])
+
+    def _prune(self, run: ImageRun) -> None:
+        deadline = Deadline(self._timeout, "the pruning of old snapshots")
+        images = self._of(run)
+        keep = (run.wanted.get("keep") or 0) if self._state == "present" else 0
+        if self._check and run.result["created"]:
+            keep -= 1
+        doomed, stay = judge(images, keep, {})
+        if doomed:
+            doomed, stay = judge(images, keep, self._protected(deadline))
+        run.result["kept"] = [{"id": number, "reason": reason} for number, reason in sorted(stay.items())]
+        if doomed:
+            empty = {"before_header": run.key, "after_header": run.key, "before": {}, "after": {}}
+            run.result.setdefault("diff", empty)["before"]["snapshots"] = [image["id"] for image in doomed]
+        for image in doomed:
+            if not self._check:
+                self._snapshots.delete(image, deadline)
+            run.result["changed"] = True
+            run.result["deleted"].append(image["id"])
+        gone = set(run.result["deleted"])
+        run.result["others"] = [
+            image["id"] for image in images if image["id"] not in gone and image["id"] != run.result["id"]
+        ]
+        if doomed:
+            run.say("%s %d" % ("would delete" if self._check else "deleted", len(doomed)))
+        if self._state == "absent":
+            self._refuse_kept(run, stay)
+        elif stay:
+            run.say("%d kept: %s" % (len(stay), _reasons(stay)))
+
+    def _refuse_kept(self, run: ImageRun, stay: Mapping[int, str]) -> None:
+        if stay:
+            raise Refused(f"not deleted: {_reasons(stay)}")
+        if not run.result["deleted"]:
+            run.say("there is no such snapshot")
+
+    def _protected(self, deadline: Deadline) -> dict[int, str]:
+        """Ids that something uses, with the reason; read once, and only when something may be deleted."""
+        with self._lock:
+            if self._used is None:
+                everything = [image for images in self._found.values() for image in images]
+                self._used = named_in_use(self._in_use, everything)
+                self._used.update(used_by_servers(self._snapshots.servers(deadline)))
+            return self._used
+
+
+def describe(image: Image) -> dict[str, Any]:
+    """What a result says of a snapshot."""
+    return {
+        "id": image["id"],
+        "architecture": image.get("architecture"),
+        "description": image.get("description"),
+        "status": image.get("status"),
+        "image_size": image.get("image_size"),
+        "disk_size": image.get("disk_size"),
+        "created_at": image.get("created"),
+        "labels": image.get("labels") or {},
+        "name": (image.get("labels") or {}).get(IMAGE_LABEL) or image.get("name"),
+    }
+
+
+def _reasons(stay: Mapping[int, str]) -> str:
+    return ", ".join("%d (%s)" % entry for entry in sorted(stay.items()))
+
+
+def named_in_use(in_use: Iterable[str], images: Iterable[Image]) -> dict[int, str]:
+    """Ids of snapshots that the user's list protects: ids as they are, names by their newest of each architecture."""
+    wanted, seen, protected = {str(entry) for entry in in_use}, set(), {}
+    for image in newest_first(images):
+        name, architecture = (image.get("labels") or {}).get(IMAGE_LABEL), image.get("architecture")
+        newest = image.get("status") == "available" and (name, architecture) not in seen
+        if newest:
+            seen.add((name, architecture))
+        if str(image["id"]) in wanted or (newest and name in wanted):
+            protected[image["id"]] = "named in in_use"
+    return protected
+
+
+def used_by_servers(servers: Iterable[Server]) -> dict[int, str]:
+    """Ids of images that servers were made from, with the reason."""
+    used: dict[int, str] = {}
+    for server in servers:
+        image = server.get("image")
+        if image:
+            used.setdefault(image["id"], "server '%s' was made from it" % server["name"])
+    return used
+
+
+def judge(images: Iterable[Image], keep: int, used: Mapping[int, str]) -> tuple[list[Image], dict[int, str]]:
+    """Splits the snapshots of one name and architecture into (those to delete, {id: why it stays}).
+
+    The ``keep`` newest available ones stay in any case; ``used`` maps ids to reasons.
+    """
+    doomed, stay, kept = [], {}, 0
+    for image in newest_first(images):
+        if not is_made_by_us(image):
+            stay[image["id"]] = "not made by this collection"
+        elif image.get("status") == "creating":
+            stay[image["id"]] = "still being made"
+        elif image.get("status") == "available" and kept < keep:
+            kept += 1
+        elif image["id"] in used:
+            stay[image["id"]] = used[image["id"]]
+        elif (image.get("protection") or {}).get("delete"):
+            stay[image["id"]] = "protected against deletion"
+        else:
+            doomed.append(image)
+    return doomed, stay
+
+
+class ImageLookup:
+    """One call of hcloud_node_image_info; without names, every snapshot that is named by label is returned."""
+
+    def __init__(
+        self, api: Api, images: Sequence[Mapping[str, Any]] | None, newest: bool = False, timeout: float = 60
+    ) -> None:
+        self._api = api
+        self._given = images
+        self._newest = newest
+        self._deadline = Deadline(timeout, "the list of images")
+
+    def run(self) -> list[dict[str, Any]]:
+        """Returns one result for each image that was asked for, in that order; raises FleetError."""
+        if self._given is None:
+            return [_found_result(describe(image), image) for image in self._all()]
+        empty = ["images[%d].name: missing" % place for place, wanted in enumerate(self._given) if not wanted["name"]]
+        refuse_findings(empty)
+        catalog = Catalog(self._api, self._deadline)
+        return [self._find(wanted, catalog.image_candidates(wanted["name"])) for wanted in self._given]
+
+    def _all(self) -> list[Image]:
+        params = {"type": "snapshot", "label_selector": IMAGE_LABEL}
+        images = self._api.read_all("/images", "images", self._deadline, params=params)[0]
+        return sorted(newest_first(images), key=lambda image: (image["labels"][IMAGE_LABEL], image["architecture"]))
+
+    def _find(self, wanted: Mapping[str, Any], candidates: Sequence[Image]) -> dict[str, Any]:
+        name, architecture = wanted["name"], wanted["architecture"]
+        try:
+            image = of_architecture(name, candidates, architecture, self._newest)
+            if image.get("status", "available") != "available":
+                raise Unfit("image: '%s' is not available yet (status %s); wait for it" % (name, image["status"]))
+        except Unfit as finding:
+            nothing = {"id": None, "name": name, "architecture": architecture}
+            return dict(nothing, type=None, failed=True, changed=False, msg=str(finding))
+        return dict(_found_result(describe(image), image), name=name)
+
+
+def _found_result(about: dict[str, Any], image: Image) -> dict[str, Any]:
+    return dict(about, type=image.get("type"), failed=False, changed=False, msg="found")

@@ -1,0 +1,544 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""The boot flow of dedicated servers (what the module robot_rescue does)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._common import boot_states, installed, intents
+from .._common import consent as consents
+from .._common.ssh_keys import key_blob
+from . import boot_decision as decision
+from .boot_decision import ObservedState
+from .boot_flow import SHORT_LOOK, BootFleet, BootFlow, BootOptions
+from .catalog import Unfit
+from .errors import FleetError, HandedBack, LeftAlone, MachineError, Permanent, Refused
+from .fleet import MachineRun, explain, run_all
+from .login_keys import choose_key, is_registered, md5_fingerprint, register
+from .rescue_probe import ASK_EVERY, PUBLISHING_TAKES, RescueProbe
+from .reset_escalation import EscalationOptions, ResetEscalation
+from .retry import Deadline
+from .robot_boot import SSH, WOL, BootRoutes
+from .robot_client import Robot, items
+from .robot_limits import RESET, WINDOW, ResetPlan
+from .robot_servers import ONCE, facts, find, input_findings, read_servers
+from .robot_servers import RESET as MAY_RESET
+from .ssh import Answer, Ssh
+
+_UNKNOWN: dict[str, Any] = {
+    "server_number": None,
+    "server_name": None,
+    "ipv4": None,
+    "ipv6": None,
+    "ipv6_address": None,
+    "product": None,
+    "reset_types": [],
+    "in_rescue": None,
+    "installed": False,
+    "boot_id": None,
+    "previous_boot_id": None,
+    "resets": [],
+    "host_keys": [],
+    "permanent": False,
+    "armed": False,
+    "installation": "",
+    "proven": False,
+    "drift": [],
+    "used": "",
+    "consent": "",
+}
+#: Steps that arm the rescue.
+_ARMING = (decision.ARM_AND_REBOOT, decision.ARM_AND_RESET, decision.CONTINUE)
+#: Seconds for which an armed rescue waits for its boot.
+_ARMED = 3600.0
+
+
+@dataclass
+class RobotOptions:
+    """What robot_rescue is asked for besides `BootOptions`; names are those of its options."""
+
+    #: Seconds for each type of reset, and until a machine that does not answer counts as silent.
+    limits: Mapping[str, float]
+    #: The public key and the private key that open the rescue; one of them is enough.
+    key: tuple[str | None, str | None]
+    key_name: str = "kubenode.provision"
+    look_timeout: float = 15
+    #: Whether the rescue's host keys must be those that Robot publishes.
+    strict: bool = True
+    give_back_after: float = 0
+    #: Whether the rescue is only looked at, and nothing is installed.
+    look_only: bool = False
+    #: Whether resets above the hourly limit are waited for.
+    pace: bool = False
+
+
+class RobotRescue(BootFleet):
+    """One call of robot_rescue."""
+
+    def __init__(self, api: Robot, shell: Ssh, options: BootOptions, more: RobotOptions) -> None:
+        super().__init__(api, shell, options)
+        self.more = more
+        self._public_key = ""
+        self._flows: dict[str, RobotFlow] = {}
+
+    def more_findings(self) -> list[str]:
+        """What is wrong with the servers and keys that are named."""
+        findings = input_findings(self.options.machines)
+        try:
+            if self.options.state == "rescue":
+                self._public_key = choose_key(*self.more.key)
+        except Unfit as finding:
+            findings.append(str(finding))
+        return findings
+
+    def run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+        """The run of one machine, going on where the step before it ended."""
+        since = machine.get("boot_state_since")
+        try:
+            run = MachineRun(
+                machine["name"],
+                state=machine.get("boot_state") or boot_states.UNSET,
+                since=boot_states.from_rfc3339(since) if since else None,
+            )
+            run.result.update(_UNKNOWN)
+            resets = [{"way": reset["way"], "at": reset["at"]} for reset in machine.get("resets") or []]
+            ages = [time.time() - boot_states.from_rfc3339(reset["at"]) for reset in resets]
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise FleetError(
+                "machine '%s': boot_state, boot_state_since or resets is none a module of this collection returned "
+                "(%s); leave them out" % (machine["name"], error)
+            ) from error
+        if machine.get("first_contact"):
+            run.result["first_contact"] = machine["first_contact"]
+        if any(reset["way"] not in self.more.limits for reset in resets):
+            raise FleetError("machine '%s': resets names a way that does not exist; leave it out" % machine["name"])
+        for reset, age in zip(resets, ages):
+            if reset["way"] not in (SSH, WOL) and 0 <= age < WINDOW and not self.api.limits.kept:
+                self.api.limits.sent(RESET, age)
+        if self.is_again(machine):
+            run.result["resets"] = resets
+        elif machine.get("failed"):
+            run.result.update({key: machine[key] for key in _UNKNOWN if key in machine})
+            run.result.update(failed=True, msg=machine.get("msg") or "it failed in an earlier step")
+        return run
+
+    def is_again(self, machine: Mapping[str, Any]) -> bool:
+        """Whether an earlier call armed the machine, it did not arrive, and it may be tried again."""
+        return self.is_booting(machine) and not machine.get("in_rescue") and not machine.get("permanent")
+
+    def work(self, active: list[MachineRun]) -> None:
+        """Find the servers, look at all machines and decide, judge what that needs, and bring each about."""
+        found = self._find(active)
+        run_all(self.api, found, self._decide, last=False)
+        going = [run for run in found if not run.result["failed"]]
+        self._prepare([self._flows[run.name] for run in going if self._flows[run.name].step in _ARMING])
+        run_all(self.api, going, lambda run: self._flows[run.name].bring_about(self._flows[run.name].step))
+
+    def _find(self, runs: list[MachineRun]) -> list[MachineRun]:
+        """Read the servers of the account, once; returns the runs that have one."""
+        # The first request is made alone, so that wrong credentials cost one failed login and no more.
+        servers = read_servers(self.api, Deadline(self.options.timeout, "the list of servers"))
+        found = []
+        owner: dict[int, str] = {}
+        for run in runs:
+            try:
+                server = find(self.machines[run.name], servers)
+                if server.get("status") not in (None, "ready"):
+                    raise Refused("the server's status is '%s'; run again when it is ready" % server["status"])
+            except Refused as error:
+                run.fail(error)
+                continue
+            other = owner.setdefault(server["server_number"], run.name)
+            if other != run.name:
+                raise FleetError(
+                    "nothing was changed, because of: the machines '%s' and '%s' are the same server %d; correct their "
+                    "server_number" % (other, run.name, server["server_number"])
+                )
+            run.result.update(facts(server))
+            found.append(run)
+        return found
+
+    def _decide(self, run: MachineRun) -> None:
+        """Find out who answers, and decide; nothing is changed."""
+        flow = self._flows[run.name] = RobotFlow(self, run, self.machines[run.name])
+        flow.step = flow.decide()
+        flow.refuse(flow.step)
+
+    def _prepare(self, flows: list[RobotFlow]) -> None:
+        """Read what arming needs, judge the hourly limit, and register the key; nothing is changed before that."""
+        if not flows:
+            return
+        deadline = Deadline(self.options.timeout, "the lists of resets and keys")
+        types = {
+            item["server_number"]: [kind for kind in items(item.get("type")) if isinstance(kind, str)]
+            for item in self.api.read_list("/reset", "reset", deadline)
+            if isinstance(item.get("server_number"), int)
+        }
+        for flow in flows:
+            flow.resets.offered = types.get(flow.result["server_number"], [])
+            flow.result["reset_types"] = flow.resets.offered
+        self._judge_limit(flows)
+        if self.may_write:
+            if not is_registered(self._public_key, self.api.read_list("/key", "key", deadline)):
+                register(self.api, self._public_key, self.more.key_name, deadline)
+            for flow in flows:
+                flow.resets.fingerprints = [md5_fingerprint(self._public_key)]
+
+    def _judge_limit(self, flows: list[RobotFlow]) -> None:
+        kinds = [flow.first_reset() for flow in flows if flow.step != decision.CONTINUE]
+        limits = self.api.limits
+        plan = ResetPlan(
+            len([kind for kind in kinds if kind not in (None, SSH)]), limits.left(RESET), limits.hourly(RESET)
+        )
+        if not plan.fits and not self.more.pace:
+            raise FleetError(
+                f"nothing was changed, because of: {plan.message}. Name fewer machines (for example with --limit), "
+                "run again for the others later, or set on_reset_limit to pace"
+            )
+
+
+class RobotFlow(BootFlow):
+    """One dedicated server."""
+
+    fleet: RobotRescue
+    still_armed = ". The rescue may still be armed for the next boot (%s): disarm it in Robot"
+
+    def __init__(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> None:
+        self._proven = fleet.shell.proved_system(run.name)
+        self._kept = fleet.intents.of(run.name)
+        run.result["used"] = fleet.words.used_by(run.name, self._kept)
+        #: Why the option first_contact counts no more.
+        self._contact_used = contact_used(run.name, given.get("first_contact"), self._kept)
+        super().__init__(fleet, run, given, self._observed(fleet, run, given))
+        #: What was decided.
+        self.step = ""
+        options, more = fleet.options, fleet.more
+        self.routes = BootRoutes(fleet.api, run.name, run.result["server_number"])
+        self.rescue_probe = RescueProbe(fleet.shell, self.routes, run.name, self.address or "", more.strict)
+        self.resets = ResetEscalation(
+            EscalationOptions(more.limits, options.timeout, options.prove, more.give_back_after),
+            run,
+            fleet.shell,
+            self.routes,
+            self.rescue_probe,
+            self.address,
+            self.may_go,
+            self.note,
+        )
+
+    def _observed(self, fleet: RobotRescue, run: MachineRun, given: Mapping[str, Any]) -> ObservedState:
+        rearm, word = fleet.is_again(given), given.get("first_contact")
+        return ObservedState(
+            reinstall=fleet.words.names(run.name) and not run.result["used"],
+            rearm=rearm,
+            proven=self._proven,
+            may_reset=word in (MAY_RESET, ONCE) and not self._contact_used,
+            # For a look nothing is finished: it may go on to the power button, or to no end, as the user says.
+            unproven="" if fleet.more.look_only or rearm else fleet.intents.unproven(run.name),
+            armed=False if fleet.options.state == "rescue" else None,
+            armed_here=True,
+        )
+
+    def boot_steps(self) -> dict[str, Callable[[], None]]:
+        """How the steps that arm and boot are carried out."""
+        return {
+            decision.ARM_AND_REBOOT: lambda: self._boot(self._arm_and_reset),
+            decision.ARM_AND_RESET: lambda: self._boot(self._arm_and_reset),
+            decision.CONTINUE: lambda: self._boot(self._go_on),
+        }
+
+    @property
+    def answer(self) -> Answer | None:
+        """The last answer by SSH."""
+        return self.rescue_probe.answer
+
+    # --- observe
+
+    def probe(self) -> Answer:
+        """Ask by SSH once which system answers."""
+        if not self.address:
+            raise MachineError("the server has no public address, so that SSH cannot reach it")
+        return self.rescue_probe.look()
+
+    def look_seconds(self) -> float:
+        """Not long where the machine is rebooted in any case."""
+        seconds = self.fleet.more.look_timeout
+        return min(seconds, SHORT_LOOK) if self.seen.reinstall or self.seen.rearm else seconds
+
+    def ask_armed(self) -> None:
+        """Find out whether the rescue is armed."""
+        answer = self.routes.rescue(self.deadline_for("the state of the rescue"))
+        self.seen.armed = self.result["armed"] = answer.get("active") is True
+
+    def ask_power(self) -> None:
+        """Find out whether the server is switched off."""
+        # For a look nothing is switched on, either.
+        self.seen.off = not self.fleet.more.look_only and self.resets.is_off()
+
+    def ask_rescue(self) -> None:
+        """Find out whether the rescue that answers was started for an open intent."""
+        answer, kept = self.answer, self._kept
+        if self.fleet.more.look_only or not self.fleet.intents.kept or answer is None:
+            # Nothing will be written there without a look at its disks, so it does not matter who started it.
+            self.seen.intended = consents.EMPTY
+            return
+        shown = self.fleet.shell.keys_of_last_probe(self.run.name)
+        ours = started_for(self.run.name, kept, answer, shown)
+        self.seen.intended = consents.EMPTY if ours else ""
+        if kept and ours:
+            self.result["installation"] = kept["installation"]
+
+    # --- nothing to boot
+
+    def attach(self) -> None:
+        """Use the rescue that answers, whose host keys are proven first."""
+        self._prove_rescue()
+        # A look begins no installation, also when the user names the machine.
+        begins = self.fleet.may_write and not self.fleet.more.look_only
+        if begins and not (self.seen.intended or self.seen.rearm):
+            # The user named it; what lies on its disks will say whether that still covers it.
+            self.result["installation"] = installed.new_installation()
+            self.fleet.intents.open(
+                self.run,
+                self.fleet.words.variable,
+                server=self.result["server_number"],
+                attached=self.result["boot_id"],
+            )
+        elif begins:
+            self._reached()
+        self.run.timeline.found(boot_states.BOOTING_TO_RESCUE)
+        self.result["msg"] = "is in the rescue"
+
+    def _prove_rescue(self) -> None:
+        known = [key for key in self.given.get("host_keys") or [] if isinstance(key, str) and key_blob(key) is not None]
+        self.rescue_probe.wait_for_proof(known, Deadline(PUBLISHING_TAKES + ASK_EVERY, "the proof of the rescue"))
+        self.result["host_keys"] = list(self.rescue_probe.proven)
+
+    def leave(self) -> None:
+        """Change nothing, and say what runs."""
+        if self.options.state == "disarmed":
+            self.result["msg"] = "not armed"
+            return
+        if self.options.state == "os" and self.seen.locked_out:
+            self.result["msg"] = f"not armed; which system runs is unknown: {self.rescue_probe.words}"
+            return
+        self.run.timeline.found(boot_states.OPERATING_SYSTEM_RUNNING)
+        self.result.update(installed=True, in_rescue=False, msg=f"left alone: {self.rescue_probe.words}")
+        store, answer = self.fleet.intents, self.answer
+        record = answer.installed if answer is not None else None
+        unproven = self.seen.unproven if self.seen.locked_out else ""
+        if unproven:
+            # Only our own intent shows what runs.
+            record = store.of(self.run.name)
+            self.result["msg"] += f"; not verified, as kubenode_proof: {unproven} says"
+        self.result["installation"] = store.unfinished(self.run.name)
+        if self.result["used"]:
+            self.result["msg"] += "; %s" % self.result["used"]
+        self.compare(record, {})
+        if self.options.state == "rescue" and self.fleet.may_write and not unproven:
+            store.seen(self.run.name, self.result["proven"])
+
+    def disarm(self) -> None:
+        """Disarm the rescue."""
+        self.result.update(changed=True, diff=self.diff(decision.DISARM))
+        self._disarm_rescue()
+        if self.options.state == "disarmed":
+            self.result["msg"] = "disarmed"
+        elif self.seen.locked_out:
+            self.result["msg"] = f"disarmed; which system runs is unknown: {self.rescue_probe.words}"
+        else:
+            self.leave()
+            self.result["msg"] = "disarmed, and %s" % self.result["msg"]
+
+    def leave_rescue(self) -> None:
+        """Reboot the machine out of its rescue by SSH, and wait until another system answers."""
+        if self.seen.armed:
+            self._disarm_rescue()
+        self.result.update(changed=True, diff=self.diff(decision.LEAVE_RESCUE))
+        self.remember()
+        self.run.timeline.to(boot_states.BOOTING_TO_REAL_OS)
+        if not self.address or not self.fleet.shell.reboot(self.run.name, self.address):
+            raise MachineError("the rescue did not take the order to reboot; try again, or reset the machine")
+        if self.options.prove:
+            self._wait_for_system()
+        self.result["msg"] = "left the rescue" if self.options.prove else "is leaving the rescue (not proved)"
+
+    def _wait_for_system(self) -> None:
+        answer = self.rescue_probe.wait_for_another_boot(
+            self.result["previous_boot_id"], Deadline(self.fleet.more.limits[SSH], "the system on the disk")
+        )
+        self.note(answer)
+        self.result["in_rescue"] = False
+        self.run.timeline.to(boot_states.OPERATING_SYSTEM_RUNNING)
+
+    def _disarm_rescue(self) -> None:
+        self.routes.disarm_kind("rescue", self.deadline_for("the disarmed rescue"))
+        self.result["armed"] = False
+
+    # --- arm and boot
+
+    def first_reset(self) -> str | None:
+        """The type of reset that comes first; None when the server can be reset by none."""
+        return self.resets.next_type(by_ssh=self.seen.lets_us_in and self.seen.reinstall)
+
+    def _boot(self, boot: Callable[[], None]) -> None:
+        """Send the machine into its rescue, for an installation that is opened before."""
+        self.result["diff"] = self.diff(self.step)
+        self.result["installation"] = self.given.get("installation") or installed.new_installation()
+        words = self.fleet.words
+        consent = consents.joined(words.variable if words.names(self.run.name) else consents.EMPTY)
+        self.fleet.intents.open(self.run, consent, server=self.result["server_number"])
+        boot()
+        self._reached()
+        self.result["msg"] = self.arrived_in_words()
+
+    def _arm_and_reset(self) -> None:
+        """Arm, and escalate from the first type of reset."""
+        self.remember()
+        kind = self.first_reset()
+        if kind is None:
+            raise Permanent(
+                "Robot offers no reset for it that can be used (offered: %s)"
+                % ", ".join(self.resets.offered or ["none"])
+            )
+        self.run.timeline.to(boot_states.ENABLING_RESCUE)
+        if kind != SSH and self.resets.wait_for_turn():
+            # What was silent an hour ago may be a running system by now.
+            self.look()
+            if self.seen.answer == decision.RESCUE and not self.seen.reinstall:
+                raise Refused(
+                    "it was booted into a rescue while this run waited for its turn: a person may be repairing it. It "
+                    "was left as it is"
+                )
+            if self.seen.answer == decision.RESCUE:
+                self._prove_rescue()
+                return
+            if decision.towards_rescue(self.seen) == decision.LEAVE:
+                raise LeftAlone(f"left alone: {self.rescue_probe.words}")
+            self.remember()
+        self.resets.arm()
+        self.resets.escalate(kind)
+
+    def _go_on(self) -> None:
+        self.result["previous_boot_id"] = self.given.get("previous_boot_id")
+        self.run.timeline.to(boot_states.BOOTING_TO_RESCUE)
+        self.resets.go_on()
+
+    def _reached(self) -> None:
+        """From now on this boot of the rescue is the one that the intent is for, and no later one."""
+        if self.result["in_rescue"]:
+            self.fleet.intents.armed(self.run.name, host_keys=self.result["host_keys"], boot=self.result["boot_id"])
+
+    # --- how it ends
+
+    def disarm_again(self) -> None:
+        """Take back what this run or the one before it armed."""
+        if not (self.result["armed"] or self.seen.rearm):
+            return
+        if self.resets.still_armed():
+            self.routes.disarm_kind("rescue", self.deadline_for("the disarmed rescue"))
+        self.result["armed"] = False
+
+    def end_of(self, error: Exception) -> Exception | None:
+        """After an error nothing stays armed: the next boot of the machine is not ours."""
+        if isinstance(error, HandedBack):
+            self.result.update(in_rescue=False, armed=True, msg=str(error))
+            return None
+        if isinstance(error, LeftAlone):
+            self.leave()
+            self.result["msg"] = str(error)
+            return None
+        armed = self.result["changed"] or self.seen.rearm
+        if self.step not in _ARMING or not self.fleet.may_write or not armed:
+            return error
+        clause = self.give_up() if self.result["armed"] or self.seen.rearm else ""
+        permanent = bool(getattr(error, "permanent", False))
+        self.fleet.intents.gave_up(self.run.name, permanent)
+        kind = Permanent if permanent else Refused if isinstance(error, Refused) else MachineError
+        return kind(f"{explain(error)}{clause}")
+
+    def refusal(self, step: str) -> str:
+        """Why the machine is left as it is."""
+        if step == decision.REFUSE_RESCUE:
+            used = self.result["used"]
+            return self.rescue_of_others("it") + (used and ". Besides, " + used)
+        if step == decision.REFUSE_SILENT:
+            return (
+                "an earlier run %s its new system, and now it does not let us in (%s): it may be a node whose "
+                "network or SSH is down. Look at it; to have it reset and written again, name it: %s"
+                % ("proved" if self._proven else "finished", self.rescue_probe.words, self.word_to_write())
+            )
+        used = self._contact_used
+        return (
+            "we cannot tell what it runs (%s), so it was not reset and nothing is armed. If it serves nobody, "
+            "permit its reset into the rescue, which changes no disk: -e kubenode_first_contact=reset%s"
+            % (self.rescue_probe.words, used and ". " + used)
+        )
+
+    def plan_of(self, step: str) -> str:
+        """For check mode: what would be done."""
+        if step == decision.DISARM:
+            return "disarm the rescue"
+        if step == decision.LEAVE_RESCUE:
+            return "leave the rescue by a reboot over SSH"
+        if step == decision.CONTINUE:
+            return "wait for the rescue, and arm and reset again if it does not come"
+        kind = self.first_reset()
+        return "arm the rescue and %s" % (
+            "reboot by SSH" if kind == SSH else f"reset by {kind}" if kind else "fail: no reset is offered"
+        )
+
+    def was_armed(self, step: str) -> bool:
+        """Whether the rescue was armed before this step."""
+        return bool(self.result["armed"])
+
+
+def contact_used(name: str, word: str | None, kept: Mapping[str, Any] | None) -> str:
+    """Why the option first_contact counts no more (pure); empty when it counts.
+
+    ``kept``: the intent on this controller. An open one goes on by the same option; every other one has an end, so
+    the first contact was made.
+    """
+    if word != ONCE or not kept or kept.get("machine") != name or intents.is_open(kept, name):
+        return ""
+    ends = {
+        intents.DONE: "its system was proven",
+        intents.SEEN: "a system was seen",
+        intents.GIVEN_UP: "it was given up",
+    }
+    when = kept.get("ended_at") or kept.get("armed_at")
+    return (
+        "kubenode_first_contact stands in the inventory, but it is for the first contact, and that was made: %s%s. On "
+        "the command line it counts for one run"
+        % (ends.get(kept.get("state", ""), "a run has armed its rescue"), f" at {when}" if when else "")
+    )
+
+
+def started_for(
+    name: str, kept: Mapping[str, Any] | None, answer: Answer, shown: Collection[str], now: float | None = None
+) -> bool:
+    """Whether a rescue was started for an open intent (pure).
+
+    ``kept``: the intent on this controller; ``answer``: what the rescue said; ``shown``: the host keys that it shows.
+    """
+    if answer.intent and intents.is_open(answer.intent, name):
+        return not kept or answer.intent["installation"] == kept["installation"]
+    if not kept or not intents.is_open(kept, name) or kept.get("disarmed"):
+        return False
+    if kept.get("attached"):
+        # Nothing was armed for it: it is for this very boot of a rescue that another person had started.
+        return bool(kept["attached"] == answer.boot_id)
+    armed = kept.get("armed") or {}
+    if armed.get("host_keys"):
+        return bool(set(armed["host_keys"]).intersection(shown))
+    if armed.get("boot"):
+        return bool(armed["boot"] == answer.boot_id)
+    # The run was cut off before the rescue came: it is ours when it booted while it was armed.
+    if answer.origin.uptime is None:
+        return False
+    booted = (time.time() if now is None else now) - answer.origin.uptime
+    return -60 <= booted - boot_states.from_rfc3339(kept["armed_at"]) <= _ARMED

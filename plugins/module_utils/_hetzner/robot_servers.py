@@ -1,0 +1,236 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which server of the account is which machine, its facts and its name (what the module robot_server does)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._common.text import whole_number
+from .errors import ApiError, FleetError, MachineError, NoAnswer, Refused
+from .fleet import MachineRun, name_findings, refuse_findings, run_all
+from .retry import Deadline
+from .robot_client import part
+
+if TYPE_CHECKING:
+    from .robot_client import Robot
+
+
+_NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?\Z")
+
+#: What may be done to a server that is powered when it is unknown what it runs.
+#: ``once``: may be left over in an inventory; it counts until the first contact was made.
+REFUSE, RESET, ONCE = FIRST_CONTACT = ("refuse", "reset", "once")
+
+
+def read_servers(api: Robot, deadline: Deadline) -> list[dict[str, Any]]:
+    """All servers of the account, for one request."""
+    servers = api.read_list("/server", "server", deadline)
+    numbered = [server for server in servers if server.get("server_number") is not None]
+    return [server for server in numbered if number_of(server) == server["server_number"]]
+
+
+def input_findings(machines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Everything that is wrong with what ``machines`` (dictionaries) say of their servers, as a list of sentences."""
+    findings = []
+    seen: dict[tuple[str, object], Any] = {}
+    for machine in machines:
+        name, number, address = machine.get("name"), machine.get("server_number"), machine.get("server_ip")
+        if number is not None and number_of(machine) is None:
+            findings.append(
+                f"machine '{name}': server_number: {number!r} is no number of a server; use the number that Robot "
+                "shows, such as 321"
+            )
+        if address is not None and not _is_address(address):
+            findings.append(f"machine '{name}': server_ip: {address!r} is no IP address")
+        if machine.get("first_contact") not in (None, *FIRST_CONTACT):
+            findings.append(
+                "machine '%s': first_contact: %r is none of %s; use reset to permit that a "
+                "server is reset although we cannot tell what it runs"
+                % (name, machine["first_contact"], ", ".join(FIRST_CONTACT))
+            )
+        for field, value in (("server_number", number_of(machine)), ("server_ip", address)):
+            other = seen.setdefault((field, value), name) if value is not None else name
+            if other != name:
+                findings.append(f"machine '{name}': {field}: {value} is the one of machine '{other}' too")
+    return findings
+
+
+def number_of(machine: Mapping[str, Any]) -> int | None:
+    """The server number a machine of the input names; None when it names none that can be one."""
+    number = machine.get("server_number")
+    if isinstance(number, str):
+        number = whole_number(number)
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+
+
+def find(machine: Mapping[str, Any], servers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The server of ``machine`` by number, address or name, in this order; raises Refused.
+
+    When number and address are both given they must name the same server.
+    """
+    number, address = number_of(machine), machine.get("server_ip")
+    if number is not None:
+        found, what = [server for server in servers if server.get("server_number") == number], "number %d" % number
+    elif address is not None:
+        found, what = [server for server in servers if _has(server, address)], f"address {address}"
+    else:
+        found = [server for server in servers if server.get("server_name") == machine["name"]]
+        what = "name '%s'" % machine["name"]
+    if not found:
+        raise Refused(
+            "the Robot account has no server with the %s; set server_number or server_ip of machine '%s' right, or use "
+            "the webservice user of the account that has it" % (what, machine["name"])
+        )
+    if len(found) > 1:
+        numbers = ", ".join(str(server.get("server_number")) for server in found)
+        raise Refused(
+            "the servers %s all have the %s; set server_number of machine '%s'" % (numbers, what, machine["name"])
+        )
+    if number is not None and address is not None and not _has(found[0], address):
+        raise Refused("server %d does not have the server_ip %s; correct one of the two" % (number, address))
+    return found[0]
+
+
+def facts(server: Mapping[str, Any]) -> dict[str, Any]:
+    """What every result says of a server."""
+    ipv4, ipv6 = server.get("server_ip"), server.get("server_ipv6_net")
+    address = rescue_address(ipv6)
+    return {
+        "server_number": server.get("server_number"),
+        "server_name": _text(server.get("server_name")),
+        # Programs are called with it.
+        "ipv4": ipv4 if _is_address(ipv4) else None,
+        "ipv6": f"{ipv6}/64" if address else None,
+        "ipv6_address": address,
+        "product": _text(server.get("product")),
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def rescue_address(network: object) -> str | None:
+    """The address a server has in its IPv6 network, which Robot gives without its length: ``2001:db8::`` → ::2."""
+    if not isinstance(network, str) or not _is_address(network) or ":" not in network:
+        return None
+    try:
+        return str(ipaddress.IPv6Address(network) + 2)
+    except ValueError:
+        # the last address of all has none behind it
+        return None
+
+
+def _has(server: Mapping[str, Any], address: str) -> bool:
+    addresses = [server.get("server_ip"), rescue_address(server.get("server_ipv6_net"))]
+    return any(_same(address, other) for other in addresses if other)
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return False
+
+
+def _is_address(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
+    try:
+        # A zone may be anything, and no address of a server has one.
+        return "%" not in text and bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+class RobotServerFleet:
+    """One call of robot_server."""
+
+    def __init__(self, api: Robot, machines: Sequence[Mapping[str, Any]], timeout: float, check_mode: bool) -> None:
+        self._api = api
+        self._given = machines
+        self._timeout = timeout
+        self._check = check_mode
+
+    def run(self) -> list[dict[str, Any]]:
+        """Returns the results of all machines, in the order given; raises FleetError."""
+        wanted = self._check_input()
+        servers = read_servers(self._api, Deadline(self._timeout, "the list of servers"))
+        runs = []
+        found: dict[str, dict[str, Any]] = {}
+        for machine in self._given:
+            run = self._run_of(machine)
+            runs.append(run)
+            try:
+                server = find(machine, servers)
+            except Refused as error:
+                run.fail(error)
+                continue
+            if server["server_number"] in [other["server_number"] for other in found.values()]:
+                raise FleetError(
+                    "nothing was changed, because of: two machines are server %d" % server["server_number"]
+                )
+            found[run.name] = server
+            run.result.update(facts(server), status=server.get("status"), cancelled=server.get("cancelled"))
+        active = [run for run in runs if run.name in found]
+        run_all(self._api, active, lambda run: self._name(run, wanted.get(run.name)))
+        return [run.finish(self._api.calls_of.get(run.name, 0)) for run in runs]
+
+    def _check_input(self) -> dict[str, str]:
+        findings = name_findings(self._given) + input_findings(self._given)
+        wanted: dict[Any, str] = {}
+        owners: dict[str, Any] = {}
+        for machine in self._given:
+            name, new = machine.get("name"), machine.get("rename")
+            if new is None:
+                continue
+            if not isinstance(new, str) or not _NAME.match(new):
+                findings.append(
+                    f"machine '{name}': rename: {new!r} is no name for a server; use 1 to 100 printable characters"
+                )
+            elif owners.setdefault(new, name) != name:
+                findings.append(f"machines '{owners[new]}' and '{name}' cannot both be named '{new}'")
+            wanted[name] = new
+        refuse_findings(findings)
+        return wanted
+
+    def _run_of(self, machine: Mapping[str, Any]) -> MachineRun:
+        run = MachineRun.going_on(machine)
+        run.result.update(server_number=None, server_name=None, ipv4=None, ipv6=None, ipv6_address=None, product=None)
+        run.result.update(status=None, cancelled=None)
+        return run
+
+    def _name(self, run: MachineRun, wanted: str | None) -> None:
+        present, number = run.result["server_name"], run.result["server_number"]
+        if wanted is None or wanted == present:
+            return
+        run.result.update(
+            changed=True,
+            msg=f"would be renamed from '{present}' to '{wanted}'",
+            diff={
+                "before_header": run.name,
+                "after_header": run.name,
+                "before": {"server_name": present},
+                "after": {"server_name": wanted},
+            },
+        )
+        if self._check:
+            return
+        deadline, path = Deadline(self._timeout, "the new name"), "/server/%d" % number
+
+        def look() -> Any:
+            answer = self._api.read(path, deadline, machine=run.name)
+            return answer if (part(answer, "server") or {}).get("server_name") == wanted else None
+
+        try:
+            self._api.change("POST", path, deadline, look, machine=run.name, data={"server_name": wanted})
+        except (MachineError, ApiError, NoAnswer) as error:
+            # Its name says nothing of what runs on it: the boot state stays.
+            run.result["changed"] = False
+            run.fail(error, provisioning=False)
+            return
+        run.result.update(server_name=wanted, msg=f"renamed from '{present}' to '{wanted}'")
