@@ -10,7 +10,7 @@ from pathlib import Path
 
 OURS = ("ansible_collections", "kubenode", "provision")
 #: top-level folders that count as ours when imported by their bare name
-HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
+HOUSE = ("dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
 STATES = UTILS + "/_states"
@@ -24,7 +24,6 @@ ALLOWED = {
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
-    "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
     "provision": ("provision", COMMON, UTILS + "/_node/userdata"),
     "plugins": (UTILS, "plugins/plugin_utils"),
@@ -38,7 +37,7 @@ ALLOWED = {
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON, STATES),
     UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
     UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
-    "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
+    "tests/unit": ("plugins", "provision", "tests", "dev", "playbooks"),
 }
 
 

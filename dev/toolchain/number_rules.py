@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .text_rules import GENERATED, language
 
-FOLDERS = ("commands", "dev", "lab", "plugins", "provision")
+FOLDERS = ("dev", "lab", "plugins", "provision")
 #: the helpers, which others use instead
 HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
 
@@ -29,6 +29,8 @@ OUR_JSON = (
     "plugins/filter/base_plan.py",  # the manifest of this collection
     "plugins/filter/node_image.py",
     "plugins/module_utils/_liveimage/iso.py",  # kargs.json, which kargs has read before
+    "plugins/module_utils/_rescue/imagecommand/new_root.py",  # the answer of its own child
+    "plugins/module_utils/_rescue/imagecommand/root_device.py",  # the table as sfdisk prints it
     "plugins/module_utils/_rescue/installimage/program.py",  # our own installer's documents
     "plugins/module_utils/_rescue/installimage/spec.py",
     "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller

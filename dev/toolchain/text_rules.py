@@ -25,7 +25,6 @@ _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()
 
 #: lines a file may have, by folder
 LENGTHS = {
-    "commands": 300,
     "dev": 400,
     "lab": 400,
     "tests": 600,

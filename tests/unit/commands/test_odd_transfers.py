@@ -12,15 +12,19 @@ from email.message import Message
 import pytest
 from hypothesis import given
 
-from commands.parts.bootstrap import kind_of_bootstrap
-from commands.parts.errors import Interrupted, Refused
-from commands.parts.extract import LATEST, nanoseconds
-from commands.parts.login import Login
-from commands.parts.oci_url import OciUrl
-from commands.parts.registry import Descriptor, error_code
-from commands.parts.source import Source
-from commands.parts.transfer import Transfer
-from commands.parts.url import ImageUrl
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Interrupted, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+    Descriptor,
+    Login,
+    error_code,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_extract import (
+    LATEST,
+    nanoseconds,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.transfer import Source, Transfer
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl, OciUrl
 from tests.unit.common import odd
 
 DATA = b"an image"

@@ -111,7 +111,7 @@ def test_the_lab_reads_json_of_its_own(tmp_path):
     ("name", "found"),
     [
         ("plugins/modules/a.py", 1),
-        ("commands/parts/a.py", 1),
+        ("plugins/module_utils/a.py", 1),
         ("provision/a.py", 1),
         ("dev/tool", 1),
         ("plugins/module_utils/_common/text.py", 0),

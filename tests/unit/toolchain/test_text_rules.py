@@ -68,7 +68,7 @@ def test_what_is_made_from_sources_may_be_long_and_the_sources_may_not(tmp_path)
     names = [
         write(tmp_path, "playbooks/files/made", head + "x = 1\n" * 800),
         write(tmp_path, "playbooks/files/hidden", "#!/bin/sh\n" + "x = 1\n" * 800 + text_rules.GENERATED),
-        write(tmp_path, "commands/parts/long.py", "x = 1\n" * 301),
+        write(tmp_path, "plugins/module_utils/long.py", "x = 1\n" * 601),
     ]
     assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == names[1:]
 
