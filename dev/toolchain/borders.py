@@ -20,6 +20,7 @@ COMMON = UTILS + "/_common"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
+    "dev/toolchain/image_commands": ("dev", "plugins/plugin_utils/_programs"),
     "dev/toolchain": ("dev", COMMON + "/zip_program"),  # programs are put together in one way
     "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do

@@ -30,7 +30,7 @@ OUTPUT = CHECKOUT / "build" / "provision"
 #: what of the collection a run on a node reads
 COLLECTION = ("COPYING", "LICENSES/", "galaxy.yml", "meta/", "playbooks/", "plugins/", "roles/")
 #: the image commands run in rescues, never on a node
-NOT_NEEDED = ("playbooks/files/",)
+NOT_NEEDED = ("plugins/module_utils/_rescue/imagecommand/",)
 #: names of ansible-core's former plugins, and the collections where they are today
 _ROUTES = "site/ansible/config/ansible_builtin_runtime.yml"
 _COMMENT = re.compile(rb"^ +#.*\n", re.MULTILINE)

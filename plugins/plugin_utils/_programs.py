@@ -39,11 +39,6 @@ def image_command(name: str) -> bytes:
     return zip_program(_FINDS_PYTHON.format(name=name).encode("ascii"), files)
 
 
-def image_command_source(name: str) -> Path:
-    """The source of a shipped image command, for people to read."""
-    return _FOLDER / "_rescue" / "imagecommand" / f"{IMAGE_COMMANDS[name]}.py"
-
-
 @functools.cache
 def installimage() -> bytes:
     """What runs in the place of an image command: :mod:`_rescue.installimage.program`."""

@@ -55,7 +55,7 @@ class Job:
         #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
         self.installation, self.devices, self.consent = installation, list(devices), consent
         self.reinstall, self.intent = reinstall, intent
-        #: What else the program finds below the base: path → text, readable for root alone.
+        #: What else the program finds below the base: path → content, readable for root alone.
         self.files = dict(files or {})
         #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
         self.uploaded = dict(uploaded or {})
@@ -77,7 +77,8 @@ class Job:
         """One line of text for a C(no_log) option."""
         fields = dict(self.__dict__)
         for name in ("command", "bootstrap"):
-            fields[name] = base64.b64encode(fields[name]).decode("ascii")
+            fields[name] = _packed(fields[name])
+        fields["files"] = {path: _packed(content) for path, content in self.files.items()}
         return base64.b64encode(zlib.compress(json.dumps(fields).encode("utf-8"), 6)).decode("ascii")
 
     @classmethod
@@ -85,8 +86,18 @@ class Job:
         """Undo :meth:`pack`."""
         fields = json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
         for name in ("command", "bootstrap"):
-            fields[name] = base64.b64decode(fields[name])
+            fields[name] = _unpacked(fields[name])
+        fields["files"] = {path: _unpacked(text) for path, text in fields["files"].items()}
         return cls(**fields)
+
+
+def _packed(content):
+    # Compressed twice, since base64 hides from zlib what repeats.
+    return base64.b64encode(zlib.compress(content, 6)).decode("ascii")
+
+
+def _unpacked(text):
+    return zlib.decompress(base64.b64decode(text))
 
 
 def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
@@ -255,8 +266,8 @@ def _install(job, base):
     _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
     _write(os.path.join(base, protocol.INSTALLATION), job.installation.encode("ascii"), 0o600)
     _write(os.path.join(base, protocol.CONSENT), job.consent.encode("ascii", "replace"), 0o600)
-    for path, text in job.files.items():
-        _write(os.path.join(base, path), text.encode("utf-8"), 0o600)
+    for path, content in job.files.items():
+        _write(os.path.join(base, path), content, 0o600)
     _write(os.path.join(base, protocol.INTENT), job.intent.encode("utf-8", "replace"), 0o600)
 
 
