@@ -21,13 +21,13 @@ import urllib.parse
 import urllib.request
 
 from .._common import web
+from .._common.download import BUSY
 from .image_url import OCI_REFERENCE, redact
 
 #: Seconds for one answer, and for all tries together: a rescue's network may be coming up, a server may start again.
 ANSWER, ALL = 20.0, 60.0
 #: The fewest tries, however long they take, and the longest pause between two of them.
 TRIES, PAUSE = 4, 8.0
-_BUSY = (408, 425, 429, 500, 502, 503, 504)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
@@ -73,7 +73,7 @@ def check(url, token="", pause=1.0, patience=ALL):
             return
         except _Status as error:
             reason = "%s; check the URL and who may read it" % error
-            if error.code not in _BUSY:
+            if error.code not in BUSY:
                 break
         except (_Passing, http.client.HTTPException, OSError) as error:
             reason = str(error) or type(error).__name__
@@ -207,7 +207,7 @@ class _Registry:
             answer = json.loads(_ask(location, self._basic, "GET", read=_MOST_BYTES).decode("utf-8"))
             token = answer.get("token") or answer.get("access_token")
         except _Status as error:
-            if error.code in _BUSY:
+            if error.code in BUSY:
                 raise
             text = "no token from %s: %s; %s" % (realm.hostname, error, self._way_out(401))
             raise _Final(text) from None

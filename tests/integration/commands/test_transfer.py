@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.transfer import Source
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl
 from tests.integration.commands.disks import MIB
 

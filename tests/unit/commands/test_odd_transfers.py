@@ -12,8 +12,10 @@ from email.message import Message
 import pytest
 from hypothesis import given
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.download import LONGEST_WAIT, Interrupted
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Interrupted, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
     Descriptor,
     Login,
@@ -23,7 +25,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imageco
     LATEST,
     nanoseconds,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.transfer import Source, Transfer
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl, OciUrl
 from tests.unit.common import odd
 
@@ -88,7 +89,7 @@ def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
     error = urllib.error.HTTPError("http://h/", 503, "busy", headers, io.BytesIO())
     found = Transfer("http://h/", "tests", 5.0).judge(error)
     if isinstance(found, Interrupted):
-        assert 0 <= found.wait <= Transfer.LONGEST_WAIT
+        assert 0 <= found.wait <= LONGEST_WAIT
     else:
         assert isinstance(found, Refused)
 

@@ -32,14 +32,6 @@ class HttpStatus(Refused):
         self.status = status
 
 
-class Interrupted(Exception):
-    """A transfer broke off in a way that another connection may heal, at the earliest after so many seconds."""
-
-    def __init__(self, text: str, wait: int = 0):
-        super().__init__(text)
-        self.wait = wait
-
-
 class Terminated(BaseException):
     """A signal asked the program to end."""
 

@@ -16,14 +16,66 @@ import re
 import subprocess
 import tempfile
 import threading
+import urllib.parse
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..._common import download
 from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused
 from .invocation import Progress
-from .transfer import Source
+from .url import ImageUrl
+
+# --- The image behind an image URL.
+
+
+class Transfer(download.Download):
+    """Something that a server sends to a command, which gets it once and in order: what came cannot be taken back."""
+
+    def __init__(
+        self,
+        shown: str,
+        agent: str,
+        stall: float,
+        pause: float = 0.5,
+        say: Callable[[str], None] = lambda text: None,
+        location: str = "",
+        login: str = "",
+    ):
+        private = {"Authorization": login}
+        super().__init__(shown, location, {"User-Agent": agent}, private, stall=stall, pause=pause, say=say)
+        self.agent = agent
+
+    def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
+        """The error to raise."""
+        text = "%s: %s" % (self.shown, text)
+        return HttpStatus(status, text) if status else Refused(text)
+
+
+class Source(Transfer):
+    """The bytes behind the image URL (or a file beside it)."""
+
+    def __init__(self, url: ImageUrl, agent: str, suffix: str = "", pause: float = 0.5, say=lambda text: None):
+        super().__init__(url.shown(suffix), agent, url.stall, pause, say, url.location(suffix), url.authorization)
+        self.image_url, self.suffix = url, suffix
+
+    def beside(self, suffix: str) -> Source:
+        """Return the source of the file whose name has the suffix behind that of this one."""
+        return Source(self.image_url, self.agent, self.suffix + suffix, self.pause, self.say)
+
+    def open(self):
+        """Open a stream at the byte that comes next."""
+        if self.image_url.parts.scheme != "file":
+            return super().open()
+        path = Path(urllib.parse.unquote(self.image_url.parts.path) + self.suffix)
+        if not path.is_file():
+            raise HttpStatus(404, "%s: no such file" % self.shown)
+        self.size = path.stat().st_size
+        stream = path.open("rb")
+        stream.seek(self.received)
+        return stream
+
 
 # --- Streams of bytes: read ahead, cut into blocks.
 
@@ -229,7 +281,7 @@ class Digest:
     @classmethod
     def of(cls, source: Source) -> Digest:
         """Find the promised digest: in the fragment, else in the .sha256 file beside the image."""
-        url = source.url
+        url = source.image_url
         given = [name for name in LENGTH if name in url.switches]
         if len(given) > 1:
             raise Refused("image URL: give sha256 or sha512, not both")

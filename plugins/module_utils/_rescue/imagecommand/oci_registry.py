@@ -19,7 +19,7 @@ from pathlib import Path
 from ..._common.text import LARGEST_NUMBER
 from ..._common.web import parse_challenge
 from .basics import HttpStatus, Refused, run
-from .transfer import Transfer
+from .incoming import Transfer
 from .url import DIGEST, OciUrl
 
 # --- Shows a registry who we are: by basic authentication, or by a token that another server hands out for a login.
@@ -73,8 +73,8 @@ class Login:
         query += [("service", values["service"])] if "service" in values else []
         query.append(("scope", values.get("scope") or "repository:%s:pull" % self.url.name))
         location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
-        server = TokenServer("token server %s" % realm.hostname, self.agent, self.url.stall, self.pause, self.say)
-        server.location, server.login = location, self.basic
+        shown = "token server %s" % realm.hostname
+        server = Transfer(shown, self.agent, self.url.stall, self.pause, self.say, location, self.basic)
         try:
             answer = json.loads(whole(server, TOKEN_LIMIT))
             token = answer.get("token") or answer.get("access_token")
@@ -88,16 +88,6 @@ class Login:
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             raise Refused("%s: %s handed out no token" % (self.url.shown, realm.hostname))
         return token
-
-
-class TokenServer(Transfer):
-    """What a token server answers."""
-
-    location = login = ""
-
-    def request(self):
-        """Ask for a token."""
-        return self.ask(self.location, {}, self.login)
 
 
 def whole(transfer: Transfer, limit: int) -> bytes:
@@ -191,17 +181,18 @@ class RegistryTransfer(Transfer):
 
     def __init__(self, registry: Registry, kind: str, reference: str):
         url = registry.url
-        super().__init__(url.shown, registry.agent, url.stall, registry.pause, registry.say)
+        location = url.location(kind, reference)
+        super().__init__(url.shown, registry.agent, url.stall, registry.pause, registry.say, location)
         self.registry, self.kind = registry, kind
         self.challenges: list[str] = []
-        self.location = url.location(kind, reference)
+        if kind == "manifests":
+            self.headers["Accept"] = ", ".join(ACCEPTED)
 
     def request(self):
         """Ask, and log in as the registry wants it."""
-        headers = {"Accept": ", ".join(ACCEPTED)} if self.kind == "manifests" else {}
         for _attempt in range(3):
             try:
-                return self.ask(self.location, headers, self.registry.login.header)
+                return self.ask(self.url, self.headers, {"Authorization": self.registry.login.header})
             except HttpStatus as error:
                 if error.status != 401 or not self.challenges or not self.registry.login.renew(self.challenges):
                     raise
@@ -210,7 +201,7 @@ class RegistryTransfer(Transfer):
 
     def judge(self, error: urllib.error.HTTPError) -> Exception:
         """Return what an error status means; remember how the registry wants us to log in."""
-        ours = urllib.parse.urlsplit(error.url).netloc == urllib.parse.urlsplit(self.location).netloc
+        ours = urllib.parse.urlsplit(error.url).netloc == urllib.parse.urlsplit(self.url).netloc
         self.challenges = error.headers.get_all("WWW-Authenticate", []) if error.code == 401 and ours else []
         if error.code not in (401, 403, 404):
             return super().judge(error)

@@ -15,11 +15,10 @@ from pathlib import Path
 from .arguments import Bootstrap, Job
 from .basics import Refused
 from .filesystems import grow_filesystem, private_mounts
-from .incoming import Digest, Incoming
+from .incoming import Digest, Incoming, Source
 from .invocation import Progress, installed_record, run_program, writing
 from .new_root import Root, check_cloud_init, seed_ignition, seed_root
 from .root_device import Disk, Table, Writer
-from .transfer import Source
 from .url import ImageUrl
 
 # --- Brings the image onto the disk and proves it.

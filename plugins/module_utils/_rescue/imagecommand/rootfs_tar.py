@@ -18,14 +18,13 @@ from .arguments import Job
 from .basics import MIB, Refused
 from .boot_loader import Firmware, entered, install_bios, install_efi, write_menu
 from .filesystems import Layout, check_tools, make_filesystem, mounted, private_mounts
-from .incoming import Digest, Download, Incoming
+from .incoming import Digest, Download, Incoming, Source
 from .invocation import Progress, installed_record, run_program, writing
 from .new_root import Root, inside, look_around, seed_root, write_into
 from .raw_disk import FOREIGN
 from .root_device import Disk, Table, Writer
 from .tar_extract import Unpacker
 from .tar_reader import Survey, survey_archive
-from .transfer import Source
 from .url import ImageUrl
 
 # --- Installs a root file system from archives: partitioned, unpacked, named, seeded, and bootable last of all.
