@@ -87,7 +87,7 @@ class _Disks:
         self._remote, self._given, self._flow = remote, given, flow
         self._words, self._check_mode = words, check_mode
         self._claim = given["claim_file"] or _claims.default_file(flow.machine)
-        self._disks: list[dict[str, Any]] = []
+        self._disks: list[Any] = []
 
     def result(self) -> dict[str, Any]:
         """Gate, look, choose, guard; always a result, never an exception of the flow."""
@@ -150,11 +150,11 @@ class _Disks:
                     continue
             return answer
 
-    def _choose(self) -> list[dict[str, Any]]:
+    def _choose(self) -> list[Any]:
         wanted = self._given["root_device_hints"]
         return hints.choose(wanted, self._disks, _query.search) if wanted else []
 
-    def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
+    def _ready(self, chosen: list[Any], job: dict[str, bool]) -> dict[str, Any]:
         given, machine = self._given, self._flow.machine
         claimed = _claims.covers(self._claim, machine, chosen)
         listed = ", ".join(disk["name"] for disk in chosen)
@@ -217,7 +217,7 @@ class _Disks:
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
 
-    def _speeds(self, chosen: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
         """What stands against the chosen disks by their speeds, and what could not be measured."""
         targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
         measured = self._call(steps.MEASURE, targets=targets)["disks"]
@@ -250,7 +250,7 @@ class _Disks:
         words = self._words[variable]
         return "" if words.covers(name, record) else words.why_not(name, record)
 
-    def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
+    def _wipe(self, todo: list[Any], claimed: bool, about: dict[str, Any]) -> None:
         targets = [{key: disk[key] for key in _TARGET} for disk in todo]
         try:
             self._disks = self._call(steps.WIPE, targets=targets)["disks"]

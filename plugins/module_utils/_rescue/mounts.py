@@ -10,7 +10,7 @@ _CLONE_NEWNS = 0x00020000
 _MS_REC_SLAVE = 0x84000
 
 
-def private_mounts():
+def private_mounts() -> None:
     """Leave the mount namespace: no mount of this process is seen outside, or holds what others unmount."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) == 0:

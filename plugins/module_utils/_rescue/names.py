@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .._common.names import InvalidName
 
@@ -17,7 +18,7 @@ PREFIXED, ANY = "prefixed", "any"
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9#+.:=@_-]*\Z")
 
 
-def check_command_name(name, allowed=PREFIXED):
+def check_command_name(name: str, allowed: str = PREFIXED) -> str:
     """Return ``name`` when it is the bare name of an image command, else raise :class:`InvalidName`.
 
     ``allowed``: names that begin with ``image-url-command-``, as in CAPH until 2026, or any plain name.
@@ -44,7 +45,7 @@ def check_command_name(name, allowed=PREFIXED):
     return name
 
 
-def check_root_devices(devices):
+def check_root_devices(devices: Sequence[str]) -> Sequence[str]:
     """Return ``devices`` when it is a non-empty list of device names without directory, else raise."""
     if not devices:
         raise InvalidName("the list is empty; name at least one device, such as sda")

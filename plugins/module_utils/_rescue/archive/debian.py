@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from typing import Any
 
 #: What a machine needs that boots it, gets its bootstrap data by cloud-init and is then worked on by Ansible.
 PACKAGES = (
@@ -109,7 +110,7 @@ _LINE = re.compile(r"deb(?: \[[\w.:/=+, -]+\])?(?: [^\s\[\]'\"]+){2,}")
 _LOGIN = re.compile(r"://[^/\s]*@")
 
 
-def findings(options):
+def findings(options: dict[str, Any]) -> list[str]:
     """What speaks against the options of node_image_debian, one text each."""
     found = []
     if not options["path"].endswith(SUFFIXES):
@@ -132,18 +133,18 @@ def findings(options):
     return list(dict.fromkeys(found))
 
 
-def packages(options):
+def packages(options: dict[str, Any]) -> list[str]:
     """All packages that are asked for by name, sorted."""
     kernel = options["kernel"] or "linux-image-%s" % options["architecture"]
     return sorted({kernel, *PACKAGES, *LOADERS[options["architecture"]], *options["include"]})
 
 
-def hooks(options):
+def hooks(options: dict[str, Any]) -> tuple[str, ...]:
     """The shell scripts that make the tree fit for any machine."""
     return HOOKS + _DROPBEAR if "dropbear-initramfs" in packages(options) else HOOKS
 
 
-def digest(options):
+def digest(options: dict[str, Any]) -> str:
     """SHA-256 of all that decides about the content; how it is fetched does not."""
     content = {
         "format": 2,
@@ -156,7 +157,7 @@ def digest(options):
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def command(options, target):
+def command(options: dict[str, Any], target: str) -> list[str]:
     """The arguments of mmdebstrap that make the archive ``target``, whose suffix chooses the compression."""
     return [
         "--architectures=%s" % options["architecture"],

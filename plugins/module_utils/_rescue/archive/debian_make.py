@@ -8,8 +8,10 @@ import contextlib
 import json
 import os
 import time
+from typing import Any
 
 from ..._common.text import json_value
+from ..disks.tools import Tools
 from ..installimage.fetch import digest_of
 from . import debian
 from .errors import NotPacked
@@ -17,7 +19,7 @@ from .errors import NotPacked
 _PROGRAM = "mmdebstrap"
 
 
-def run(options, tools, check_mode=False):
+def run(options: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[str, Any]:
     """Make the archive; returns the results of the module. Raises :class:`NotPacked`."""
     found = debian.findings(options)
     if found:
@@ -40,7 +42,7 @@ def run(options, tools, check_mode=False):
     return dict(about, changed=True, seconds=round(time.monotonic() - began, 1), **made)
 
 
-def _made(options, tools):
+def _made(options: dict[str, Any], tools: Tools) -> dict[str, Any]:
     folder, name = os.path.split(os.path.abspath(options["path"]))
     partial = os.path.join(folder, ".partial-%s" % name)  # with the suffix, which chooses the compression
     try:
@@ -60,25 +62,25 @@ def _made(options, tools):
             os.unlink(partial)
 
 
-def _nearest(folder):
+def _nearest(folder: str) -> str:
     """The folder, or the one above it that exists: it is made in there."""
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def _last(text):
+def _last(text: str) -> str:
     """The end of what a program said, errors first; safe to print."""
     lines = ["".join(one for one in line if one.isprintable()) for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E: ", "Err:"))]
     return " / ".join((errors or lines)[-6:])[:1500] or "it said nothing"
 
 
-def _record(path):
+def _record(path: str) -> str:
     return path + ".json"
 
 
-def _known(path, digest):
+def _known(path: str, digest: str) -> dict[str, Any] | None:
     """What the record says of a file that was made of the same, and is still that file to the last bit."""
     try:
         with open(_record(path), encoding="utf-8") as file:
@@ -91,7 +93,7 @@ def _known(path, digest):
     return None
 
 
-def _keep(path, record):
+def _keep(path: str, record: dict[str, Any]) -> None:
     partial = _record(path) + ".partial"
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1, sort_keys=True)
@@ -99,5 +101,5 @@ def _keep(path, record):
     os.rename(partial, _record(path))
 
 
-def _sha256(path):
+def _sha256(path: str) -> str:
     return digest_of(path).partition(":")[2]

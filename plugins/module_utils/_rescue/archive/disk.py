@@ -8,8 +8,10 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator, Sequence
 
 from ..._common.text import json_object, whole_number
+from ..disks.tools import Tools
 from ..mounts import private_mounts
 from .errors import NotPacked
 from .root import Root
@@ -27,7 +29,7 @@ _PARTS = ("/boot", "/usr", "/var", "/opt", "/home", "/srv")
 class Partition:
     """A partition: its node, number, file system and names as fstab may call it; begin and size in bytes."""
 
-    def __init__(self, node, number, tags, start, size):
+    def __init__(self, node: str, number: int, tags: dict[str, str], start: int, size: int) -> None:
         self.node, self.number, self.start, self.size = node, number, start, size
         self.kind = tags.get("TYPE", "")
         self.uuid = tags.get("UUID", "")
@@ -38,13 +40,13 @@ class Partition:
 class Disk:
     """A whole disk (block device) that holds one system."""
 
-    def __init__(self, tools, path):
+    def __init__(self, tools: Tools, path: str) -> None:
         self._tools, self.path = tools, path
         if not stat.S_ISBLK(os.stat(path).st_mode):
             raise NotPacked("source %s: it is neither a folder nor a disk" % path)
         self.partitions = self._partitions()
 
-    def run(self, *argv, limit=60, accept=(0,)):
+    def run(self, *argv: str, limit: float = 60, accept: Sequence[int] = (0,)) -> str:
         """Standard output of a tool that must succeed; ``limit``: seconds, ``accept``: exit codes of success."""
         code, out, err = self._tools(*argv, limit=limit)
         if code not in accept:
@@ -54,7 +56,7 @@ class Disk:
         return out
 
     @contextlib.contextmanager
-    def mounted(self):
+    def mounted(self) -> Iterator[tuple[str, Partition, list[str]]]:
         """Folder with the root file system, and :class:`Partition` that it is; all mounts end with the program."""
         private_mounts()
         folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
@@ -81,7 +83,7 @@ class Disk:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
 
-    def _roots(self, partition, folder):
+    def _roots(self, partition: Partition, folder: str) -> list[str]:
         found = []
         for sub in _SUBVOLUMES if partition.kind == "btrfs" else ("",):
             if not self._mount(partition, folder, sub, must=not sub):
@@ -95,7 +97,7 @@ class Disk:
                 self.run("umount", folder)
         return found
 
-    def _mount(self, partition, folder, sub="", must=True):
+    def _mount(self, partition: Partition, folder: str, sub: str = "", must: bool = True) -> bool:
         if partition.kind in ("ext3", "ext4"):
             features = self.run("dumpe2fs", "-h", partition.node)
             if "needs_recovery" in features:
@@ -108,7 +110,7 @@ class Disk:
             raise NotPacked("%s cannot be mounted: %s" % (partition.node, err.strip()[-300:]))
         return code == 0
 
-    def _mount_parts(self, folder, mounts):
+    def _mount_parts(self, folder: str, mounts: list[str]) -> list[str]:
         """Mount what the system itself would mount below its root, from the same disk."""
         crossed = []
         for line in _fstab(folder):
@@ -126,7 +128,7 @@ class Disk:
             crossed.append(line[1])
         return crossed
 
-    def _partitions(self):
+    def _partitions(self) -> list[Partition]:
         listing = self.run("lsblk", "--json", "--list", "--output", "PATH,TYPE", self.path)
         rows = (json_object(listing) or {}).get("blockdevices") or []
         found = []
@@ -139,12 +141,12 @@ class Disk:
             found.append(Partition(node, number, tags, start * 512, size * 512))
         return sorted(found, key=lambda one: one.start)
 
-    def _tags(self, node):
+    def _tags(self, node: str) -> dict[str, str]:
         _code, out, _err = self._tools("blkid", "--probe", "--output", "export", node)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def _fstab(folder):
+def _fstab(folder: str) -> list[list[str]]:
     path = os.path.join(folder, "etc/fstab")
     if os.path.islink(os.path.join(folder, "etc")) or os.path.islink(path) or not os.path.isfile(path):
         return []

@@ -7,6 +7,8 @@ Python's tarfile would do, but for what prebaked systems hold: binary extended a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 BLOCK = 512
 FILE, HARD_LINK, SYMLINK, CHARACTER, BLOCK_DEVICE, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
 PAX = b"x"
@@ -19,7 +21,18 @@ _LARGEST = 0o77777777777
 _MORE = b"./PaxHeaders/more"
 
 
-def member(name, kind, mode, uid, gid, mtime, size=0, target=b"", device=(0, 0), more=None):
+def member(
+    name: bytes,
+    kind: bytes,
+    mode: int,
+    uid: int,
+    gid: int,
+    mtime: int,
+    size: int = 0,
+    target: bytes = b"",
+    device: tuple[int, int] = (0, 0),
+    more: Mapping[bytes, bytes] | None = None,
+) -> bytes:
     """All header blocks of one member, as bytes. ``name`` and ``target``: bytes; ``mtime``: whole seconds.
 
     ``more``: pax records (bytes → bytes) beside those that the facts themselves need.
@@ -41,12 +54,12 @@ def member(name, kind, mode, uid, gid, mtime, size=0, target=b"", device=(0, 0),
     return before + _ustar(name, kind, mode, uid, gid, mtime, size, target, device)
 
 
-def padded(content):
+def padded(content: bytes) -> bytes:
     """Bytes, filled up to whole blocks."""
     return content + bytes(-len(content) % BLOCK)
 
 
-def _record(key, value):
+def _record(key: bytes, value: bytes) -> bytes:
     """``LENGTH key=value`` and a new line, where LENGTH counts itself."""
     rest = b" " + key + b"=" + value + b"\n"
     length = len(rest) + 1
@@ -55,7 +68,17 @@ def _record(key, value):
     return b"%d" % length + rest
 
 
-def _ustar(name, kind, mode, uid, gid, mtime, size, target, device):
+def _ustar(
+    name: bytes,
+    kind: bytes,
+    mode: int,
+    uid: int,
+    gid: int,
+    mtime: int,
+    size: int,
+    target: bytes,
+    device: tuple[int, int],
+) -> bytes:
     fields = [
         name[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"),
         _octal(mode & 0o7777, 8),
@@ -75,5 +98,5 @@ def _ustar(name, kind, mode, uid, gid, mtime, size, target, device):
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
-def _octal(number, width):
+def _octal(number: int, width: int) -> bytes:
     return b"%0*o\0" % (width - 1, number)

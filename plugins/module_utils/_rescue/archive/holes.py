@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable, Iterator
 
 #: Runs of zeros count when they fill a piece of this size, at a multiple of it.
 PIECE = 64 * 1024
 _ZEROS = bytes(PIECE)
 
 
-def segments(fd, size):
+def segments(fd: int, size: int) -> list[tuple[int, int]]:
     """The parts of an open file with content, as a list of (offset, length); the same for the same content."""
     found: list[tuple[int, int]] = []
     for start, stop in _data(fd, size):
@@ -30,7 +31,7 @@ def segments(fd, size):
     return found
 
 
-def _data(fd, size):
+def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
     """What the file system calls data: it knows holes without reading them. Pieces are merged, ascending."""
     place = 0
     while place < size:
@@ -50,7 +51,7 @@ def _data(fd, size):
         place = max(stop, min(size, -(-stop // PIECE) * PIECE))
 
 
-def sparse_map(parts, size):
+def sparse_map(parts: Iterable[tuple[int, int]], size: int) -> bytes:
     """The map that precedes the content of a file with holes (pax, format 1.0), before it is padded."""
     listed = list(parts)
     if not listed or listed[-1][0] + listed[-1][1] < size:

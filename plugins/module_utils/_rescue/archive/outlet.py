@@ -11,8 +11,10 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+from ..disks.tools import Tools
 from .errors import NotPacked
 
 #: Suffix → compressor. Their bytes depend on the content and the level, not on the number of processors.
@@ -25,7 +27,7 @@ _HIGHEST = {".zst": 19, ".gz": 9, ".xz": 9}
 _PIECE = 1 << 18
 
 
-def compressor(name, level, tools):
+def compressor(name: str, level: int, tools: Tools) -> list[str] | None:
     """The command for a file name, None for none; raises :class:`NotPacked`."""
     suffix = os.path.splitext(name)[1]
     if suffix not in COMPRESSORS:
@@ -41,14 +43,15 @@ def compressor(name, level, tools):
 class Outlet:
     """Takes content by :meth:`write`; after :meth:`finish` ``sha256`` and ``size`` are of what arrived."""
 
-    def __init__(self, target, command=None):
+    def __init__(self, target: FileTarget | HttpTarget, command: Sequence[str] | None = None) -> None:
         """``target``: has ``write``, ``finish`` and ``abort``; ``command``: of a compressor."""
-        self._target, self._failed = target, []
+        self._target = target
+        self._failed: list[Exception] = []
         self._digest = hashlib.sha256()
         self.size, self.sha256 = 0, ""
         self._compressor = _Compressor(command, self._drain) if command else None
 
-    def write(self, content):
+    def write(self, content: bytes) -> None:
         """Take content; raises :class:`NotPacked` when the target takes no more."""
         if self._compressor is None:
             self._pass(content)
@@ -61,7 +64,7 @@ class Outlet:
             self._raise()
             raise NotPacked("the compressor ended too early") from None
 
-    def finish(self):
+    def finish(self) -> None:
         """Everything was written: let it arrive."""
         if self._compressor is not None:
             self._compressor.close()
@@ -72,16 +75,16 @@ class Outlet:
         self.sha256 = self._digest.hexdigest()
         self._target.finish(self.sha256)
 
-    def abort(self):
+    def abort(self) -> None:
         """Leave nothing half-written behind."""
         if self._compressor is not None:
             self._compressor.abort()
         self._target.abort()
 
-    def _drain(self, process):
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
         failed = False
         while True:
-            piece = process.stdout.read(_PIECE)
+            piece = process.stdout.read(_PIECE) if process.stdout else b""
             if not piece:
                 break
             if failed:
@@ -93,12 +96,12 @@ class Outlet:
                 self._failed.append(error)
                 process.kill()
 
-    def _pass(self, piece):
+    def _pass(self, piece: bytes) -> None:
         self._target.write(piece)
         self._digest.update(piece)
         self.size += len(piece)
 
-    def _raise(self):
+    def _raise(self) -> None:
         if self._failed:
             raise self._failed[0]
 
@@ -106,7 +109,7 @@ class Outlet:
 class _Compressor:
     """A running compressor and the thread in which ``drain(process)`` takes what it gives."""
 
-    def __init__(self, command, drain):
+    def __init__(self, command: Sequence[str], drain: Callable[[subprocess.Popen[bytes]], None]) -> None:
         self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -116,25 +119,25 @@ class _Compressor:
         self._reader = threading.Thread(target=drain, args=(self._process,), daemon=True)
         self._reader.start()
 
-    def write(self, content):
+    def write(self, content: bytes) -> None:
         """Hand content in; raises BrokenPipeError when it has ended."""
         self._input.write(content)
 
-    def close(self):
+    def close(self) -> None:
         """Nothing more is handed in; returns when everything was taken from it."""
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
         self.drained()
 
-    def drained(self):
+    def drained(self) -> None:
         """Returns when it gives nothing more."""
         self._reader.join()
 
-    def wait(self):
+    def wait(self) -> int:
         """Its exit code."""
         return self._process.wait()
 
-    def abort(self):
+    def abort(self) -> None:
         """End it as it is."""
         with contextlib.suppress(OSError):
             self._process.kill()
@@ -147,21 +150,21 @@ class _Compressor:
 class FileTarget:
     """A file of this machine."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self._path, self._partial = path, "%s.partial" % path
         try:
             self._stream = open(self._partial, "wb")  # noqa: SIM115
         except OSError as error:
             raise NotPacked("path %s cannot be written: %s" % (path, error.strerror)) from error
 
-    def write(self, piece):
+    def write(self, piece: bytes) -> None:
         """Append."""
         try:
             self._stream.write(piece)
         except OSError as error:
             raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
 
-    def finish(self, _sha256):
+    def finish(self, _sha256: str) -> None:
         """Show the file under its name."""
         try:
             self._stream.flush()
@@ -171,7 +174,7 @@ class FileTarget:
         except OSError as error:
             raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
 
-    def abort(self):
+    def abort(self) -> None:
         """Remove what was written."""
         with contextlib.suppress(OSError):
             self._stream.close()
@@ -182,7 +185,7 @@ class FileTarget:
 class HttpTarget:
     """A server that takes the file by PUT and answers 201 when it has it all."""
 
-    def __init__(self, url, timeout=120.0):
+    def __init__(self, url: str, timeout: float = 120.0) -> None:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._where = parts.netloc.rpartition("@")[2]
@@ -195,12 +198,12 @@ class HttpTarget:
         except OSError as error:
             raise NotPacked(self._why(error)) from error
 
-    def write(self, piece):
+    def write(self, piece: bytes) -> None:
         """Send a chunk."""
         if piece:
             self._send(b"%x\r\n" % len(piece) + piece + b"\r\n")
 
-    def finish(self, sha256):
+    def finish(self, sha256: str) -> None:
         """Send the end and hear what arrived."""
         self._send(b"0\r\n\r\n")
         status, text = self._answer()
@@ -208,11 +211,11 @@ class HttpTarget:
         if status != 201 or text != sha256:
             raise NotPacked("the file did not arrive whole at %s (status %d: %s)" % (self._where, status, text[:200]))
 
-    def abort(self):
+    def abort(self) -> None:
         """Cut the connection, which tells the server that the file is not whole."""
         self._connection.close()
 
-    def _send(self, data):
+    def _send(self, data: bytes) -> None:
         try:
             self._connection.send(data)
         except OSError as error:
@@ -221,13 +224,13 @@ class HttpTarget:
                 said = " (%d: %s)" % self._answer()
             raise NotPacked(self._why(error) + said) from error
 
-    def _answer(self):
+    def _answer(self) -> tuple[int, str]:
         try:
             answer = self._connection.getresponse()
             return answer.status, answer.read(1000).decode("utf-8", "replace").strip()
         except (OSError, http.client.HTTPException) as error:
             raise NotPacked(self._why(error)) from error
 
-    def _why(self, error):
+    def _why(self, error: Exception) -> str:
         told = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
         return "the file cannot be sent to %s: %s" % (self._where, told)

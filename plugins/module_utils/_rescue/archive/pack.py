@@ -9,8 +9,11 @@ import os
 import re
 import stat
 import time
+from collections.abc import Callable
+from typing import Any
 
-from .disk import Disk
+from ..disks.tools import Tools
+from .disk import Disk, Partition
 from .errors import NotPacked
 from .outlet import FileTarget, HttpTarget, Outlet, compressor
 from .packing import Packing
@@ -25,7 +28,7 @@ _RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)
 class Order:
     """What is to be made: options of the module, checked as far as no disk is needed."""
 
-    def __init__(self, params, tools):
+    def __init__(self, params: dict[str, Any], tools: Tools) -> None:
         self.kind, self.source = params["kind"], params["source"]
         self.path, self.url = params["path"], params["url"]
         self.name = params["name"] or os.path.basename(self.path or "")
@@ -39,17 +42,19 @@ class Order:
         if self.path and not os.access(folder, os.W_OK):
             raise NotPacked("path %s: its folder is missing or cannot be written" % self.path)
 
-    def target(self):
+    def target(self) -> FileTarget | HttpTarget:
         """Where the file goes."""
         return HttpTarget(self.url) if self.url else FileTarget(self.path)
 
 
-def run(params, tools, check_mode=False):
+def run(params: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[str, Any]:
     """Make the file; returns the results of the module. Raises :class:`NotPacked`."""
     order = Order(params, tools)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        disk, partition, crossed = None, None, []
+        disk: Disk | None = None
+        partition: Partition | None = None
+        crossed: list[str] = []
         top = os.path.realpath(order.source)
         try:
             is_folder = stat.S_ISDIR(os.stat(top).st_mode)
@@ -68,6 +73,8 @@ def run(params, tools, check_mode=False):
             return dict(about, changed=True)
         if order.kind == RAW:
             stack.close()  # its file system is shrunk, so it must not be mounted
+            if disk is None or partition is None:
+                raise AssertionError("a raw image is made of a disk")
             image = RawImage(disk, partition, epoch)
             about.update(_let_out(order, lambda outlet: {"image_bytes": image.write(outlet.write)}))
         else:
@@ -78,7 +85,7 @@ def run(params, tools, check_mode=False):
     return dict(about, changed=True, seconds=round(time.monotonic() - began, 1))
 
 
-def _judge(order, root):
+def _judge(order: Order, root: Root) -> None:
     if order.kind == TARBALL:
         root.check_name(order.name)
     faults = root.faults() if order.prebaked else []
@@ -89,13 +96,13 @@ def _judge(order, root):
         )
 
 
-def _pack(tree, epoch, outlet):
+def _pack(tree: Tree, epoch: int, outlet: Outlet) -> dict[str, Any]:
     packing = Packing(tree, epoch, outlet.write)
     packing.run()
     return {"members": packing.members, "content_bytes": packing.bytes, "left_out": tree.left_out}
 
 
-def _let_out(order, make):
+def _let_out(order: Order, make: Callable[[Outlet], dict[str, Any]]) -> dict[str, Any]:
     outlet = Outlet(order.target(), order.compressor)
     try:
         about = make(outlet)

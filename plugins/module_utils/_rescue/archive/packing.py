@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import header, holes, tree
 from .errors import NotPacked, shown
@@ -17,22 +19,22 @@ _PIECE = 1 << 20
 class Packing:
     """Writes one archive. ``members`` and ``bytes`` (of content) count what went in."""
 
-    def __init__(self, source, epoch, write):
+    def __init__(self, source: tree.Tree, epoch: int, write: Callable[[bytes], object]) -> None:
         """``source``: a :class:`tree.Tree`; ``epoch``: no member is younger (seconds); ``write``: takes bytes."""
         self._tree, self._epoch, self._write = source, epoch, write
         self.members = self.bytes = 0
 
-    def run(self):
+    def run(self) -> None:
         """Pack everything, the end of the archive included."""
         for member in self._tree.members():
             self._put(member)
             self.members += 1
         self._write(header.END)
 
-    def _put(self, member):
+    def _put(self, member: tree.Member) -> None:
         path, info = self._tree.path(member), member.info
         records = {} if member.kind == header.HARD_LINK else tree.attributes(path)
-        facts = {
+        facts: dict[str, Any] = {
             "kind": member.kind,
             "mode": stat.S_IMODE(info.st_mode),
             "uid": info.st_uid,
@@ -61,7 +63,15 @@ class Packing:
         if (after.st_size, after.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
             raise NotPacked("%s changed while it was packed; pack a file system that nobody uses" % shown(name))
 
-    def _sparse(self, name, fd, size, parts, facts, records):
+    def _sparse(
+        self,
+        name: bytes,
+        fd: int,
+        size: int,
+        parts: Sequence[tuple[int, int]],
+        facts: dict[str, Any],
+        records: dict[bytes, bytes],
+    ) -> None:
         listed = header.padded(holes.sparse_map(parts, size))
         stored = len(listed) + sum(length for _place, length in parts)
         if stored >= size:
@@ -82,7 +92,7 @@ class Packing:
         self._write(listed)
         self._content(fd, parts, name)
 
-    def _content(self, fd, parts, name):
+    def _content(self, fd: int, parts: Sequence[tuple[int, int]], name: bytes) -> None:
         total = 0
         for place, length in parts:
             total += length
@@ -96,7 +106,7 @@ class Packing:
         self.bytes += total
 
 
-def _open(path, info):
+def _open(path: bytes, info: os.stat_result) -> int:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(path, flags)
     found = os.fstat(fd)
@@ -107,5 +117,5 @@ def _open(path, info):
     return fd
 
 
-def _all_hole(info):
+def _all_hole(info: os.stat_result) -> bool:
     return info.st_blocks == 0 and info.st_size > 0

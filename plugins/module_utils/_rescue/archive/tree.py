@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Iterator
 
 from . import header
 from .errors import NotPacked, shown
@@ -46,11 +47,11 @@ class Member:
 
     __slots__ = ("info", "link", "name")
 
-    def __init__(self, name, info, link=b""):
+    def __init__(self, name: bytes, info: os.stat_result, link: bytes = b"") -> None:
         self.name, self.info, self.link = name, info, link
 
     @property
-    def kind(self):
+    def kind(self) -> bytes:
         """Type of the member in the archive."""
         mode = self.info.st_mode
         if self.link and not stat.S_ISLNK(mode):
@@ -68,30 +69,30 @@ class Member:
 class Tree:
     """The tree below ``top``; ``left_out`` counts what was not packed although it was there, by its kind."""
 
-    def __init__(self, top, exclude=()):
+    def __init__(self, top: str, exclude: Iterable[str] = ()) -> None:
         """``exclude``: paths below the root, absolute as users write them, to leave out with all below."""
         self.top = os.fsencode(top)
-        self.left_out = {}
+        self.left_out: dict[str, int] = {}
         self._exclude = LEFT_OUT | {os.fsencode(path).strip(b"/") for path in exclude}
-        self._seen = {}
-        self._devices = set()
+        self._seen: dict[tuple[int, int], bytes] = {}
+        self._devices: set[int] = set()
 
-    def cross(self, mount):
+    def cross(self, mount: str) -> None:
         """Pack this mount point's file system too; all others that are mounted below the root are left out."""
         self._devices.add(os.lstat(os.path.join(self.top, os.fsencode(mount).strip(b"/"))).st_dev)
 
-    def members(self):
+    def members(self) -> Iterator[Member]:
         """Every member, folders before what is in them, names in the order of their bytes."""
         info = os.lstat(self.top)
         self._devices.add(info.st_dev)
         yield Member(b"", info)
         yield from self._below(b"")
 
-    def path(self, member):
+    def path(self, member: Member) -> bytes:
         """Where a member lies."""
         return os.path.join(self.top, member.name) if member.name else self.top
 
-    def _below(self, folder):
+    def _below(self, folder: bytes) -> Iterator[Member]:
         for name in sorted(os.listdir(os.path.join(self.top, folder) if folder else self.top)):
             inner = folder + b"/" + name if folder else name
             if inner in self._exclude:
@@ -103,14 +104,16 @@ class Tree:
             if stat.S_ISDIR(member.info.st_mode) and inner not in EMPTIED and member.info.st_dev in self._devices:
                 yield from self._below(inner)
 
-    def _member(self, name):
+    def _member(self, name: bytes) -> Member | None:
         path = os.path.join(self.top, name)
         info = os.lstat(path)
         mode = info.st_mode
         if stat.S_ISSOCK(mode):
-            return self._leave("sockets")
+            self._leave("sockets")
+            return None
         if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and info.st_rdev):
-            return self._leave("device nodes")
+            self._leave("device nodes")
+            return None
         if stat.S_ISLNK(mode):
             return Member(name, info, os.readlink(path))
         if not stat.S_ISDIR(mode) and info.st_nlink > 1:
@@ -119,11 +122,11 @@ class Tree:
             return Member(name, info, first if first != name else b"")
         return Member(name, info)
 
-    def _leave(self, what):
+    def _leave(self, what: str) -> None:
         self.left_out[what] = self.left_out.get(what, 0) + 1
 
 
-def attributes(path):
+def attributes(path: bytes) -> dict[bytes, bytes]:
     """Extended attributes as pax records, ACLs and capabilities among them; what is the running kernel's own is not."""
     records: dict[bytes, bytes] = {}
     try:

@@ -9,9 +9,16 @@ claimed the disk.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Callable, Mapping
+
 from ..._common import consent as consents
 from . import names, parse, table
+from .facts import Disk
+from .parse import Speed
 
+#: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
+Used = Callable[[str, str, Any], str]
 #: Mount points of a running system: such a disk is never emptied, whoever consented.
 _SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
 _EVERYTHING = ("all", "*", "any")
@@ -21,24 +28,24 @@ class Verdict:
     """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: trying
     again will not mend it."""
 
-    def __init__(self):
-        self.wipe = []
-        self.errors = []
+    def __init__(self) -> None:
+        self.wipe: list[str] = []
+        self.errors: list[str] = []
         self.permanent = False
 
-    def refuse(self, text, permanent=False):
+    def refuse(self, text: str, permanent: bool = False) -> None:
         """One more reason."""
         self.errors.append(text)
         self.permanent = self.permanent or permanent
 
 
-def is_ours(disk, machine):
+def is_ours(disk: Disk, machine: str) -> bool:
     """Whether every system on the disk is one that we installed for this machine, and there is one."""
     systems = [entry for entry in disk["holds"] if entry["kind"] == "system"]
     return bool(systems) and all((entry.get("installed") or {}).get("machine") == machine for entry in systems)
 
 
-def is_of_another(disk, machine):
+def is_of_another(disk: Disk, machine: str) -> str:
     """The other machine for which we installed what is on the disk; empty when there is none."""
     for entry in disk["holds"]:
         owner = (entry.get("installed") or {}).get("machine")
@@ -47,7 +54,7 @@ def is_of_another(disk, machine):
     return ""
 
 
-def check_entries(wipe):
+def check_entries(wipe: Iterable[str]) -> list[str]:
     """What is wrong with the entries of ``wipe`` whatever disks there are, a line each."""
     return [
         "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
@@ -56,7 +63,7 @@ def check_entries(wipe):
     ]
 
 
-def _never(_variable, _name, _record):
+def _never(_variable: str, _name: str, _record: Mapping[str, Any]) -> str:
     return ""
 
 
@@ -64,12 +71,12 @@ def _never(_variable, _name, _record):
 _LEAST = {True: 20000, False: 40000}
 
 
-def too_slow(disk, speed):
+def too_slow(disk: Disk, speed: float) -> bool:
     """Whether a disk that is read at ``speed`` KiB/s is too slow to be written."""
     return speed < _LEAST[bool(disk["rotational"])]
 
 
-def speeds(disks, chosen, measured):
+def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Speed]) -> tuple[list[str], list[str]]:
     """What stands against the chosen disks (names) by their speeds, and what could not be measured: two lists of texts.
 
     ``measured``: what gather.read_speed() said of each, in their order.
@@ -91,7 +98,16 @@ def speeds(disks, chosen, measured):
     return against, unknown
 
 
-def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True, used=_never):
+def judge(
+    disks: Sequence[Disk],
+    chosen: Sequence[str],
+    machine: str,
+    wipe: Sequence[str] = (),
+    reinstall: bool = False,
+    claimed: bool = False,
+    health: bool = True,
+    used: Used = _never,
+) -> Verdict:
     """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
 
     ``claimed``: whether exactly the chosen disks are claimed by an unfinished run; ``health``: refuse failing ones;
@@ -131,12 +147,12 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
     return verdict
 
 
-def _used_up(disk, variable, name, used):
+def _used_up(disk: Disk, variable: str, name: str, used: Used) -> list[str]:
     reasons = [used(variable, name, entry["installed"]) for entry in disk["holds"] if entry.get("installed")]
     return [reason for reason in reasons if reason]
 
 
-def _named(disks, wipe, verdict):
+def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict[str, str]:
     """The disks that ``wipe`` names, by the kernel's names, with the entries that name them."""
     found: dict = {}
     for text in check_entries(wipe):
@@ -151,7 +167,7 @@ def _named(disks, wipe, verdict):
     return found
 
 
-def _without_consent(disk, disks, machine, reinstall):
+def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall: bool) -> str:
     stable = names.stable(disk, disks)
     text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
         disk["name"],
@@ -173,7 +189,7 @@ def _without_consent(disk, disks, machine, reinstall):
     return text + "It has no WWN, serial number or by-id name of its own, so it cannot be named; empty it by hand"
 
 
-def _check_wipe(disk, named, by_name, verdict):
+def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], verdict: Verdict) -> None:
     """Whether a disk with consent can be emptied, alone or with those that are named too."""
     if disk["read_only"]:
         verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], names.identity(disk)))
@@ -200,7 +216,7 @@ def _check_wipe(disk, named, by_name, verdict):
                     verdict.refuse(text)
 
 
-def _as_entry(disk, by_name):
+def _as_entry(disk: Disk | None, by_name: Mapping[str, Disk]) -> str:
     stable = names.stable(disk, list(by_name.values())) if disk else ""
     return " (%r)" % stable if stable else ""
 
@@ -209,7 +225,7 @@ def _as_entry(disk, by_name):
 _LOADERS = ("EFI system partition", "BIOS boot partition")
 
 
-def could_boot(disks, written):
+def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
     """Warnings about disks that are not written, and that the firmware could start instead of the new system."""
     found = []
     for disk in [disk for disk in disks if disk["name"] not in written]:
@@ -224,7 +240,7 @@ def could_boot(disks, written):
     return found
 
 
-def diff(disks, wipe):
+def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
     """What is on each disk before and after, in Ansible's form of a diff."""
     by_name = {disk["name"]: disk for disk in disks}
     return [

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from . import names, parse, table
+from .facts import Disk
 
 #: Exactly one of these says which disks are meant; the others narrow the choice.
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
@@ -19,12 +22,12 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 class HintError(ValueError):
     """The hints do not lead to the disks; the text says why. ``permanent``: trying again will not mend it."""
 
-    def __init__(self, message, permanent=False):
+    def __init__(self, message: str, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
 
 
-def size_of(text):
+def size_of(text: object) -> int:
     """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
     match = _SIZE.match(str(text).strip())
     if not match or (match.group(3) and not match.group(2)):
@@ -38,7 +41,7 @@ def size_of(text):
     return size
 
 
-def check(hints):
+def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
     """The hints that are set; raises :class:`HintError` when they can never lead to disks."""
     found = {key: value for key, value in (hints or {}).items() if value is not None}
     unknown = sorted(set(found) - set(WAYS) - set(NARROWING))
@@ -75,7 +78,7 @@ def check(hints):
     return found
 
 
-def no_candidate(disk):
+def no_candidate(disk: Disk) -> str:
     """Why a disk is never chosen; empty when it may be."""
     if not disk["size"]:
         return "it has no size"
@@ -86,7 +89,9 @@ def no_candidate(disk):
     return ""
 
 
-def choose(hints, disks, search=None):
+def choose(
+    hints: Mapping[str, Any] | None, disks: Sequence[Disk], search: Callable[[str, Any], object] | None = None
+) -> list[Disk]:
     """The disks that the hints mean, facts in and facts out; raises :class:`HintError`.
 
     ``search(query, disks)`` evaluates a JMESPath query.
@@ -112,7 +117,7 @@ def choose(hints, disks, search=None):
     return _only(matching, what, disks, reasons)
 
 
-def _matching(way, value, candidates):
+def _matching(way: str, value: str, candidates: list[Disk]) -> list[Disk]:
     if way == "wwn":
         return names.by_wwn(value, candidates)
     if way == "serial":
@@ -124,11 +129,11 @@ def _matching(way, value, candidates):
     return [disk for disk in candidates if disk["size"] >= size_of(value)]
 
 
-def _plain_model(text):
+def _plain_model(text: str) -> str:
     return " ".join(text.replace("_", " ").lower().split())
 
 
-def _outside(disk, hints):
+def _outside(disk: Disk, hints: Mapping[str, Any]) -> str:
     if "rotational" in hints and disk["rotational"] != hints["rotational"]:
         return "it is %srotational" % ("" if disk["rotational"] else "not ")
     if "kind" in hints and disk["kind"] != hints["kind"]:
@@ -136,7 +141,7 @@ def _outside(disk, hints):
     return ""
 
 
-def _only(matching, what, disks, reasons):
+def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mapping[str, str]) -> list[Disk]:
     if len(matching) == 1:
         return matching
     if matching:
@@ -152,7 +157,9 @@ def _only(matching, what, disks, reasons):
     )
 
 
-def _raid(wwns, disks, candidates, reasons):
+def _raid(
+    wwns: Sequence[object], disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
     found = []
     for wwn in wwns:
         matching = _only(names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
@@ -162,11 +169,13 @@ def _raid(wwns, disks, candidates, reasons):
     return found
 
 
-def _of_query(query, answer, disks, candidates, reasons):
-    chosen = answer if isinstance(answer, list) else [] if answer is None else [answer]
+def _of_query(
+    query: str, answer: object, disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
+    chosen: list[Any] = answer if isinstance(answer, list) else [] if answer is None else [answer]
     by_name = {disk["name"]: disk for disk in candidates}
     for one in chosen:
-        if not isinstance(one, dict) or by_name.get(one.get("name")) != one:
+        if not isinstance(one, dict) or by_name.get(str(one.get("name"))) != one:
             raise HintError(
                 "root_device_hints.query %r must give a disk or a list of disks, whole as they are in the facts; it "
                 "gave %s" % (query, parse.clean(repr(one), 100))
@@ -179,7 +188,7 @@ def _of_query(query, answer, disks, candidates, reasons):
     return found
 
 
-def _why(disks, reasons, matching):
+def _why(disks: Sequence[Disk], reasons: Mapping[str, str], matching: list[Disk]) -> dict[str, str]:
     chosen = {disk["name"] for disk in matching}
     return {
         disk["name"]: "matches" if disk["name"] in chosen else reasons[disk["name"]] or "does not match"

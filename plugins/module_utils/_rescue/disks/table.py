@@ -4,33 +4,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from . import parse
+from .facts import Disk, Held
 
 
-def grid(rows):
+def grid(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of texts as lines with aligned columns."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
-def candidates(disks, reasons):
+def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
     """A small table of all disks and why each one was chosen or not, as text."""
-    rows = [("disk", "size", "kind", "model", "serial", "wwn", "")]
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "")]
     for disk in disks:
         rows.append(_about(disk) + (reasons.get(disk["name"], ""),))
     return "\n".join(grid(rows)) if disks else "(the machine has no disks)"
 
 
-def lines(disks):
+def lines(disks: Sequence[Disk]) -> list[str]:
     """The table of all disks, for people who look for hints."""
-    rows = [("disk", "size", "kind", "model", "serial", "wwn", "health", "holds")]
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "health", "holds")]
     for disk in disks:
         held = "; ".join(phrase(entry) for entry in disk["holds"]) or "nothing"
         rows.append(_about(disk) + (disk["health"]["status"], held))
     return grid(rows)
 
 
-def _about(disk):
+def _about(disk: Disk) -> tuple[str, ...]:
     return (
         disk["name"],
         parse.size_words(disk["size"]),
@@ -41,7 +44,7 @@ def _about(disk):
     )
 
 
-def phrase(entry):
+def phrase(entry: Held) -> str:
     """One thing that a disk holds, in a few words."""
     words = [entry["device"] + ":"]
     if entry["kind"] == "system":
@@ -63,6 +66,6 @@ def phrase(entry):
     return " ".join(words)
 
 
-def held(disk):
+def held(disk: Disk) -> list[str]:
     """What a disk holds, a line each; a line that says so when it holds nothing."""
     return [phrase(entry) for entry in disk["holds"]] or ["nothing"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 MISSING = 127
 _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -13,10 +14,10 @@ _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 class Tools:
     """``run(argv)`` returns exit code, stdout and stderr, as ``AnsibleModule.run_command`` does."""
 
-    def __init__(self, run, places=_PLACES):
+    def __init__(self, run: Callable[..., tuple[int, str, str]], places: Sequence[str] = _PLACES) -> None:
         self._run, self._places = run, places
 
-    def find(self, name):
+    def find(self, name: str) -> str | None:
         """Where a tool lies; None when it is not there."""
         for place in self._places:
             path = os.path.join(place, name)
@@ -24,11 +25,11 @@ class Tools:
                 return path
         return None
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         """Whether the tool is there."""
         return self.find(name) is not None
 
-    def __call__(self, name, *arguments, limit=120):
+    def __call__(self, name: str, *arguments: object, limit: float = 120) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of a tool, which is killed after ``limit`` seconds; 127 when it is not there."""
         path = self.find(name)
         if path is None:

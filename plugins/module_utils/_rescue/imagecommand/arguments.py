@@ -81,7 +81,7 @@ def well_formed(kind: bytes, text: bytes) -> bool:
 class Bootstrap:
     """The bootstrap data, and the SSH keys that go with it."""
 
-    def __init__(self, data: bytes, keys: list):
+    def __init__(self, data: bytes, keys: list) -> None:
         self.data, self.keys = data, keys
         self.kind = kind_of_bootstrap(data)
 
@@ -114,7 +114,7 @@ def kind_of_bootstrap(data: bytes) -> str:
 class Job:
     """The checked arguments of a command, the image URL aside."""
 
-    def __init__(self, bootstrap_file: str, machine: str, devices: str, with_keys: bool):
+    def __init__(self, bootstrap_file: str, machine: str, devices: str, with_keys: bool) -> None:
         try:
             data = Path(bootstrap_file).read_bytes()
         except OSError as error:

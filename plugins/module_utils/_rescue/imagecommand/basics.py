@@ -8,10 +8,14 @@ import ctypes
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from typing import Callable
 
 # --- Sizes that several parts agree on.
 
 
+#: Tells people something.
+Say = Callable[[str], None]
 MIB = 1 << 20
 CHUNK = MIB  # what is read from the network at once
 BLOCK = 4 * MIB  # what is written at once
@@ -27,7 +31,7 @@ class Refused(Exception):
 class HttpStatus(Refused):
     """The server answered with an error status."""
 
-    def __init__(self, status: int, text: str):
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -35,7 +39,7 @@ class HttpStatus(Refused):
 class Terminated(BaseException):
     """A signal asked the program to end."""
 
-    def __init__(self, number: int):
+    def __init__(self, number: int) -> None:
         super().__init__("ended by %s" % signal.Signals(number).name)
         self.number = number
 
@@ -63,7 +67,7 @@ def run(*command: str, accept: tuple = (0,), stdin: str = "") -> str:
     return done.stdout
 
 
-def patience(seconds: float = 300):
+def patience(seconds: float = 300) -> Iterator[None]:
     """Yield every 0.2 s until the time is over, which is long: a busy machine is no broken one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

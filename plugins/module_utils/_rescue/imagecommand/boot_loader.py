@@ -10,6 +10,7 @@ import platform
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .basics import Refused, run
@@ -26,7 +27,7 @@ GRUB_HALVES = {"x86_64": ("x86_64-efi", "i386-pc"), "aarch64": ("arm64-efi", "")
 class Firmware:
     """How this machine boots, and what can be written for the other way, so that the disk boots anywhere."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         machine = platform.machine()
         if machine not in GRUB_HALVES:
             raise Refused("this machine is a %s; known are %s" % (machine, ", ".join(GRUB_HALVES)))
@@ -60,7 +61,7 @@ ENVIRONMENT = {
 
 
 @contextlib.contextmanager
-def entered(top: Path, disk: Disk, partitions: list):
+def entered(top: Path, disk: Disk, partitions: list) -> Iterator[Callable[..., str]]:
     """Give a mounted root a /dev of its own, /proc, /sys, /run and /tmp; yield a function that runs its programs."""
     with contextlib.ExitStack() as stack:
         for name, command in (
@@ -133,7 +134,7 @@ def grub_program(top: Path, name: str) -> str:
     raise Refused("image: it has no grub-%s; install GRUB in it" % name)
 
 
-def write_menu(top: Path, call) -> None:
+def write_menu(top: Path, call: Callable[..., str]) -> None:
     """Write grub.cfg."""
     program = grub_program(top, "mkconfig")
     folder = "/boot/%s" % program.partition("-")[0]
@@ -144,7 +145,7 @@ def write_menu(top: Path, call) -> None:
         raise Refused("image: %s found no kernel to start" % program)
 
 
-def install_efi(top: Path, call, half: str) -> None:
+def install_efi(top: Path, call: Callable[..., str], half: str) -> None:
     """Install GRUB into the ESP, which is mounted, under the name that needs no boot entry in the firmware."""
     call(
         grub_program(top, "install"), "--target=" + half, "--efi-directory=/boot/efi", "--no-nvram", "--removable",
@@ -152,7 +153,7 @@ def install_efi(top: Path, call, half: str) -> None:
     )  # fmt: skip
 
 
-def install_bios(top: Path, call, half: str, disk: str) -> None:
+def install_bios(top: Path, call: Callable[..., str], half: str, disk: str) -> None:
     """Install GRUB for a BIOS; from its last write on the disk boots there, so all else is written before."""
     os.sync()
     call(grub_program(top, "install"), "--target=" + half, "--recheck", "--no-floppy", disk)

@@ -12,10 +12,11 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .basics import LIBC, MIB, Refused, patience, run
+from .basics import LIBC, MIB, Refused, Say, patience, run
 from .root_device import Partition
 
 # --- The layout of a disk, as the image URL says it, and the partitions it becomes.
@@ -55,7 +56,7 @@ class Volume(NamedTuple):
 class Layout:
     """The partitions in their order: BIOS boot (where there are BIOSes), ESP, then what the user named."""
 
-    def __init__(self, text: str = ""):
+    def __init__(self, text: str = "") -> None:
         self.volumes = [one_volume(part) for part in (text or DEFAULT_LAYOUT).split(",")]
         purposes = [volume.purpose for volume in self.volumes]
         for purpose in purposes:
@@ -192,7 +193,7 @@ def private_mounts() -> None:
 
 
 @contextlib.contextmanager
-def workplace():
+def workplace() -> Iterator[Path]:
     """Give a private folder below /dev, the one place sure to allow device nodes; empty it afterwards."""
     work = Path(tempfile.mkdtemp(prefix=".kubenode-%d-" % os.getpid(), dir="/dev"))
     run("mount", "-t", "tmpfs", "-o", "mode=0700", "kubenode", str(work))  # /dev itself may be small
@@ -204,7 +205,7 @@ def workplace():
 
 
 @contextlib.contextmanager
-def mounted(partition: Partition, where: Path, options: str = ""):
+def mounted(partition: Partition, where: Path, options: str = "") -> Iterator[Path]:
     """Mount a partition and unmount it again, with everything written."""
     where.mkdir(exist_ok=True)
     wanted = ",".join(filter(None, ["nouuid" if partition.fs == "xfs" else "", options or "rw"]))
@@ -226,7 +227,7 @@ def unmount(where: Path) -> None:
 # --- Lets a file system fill its partition.
 
 
-def grow_filesystem(partition: Partition, work: Path, say) -> None:
+def grow_filesystem(partition: Partition, work: Path, say: Say) -> None:
     """Let the file system fill its partition."""
     if partition.fs.startswith("ext"):
         run("e2fsck", "-fp", partition.node, accept=(0, 1, 2))

@@ -18,16 +18,32 @@ import tempfile
 import threading
 import urllib.parse
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from ..._common import download
-from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused
+from .basics import BLOCK, CHUNK, MIB, HttpStatus, Refused, Say
 from .invocation import Progress
 from .url import ImageUrl
 
 # --- The image behind an image URL.
+
+
+class ByteSource(Protocol):
+    """Bytes that come in order. ``size``: how many there are, None when that is not known; ``received``: so far."""
+
+    @property
+    def shown(self) -> str: ...
+
+    @property
+    def size(self) -> int | None: ...
+
+    @property
+    def received(self) -> int: ...
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield them."""
 
 
 class Transfer(download.Download):
@@ -42,7 +58,7 @@ class Transfer(download.Download):
         say: Callable[[str], None] = lambda text: None,
         location: str = "",
         login: str = "",
-    ):
+    ) -> None:
         private = {"Authorization": login}
         super().__init__(shown, location, {"User-Agent": agent}, private, stall=stall, pause=pause, say=say)
         self.agent = agent
@@ -56,7 +72,9 @@ class Transfer(download.Download):
 class Source(Transfer):
     """The bytes behind the image URL (or a file beside it)."""
 
-    def __init__(self, url: ImageUrl, agent: str, suffix: str = "", pause: float = 0.5, say=lambda text: None):
+    def __init__(
+        self, url: ImageUrl, agent: str, suffix: str = "", pause: float = 0.5, say: Say = lambda text: None
+    ) -> None:
         super().__init__(url.shown(suffix), agent, url.stall, pause, say, url.location(suffix), url.authorization)
         self.image_url, self.suffix = url, suffix
 
@@ -64,7 +82,7 @@ class Source(Transfer):
         """Return the source of the file whose name has the suffix behind that of this one."""
         return Source(self.image_url, self.agent, self.suffix + suffix, self.pause, self.say)
 
-    def open(self):
+    def open(self) -> Any:
         """Open a stream at the byte that comes next."""
         if self.image_url.parts.scheme != "file":
             return super().open()
@@ -80,7 +98,7 @@ class Source(Transfer):
 # --- Streams of bytes: read ahead, cut into blocks.
 
 
-def ahead(chunks, depth: int = 4):
+def ahead(chunks: Iterable[bytes], depth: int = 4) -> Iterator[bytes]:
     """Read chunks in a thread, a few in advance, so that network, decompression and disk work at once."""
     line: queue.Queue = queue.Queue(depth)
 
@@ -99,7 +117,7 @@ def ahead(chunks, depth: int = 4):
         yield chunk
 
 
-def blocks(pieces, size: int = BLOCK):
+def blocks(pieces: Iterable[bytes], size: int = BLOCK) -> Iterator[bytes]:
     """Cut a stream into blocks of exactly `size` bytes; only the last may be shorter."""
     kept = bytearray()
     for piece in pieces:
@@ -154,7 +172,7 @@ def memory_limit() -> int:
 class Gunzip:
     """One gzip member, with the interface of the bz2 and lzma decompressors."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.inner = zlib.decompressobj(31)
         self.needs_input = True
 
@@ -182,7 +200,7 @@ DECODERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def inflate(chunks, name: str):
+def inflate(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Decompress gz, bz2 or xz, of one or several members; a stream that stops in a member is refused."""
     decoder, members = None, 0
     for chunk in chunks:
@@ -206,7 +224,7 @@ def inflate(chunks, name: str):
         raise Refused("image: the %s stream is truncated" % name)
 
 
-def unzstd(chunks, memory: int = 0):
+def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
     """Decompress with the zstd program; both ends of it and its exit code are watched."""
     limit = "-M%dMiB" % min(max((memory or memory_limit()) // MIB, 128), 2048)  # 2 GiB is the largest window there is
     with tempfile.TemporaryFile() as complaints:
@@ -242,7 +260,7 @@ def unzstd(chunks, memory: int = 0):
             output.close()
 
 
-def _feed(chunks, pipe, failure: list) -> None:
+def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list) -> None:
     try:
         for chunk in chunks:
             pipe.write(chunk)
@@ -256,7 +274,7 @@ def _feed(chunks, pipe, failure: list) -> None:
             pipe.close()
 
 
-def decompress(chunks, name: str):
+def decompress(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Decompress a stream of the named compression."""
     if name == "zst":
         return unzstd(chunks)
@@ -272,7 +290,7 @@ LENGTH = {"sha256": 64, "sha512": 128}
 class Digest:
     """Hashes the image as it was downloaded and compares it with what the user or the server promised."""
 
-    def __init__(self, algorithm: str, expected: str):
+    def __init__(self, algorithm: str, expected: str) -> None:
         if expected != "none" and not re.fullmatch("[0-9a-f]{%d}" % LENGTH[algorithm], expected):
             raise Refused("image digest: %s=%.140s is not %d hex digits" % (algorithm, expected, LENGTH[algorithm]))
         self.algorithm, self.expected = algorithm, expected
@@ -311,7 +329,7 @@ class Digest:
             return found.get(name) or next(iter(found.values()))
         raise Refused("image digest: the .sha256 file beside the image holds no SHA-256 digest of %r" % name)
 
-    def watch(self, chunks):
+    def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass the chunks on and hash them."""
         for chunk in chunks:
             self.hash.update(chunk)
@@ -335,7 +353,7 @@ class Incoming:
     `source` has chunks(), size, received and shown. `size` is that of the decompressed bytes, where it is known.
     """
 
-    def __init__(self, source, digest: Digest):
+    def __init__(self, source: ByteSource, digest: Digest) -> None:
         self.source, self.digest = source, digest
         self.shown = source.shown
         #: Bytes that came in, and decompressed ones that went out of blocks().
@@ -354,7 +372,7 @@ class Incoming:
         self.stream = blocks(decompress(itertools.chain([first], chunks), self.kind))
         self.head = next(self.stream, b"")
 
-    def blocks(self):
+    def blocks(self) -> Iterator[bytes]:
         """Yield the bytes in blocks of BLOCK, the last one shorter; proven only after check()."""
         for block in itertools.chain([self.head], self.stream):
             yield block
@@ -364,7 +382,7 @@ class Incoming:
         """Return (bytes done, bytes in all or None): decompressed where their number is known, else as they come."""
         return (self.given, self.size) if self.size else (self.read, self.source.size)
 
-    def _counted(self, chunks):
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self.read += len(chunk)
             yield chunk
@@ -388,7 +406,7 @@ class Incoming:
 class Download:
     """The bytes of a source: from RAM, proven and as often as needed, or as they come, once."""
 
-    def __init__(self, source, digest: Digest, progress: Progress):
+    def __init__(self, source: ByteSource, digest: Digest, progress: Progress) -> None:
         self.source, self.digest = source, digest
         self.shown = source.shown
         chunks = source.chunks()
@@ -419,7 +437,7 @@ class Download:
         """How many bytes have come over the network."""
         return self.source.received
 
-    def chunks(self):
+    def chunks(self) -> Iterator[bytes]:
         """Yield the bytes."""
         if not self.kept:
             yield from self.rest

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from .root_device import Disk
 class Progress:
     """Tells the user where the work is: a line on stdout per step, and `message` in output.json."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.last = 0.0
         self.outcome = "nothing was written to a disk"
@@ -35,7 +36,7 @@ class Progress:
         sys.stdout.flush()
         self.publish(text)
 
-    def tick(self, text, count) -> None:
+    def tick(self, text: Callable[[], str], count: Callable[[], tuple[int, int | None]]) -> None:
         """Publish text() and count() when the last message is older than a second; see publish()."""
         if time.monotonic() - self.last >= 1:
             self.publish(text(), count())
@@ -59,7 +60,7 @@ MARKER = "IMAGE_URL_DONE"
 TOKEN = "OCI_REGISTRY_AUTH_TOKEN"  # the name of a variable, not a secret
 
 
-def run_program(name: str, install, arguments: list) -> int:
+def run_program(name: str, install: Callable[..., None], arguments: list) -> int:
     """Run install(image URL, bootstrap file, machine, devices, progress, token); return the exit code.
 
     The marker is printed only when everything is done. The registry token leaves the environment first, so that no
@@ -70,7 +71,7 @@ def run_program(name: str, install, arguments: list) -> int:
         sys.stderr.write('usage: %s IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n' % name)
         return 2
 
-    def end(number: int, _frame) -> None:
+    def end(number: int, _frame: object) -> None:
         for one in caught:
             signal.signal(one, signal.SIG_IGN)  # cleaning up must not be cut short
         raise Terminated(number)
@@ -90,7 +91,7 @@ def run_program(name: str, install, arguments: list) -> int:
 
 
 @contextlib.contextmanager
-def writing(disk: Disk, progress: Progress):
+def writing(disk: Disk, progress: Progress) -> Iterator[Path]:
     """Hold the disk and give a private folder; a disk that was written does not boot when the work fails."""
     try:
         with disk.locked(), workplace() as work:

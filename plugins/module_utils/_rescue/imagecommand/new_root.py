@@ -11,17 +11,19 @@ import os
 import re
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .arguments import Bootstrap
-from .basics import Refused
+from .basics import Refused, Say
 from .filesystems import mounted
 from .root_device import Partition
 
 # --- Work inside the new root file system, whose symlinks lead where they lead in the new system.
 
 
-def enclose(root: Path, answering: int, function, *arguments) -> None:
+def enclose(root: Path, answering: int, function: Callable[..., Any], *arguments: Any) -> None:
     """Become a process with root as /, call function, write its answer to a pipe, and end; for a child only."""
     answer = {"error": "new root file system: ended early"}
     try:
@@ -39,7 +41,7 @@ def enclose(root: Path, answering: int, function, *arguments) -> None:
         os._exit(0)
 
 
-def collect(child: int, reading: int):
+def collect(child: int, reading: int) -> Any:
     """Wait for the answer of a child."""
     with os.fdopen(reading, "rb") as pipe:
         answer = json.loads(pipe.read() or b'{"error": "new root file system: the child was killed"}')
@@ -49,7 +51,7 @@ def collect(child: int, reading: int):
     return answer["value"]
 
 
-def inside(root: Path, function, *arguments):
+def inside(root: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call function with root as /, in a child: symlinks of the image lead where they lead in the new system."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -116,11 +118,11 @@ class Root:
 
     KINDS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 
-    def __init__(self, partition: Partition, folder: str, facts: dict):
+    def __init__(self, partition: Partition, folder: str, facts: dict) -> None:
         self.partition, self.folder, self.facts = partition, folder, facts
 
     @classmethod
-    def find(cls, partitions: list, work: Path, say) -> list:
+    def find(cls, partitions: list, work: Path, say: Say) -> list:
         """Look into every file system for an os-release and an init."""
         found = []
         for partition in [one for one in partitions if one.fs in cls.KINDS]:
@@ -212,7 +214,7 @@ def check_cloud_init(roots: list) -> None:
 # --- Hands bootstrap data to Ignition.
 
 
-def seed_ignition(partitions: list, work: Path, data: bytes, say) -> None:
+def seed_ignition(partitions: list, work: Path, data: bytes, say: Say) -> None:
     """Put an Ignition config where Fedora CoreOS (boot partition) or Flatcar (OEM partition) looks for it."""
     for label, name, proof in (("boot", "/ignition/config.ign", "ignition.firstboot"), ("OEM", "/config.ign", "")):
         for partition in [one for one in partitions if one.label == label]:
@@ -230,7 +232,7 @@ def seed_ignition(partitions: list, work: Path, data: bytes, say) -> None:
 # --- Writes host name, bootstrap data and the installed record into the new root.
 
 
-def seed_root(root: Root, partitions: list, work: Path, bootstrap: Bootstrap, record: dict, say) -> None:
+def seed_root(root: Root, partitions: list, work: Path, bootstrap: Bootstrap, record: dict, say: Say) -> None:
     """Write host name, bootstrap data and the installed record into the new root file system."""
     machine = record["machine"]
     with contextlib.ExitStack() as stack:

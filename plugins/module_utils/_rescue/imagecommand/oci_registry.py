@@ -14,11 +14,13 @@ import tempfile
 import textwrap
 import urllib.error
 import urllib.parse
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from ..._common.text import LARGEST_NUMBER
 from ..._common.web import parse_challenge
-from .basics import HttpStatus, Refused, run
+from .basics import HttpStatus, Refused, Say, run
 from .incoming import Transfer
 from .url import DIGEST, OciUrl
 
@@ -31,7 +33,7 @@ TOKEN_LIMIT = 1 << 20
 class Login:
     """The Authorization header for one repository; renewed when the registry no longer takes it."""
 
-    def __init__(self, url: OciUrl, token: str, agent: str, pause: float, say):
+    def __init__(self, url: OciUrl, token: str, agent: str, pause: float, say: Say) -> None:
         self.url, self.agent, self.pause, self.say = url, agent, pause, say
         self.basic = ""
         self.ways: list = []  # headers that are still to be tried for a token without a user
@@ -115,7 +117,7 @@ ACCEPTED = (
 class Descriptor:
     """What a manifest says about a blob or another manifest."""
 
-    def __init__(self, value):
+    def __init__(self, value: object) -> None:
         if not isinstance(value, dict):
             raise Refused("image: the manifest is damaged: a descriptor is no object")
         digest, size = value.get("digest"), value.get("size")
@@ -140,7 +142,7 @@ class Descriptor:
 class Registry:
     """One repository of a registry."""
 
-    def __init__(self, url: OciUrl, token: str, agent: str, say, pause: float = 0.5):
+    def __init__(self, url: OciUrl, token: str, agent: str, say: Say, pause: float = 0.5) -> None:
         self.url, self.agent, self.say, self.pause = url, agent, say, pause
         self.login = Login(url, token, agent, pause, say)
 
@@ -179,7 +181,7 @@ class RegistryTransfer(Transfer):
 
     content_addressed = True  # blobs are; manifests are never asked for from the middle
 
-    def __init__(self, registry: Registry, kind: str, reference: str):
+    def __init__(self, registry: Registry, kind: str, reference: str) -> None:
         url = registry.url
         location = url.location(kind, reference)
         super().__init__(url.shown, registry.agent, url.stall, registry.pause, registry.say, location)
@@ -188,7 +190,7 @@ class RegistryTransfer(Transfer):
         if kind == "manifests":
             self.headers["Accept"] = ", ".join(ACCEPTED)
 
-    def request(self):
+    def request(self) -> Any:
         """Ask, and log in as the registry wants it."""
         for _attempt in range(3):
             try:
@@ -220,7 +222,7 @@ class RegistryTransfer(Transfer):
 class Blob(RegistryTransfer):
     """The bytes that a digest names; a transfer that broke off goes on where it stopped."""
 
-    def __init__(self, registry: Registry, descriptor: Descriptor):
+    def __init__(self, registry: Registry, descriptor: Descriptor) -> None:
         super().__init__(registry, "blobs", descriptor.digest)
         self.size = self.told = descriptor.size
 
@@ -229,7 +231,7 @@ class Blob(RegistryTransfer):
         if size is not None and size != self.told:
             raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.told))
 
-    def chunks(self):
+    def chunks(self) -> Generator[bytes, None, None]:
         """Yield the bytes; not more than the manifest says."""
         for chunk in super().chunks():
             if self.received > self.told:
@@ -268,7 +270,7 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 class OciImage:
     """What a reference stands for on this machine: layers, in order, and whether they are layers of a file system."""
 
-    def __init__(self, registry: Registry):
+    def __init__(self, registry: Registry) -> None:
         url, machine = registry.url, platform.machine()
         self.architecture = ARCHITECTURES.get(machine, machine)
         found, self.digest = registry.manifest(url.reference)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .arguments import Bootstrap, Job
-from .basics import Refused
+from .basics import Refused, Say
 from .filesystems import grow_filesystem, private_mounts
 from .incoming import Digest, Incoming, Source
 from .invocation import Progress, installed_record, run_program, writing
@@ -79,7 +80,14 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
 # --- Installs a raw image of a whole disk: written, grown, seeded, and bootable last of all.
 
 
-def install_raw(incoming: Incoming, job: Job, work: Path, grow: bool, progress: Progress, record) -> None:
+def install_raw(
+    incoming: Incoming,
+    job: Job,
+    work: Path,
+    grow: bool,
+    progress: Progress,
+    record: Callable[[], dict[str, str]] | None,
+) -> None:
     """Write the image and make it this machine's; record() is asked when the image is proven.
 
     Without record, the disk becomes the image as it is, and nothing on it this machine's.
@@ -91,7 +99,7 @@ def install_raw(incoming: Incoming, job: Job, work: Path, grow: bool, progress: 
         table.commit()
 
 
-def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: dict, say) -> None:
+def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: dict, say: Say) -> None:
     """Make the system on the disk this machine's: grow, seed, record."""
     partitions = table.partitions(work)
     if bootstrap.kind == "ignition":  # such images grow themselves at first boot and may not be touched otherwise

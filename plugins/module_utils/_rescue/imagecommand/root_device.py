@@ -14,6 +14,7 @@ import re
 import stat
 import struct
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class Writer:
     PUNCH = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
     START = 0x02  # SYNC_FILE_RANGE_WRITE
 
-    def __init__(self, fd: int, size: int):
+    def __init__(self, fd: int, size: int) -> None:
         self.fd, self.size = fd, size
         self.position = self.written = self.zeros = 0
         self.tail = max((size - EDGE) // GRAIN * GRAIN, 0)
@@ -154,7 +155,7 @@ class KernelPartition(NamedTuple):
 class Disk:
     """The root device. It is told apart by its device number, since names differ between a machine and its lab."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         ways = ("", "/dev/", "/dev/disk/by-id/", "/dev/disk/by-id/wwn-", "/dev/disk/by-id/nvme-")
         found = [way + name for way in ways if (way or name.startswith("/")) and Path(way + name).exists()]
         if not found:
@@ -221,7 +222,7 @@ class Disk:
         return found
 
     @contextlib.contextmanager
-    def locked(self):
+    def locked(self) -> Iterator[None]:
         """Hold the lock that keeps udev from probing the disk while it changes; wait for a probe under way."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
@@ -237,7 +238,7 @@ class Disk:
             os.close(fd)
 
     @contextlib.contextmanager
-    def exclusive(self):
+    def exclusive(self) -> Iterator[int]:
         """Open the disk for writing, only if nothing else in the kernel uses it; wait for what lets go in a moment.
 
         A mount that has just ended lives on for a while in mount namespaces that copied it (service sandboxes).
@@ -343,7 +344,7 @@ def kernel_partitions(sysfs: Path) -> dict:
 class Partition:
     """One partition of the written disk and what is on it."""
 
-    def __init__(self, number: int, disk: Disk, entry: dict, work: Path):
+    def __init__(self, number: int, disk: Disk, entry: dict, work: Path) -> None:
         self.number, self.disk = number, disk
         self.node = self._node(disk.partition_device(number), work)
         self.partuuid = entry.get("uuid", "").lower()
@@ -390,7 +391,7 @@ class Table:
     PLAIN = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
     SFDISK = ("sfdisk", "--quiet", "--force", "--no-reread", "--no-tell-kernel")
 
-    def __init__(self, disk: Disk, work: Path, head: bytes, tail_start: int, tail: bytes, script: str = ""):
+    def __init__(self, disk: Disk, work: Path, head: bytes, tail_start: int, tail: bytes, script: str = "") -> None:
         """Take the ends of a disk, see Writer.finish(); with a script for sfdisk make a new table."""
         self.disk, self.path, self.esp = disk, work / "table", False
         with self.path.open("wb") as stream:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import secrets
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .arguments import Job
@@ -45,7 +46,7 @@ def check_archive_head(head: bytes) -> None:
 class RootFs:
     """One installation: everything that can be refused before the disk is touched is refused in the constructor."""
 
-    def __init__(self, job: Job, layout: Layout, sources: list, layered: bool, progress: Progress):
+    def __init__(self, job: Job, layout: Layout, sources: list, layered: bool, progress: Progress) -> None:
         """Sources are pairs of a source and its digest, in the order in which they are unpacked."""
         self.job, self.layout, self.layered, self.progress = job, layout, layered, progress
         if job.bootstrap.kind == "ignition":
@@ -85,7 +86,7 @@ class RootFs:
         if incoming.size is not None and incoming.size > room:
             raise Refused("image: it has %d bytes, its partitions only %d" % (incoming.size, room))
 
-    def install(self, work: Path, record) -> None:
+    def install(self, work: Path, record: Callable[[], dict[str, str]]) -> None:
         """Write everything; from the end of this on the disk boots. record() is asked when the archives are proven."""
         disk, say = self.job.disk, self.progress.say
         ends = self._empty(disk)
@@ -138,7 +139,7 @@ class RootFs:
             partition.probe()
 
     @contextlib.contextmanager
-    def _mounted(self, volumes: list, work: Path):
+    def _mounted(self, volumes: list, work: Path) -> Iterator[Path]:
         """Mount the new root with all below it."""
         found = {volume.purpose: partition for volume, partition in volumes}
         with contextlib.ExitStack() as stack:
@@ -165,14 +166,16 @@ class RootFs:
         mb = sum(self.survey.bytes.values()) // 10**6
         say("unpacked %d members, %d MB, in %.1f s" % (self.survey.members, mb, time.monotonic() - began))
 
-    def _watched(self, incoming: Incoming, number: int):
+    def _watched(self, incoming: Incoming, number: int) -> Iterator[bytes]:
         done = 0
+
+        def state() -> str:
+            return "unpacking: %d MB%s" % (done // 10**6, incoming.share())
+
         for block in incoming.blocks():
             yield block
             done += len(block)
-            mb = done // 10**6
-            count = self._count(incoming, number)
-            self.progress.tick(lambda mb=mb: "unpacking: %d MB%s" % (mb, incoming.share()), lambda count=count: count)
+            self.progress.tick(state, lambda: self._count(incoming, number))
 
     def _count(self, incoming: Incoming, number: int) -> tuple:
         """Return (bytes done, bytes in all or None) of all archives as they come; ``number`` of them are unpacked."""

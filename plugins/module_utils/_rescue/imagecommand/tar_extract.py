@@ -13,7 +13,9 @@ import re
 import shutil
 import signal
 import stat
+import tarfile
 import urllib.parse
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .basics import MIB, Refused
@@ -35,7 +37,7 @@ class Extraction:
     remove what earlier layers brought.
     """
 
-    def __init__(self, survey: Survey, layered: bool):
+    def __init__(self, survey: Survey, layered: bool) -> None:
         self.survey, self.layered = survey, layered
         self.fresh: set = set()  # names that this archive brought, with the folders above them
         self.folders: list = []  # path and time, set when nothing is put into them any more
@@ -119,7 +121,7 @@ class Extraction:
         finally:
             os.close(fd)
 
-    def _node(self, path: bytes, header) -> bool:
+    def _node(self, path: bytes, header: tarfile.TarInfo) -> bool:
         kind = stat.S_IFCHR if header.ischr() else stat.S_IFBLK
         try:
             os.mknod(path, kind | 0o600, os.makedev(header.devmajor, header.devminor))
@@ -170,7 +172,7 @@ class Extraction:
                 self._empty(name)
 
 
-def nanoseconds(header) -> int:
+def nanoseconds(header: tarfile.TarInfo) -> int:
     """Return the time of a member, exactly: its float has lost the last digits."""
     exact = re.fullmatch(r"([0-9]{1,11})(?:\.([0-9]+))?", header.pax_headers.get("mtime", ""))
     if exact:
@@ -178,7 +180,7 @@ def nanoseconds(header) -> int:
     return int(max(0, min(header.mtime, LATEST))) * 10**9
 
 
-def extended_attributes(header) -> list:
+def extended_attributes(header: tarfile.TarInfo) -> list:
     """Return the extended attributes of a member, as GNU tar and libarchive write them."""
     found = []
     for key, value in header.pax_headers.items():
@@ -193,7 +195,7 @@ def extended_attributes(header) -> list:
 def extract(reading: int, mounts: list, layered: bool) -> dict:
     """Unpack what comes through a pipe; runs inside the new root."""
 
-    def pieces():
+    def pieces() -> Iterator[bytes]:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             yield from iter(lambda: pipe.read(1 << 20), b"")
 
@@ -209,7 +211,7 @@ def extract(reading: int, mounts: list, layered: bool) -> dict:
 class Unpacker:
     """A process that waits to unpack one archive; started before there are threads, which do not survive a fork."""
 
-    def __init__(self, mounts: list, layered: bool):
+    def __init__(self, mounts: list, layered: bool) -> None:
         self.answer, answering = os.pipe()
         reading, self.feed = os.pipe()
         with contextlib.suppress(OSError):  # a wider pipe means fewer context switches; not everyone may have it
@@ -239,7 +241,7 @@ class Unpacker:
             line += byte
         return Path(os.fsdecode(line[:-1]))
 
-    def unpack(self, top: Path, pieces) -> dict:
+    def unpack(self, top: Path, pieces: Iterable[bytes]) -> dict:
         """Unpack the archive into a mounted root; return what it held, see Survey.told()."""
         with os.fdopen(self.feed, "wb", buffering=0) as pipe:
             self.feed = -1

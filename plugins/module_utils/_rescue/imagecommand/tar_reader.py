@@ -10,10 +10,11 @@ import struct
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .basics import MIB, Refused
-from .incoming import DECODERS, Digest, Incoming, compression
+from .incoming import DECODERS, ByteSource, Digest, Incoming, Transfer, compression
 
 # --- Reads a tar archive whose headers nobody vouches for.
 
@@ -33,7 +34,7 @@ KINDS = {
 class Pieces:
     """Blocks of bytes as a file that is read once, forward; its end must not be reached."""
 
-    def __init__(self, pieces):
+    def __init__(self, pieces: Iterable[bytes]) -> None:
         self.pieces = iter(pieces)
         self.rest = memoryview(b"")
         self.position = 0
@@ -83,7 +84,7 @@ class Header(tarfile.TarInfo):
     EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, b"X", tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
     @classmethod
-    def frombuf(cls, buf, encoding, errors):
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> Any:
         """Take a block of 512 bytes apart."""
         try:
             header = super().frombuf(buf, encoding, errors)
@@ -99,7 +100,7 @@ class Header(tarfile.TarInfo):
 class Entry:
     """One member of an archive, found harmless."""
 
-    def __init__(self, header: tarfile.TarInfo):
+    def __init__(self, header: tarfile.TarInfo) -> None:
         self.header = header
         self.name = inner_name(header.name, "the name")
         self.kind = KINDS.get(header.type, "")
@@ -141,10 +142,10 @@ class Entry:
 class Archive:
     """The members of an archive, in order; their data can be read until the next one is asked for."""
 
-    def __init__(self, pieces):
+    def __init__(self, pieces: Iterable[bytes]) -> None:
         self.pieces = Pieces(pieces)
 
-    def entries(self):
+    def entries(self) -> Iterator[Entry]:
         """Yield every member; a member that would reach out of the new root file system is refused."""
         try:
             stream: Any = self.pieces  # to read from; typeshed wants it to be writable
@@ -159,7 +160,7 @@ class Archive:
         except NONSENSE as error:
             raise Refused("image: the tar archive is damaged: %s" % error) from None
 
-    def data(self, entry: Entry):
+    def data(self, entry: Entry) -> Iterator[tuple[int, bytes]]:
         """Yield (place, bytes) of a file."""
         stream = self.pieces
         stream.seek(entry.header.offset_data)
@@ -216,7 +217,7 @@ PER_FILE = 512  # an inode and its place in a folder, roughly
 class Survey:
     """A count of what is in archives, by the file system that it will be on."""
 
-    def __init__(self, mounts: list):
+    def __init__(self, mounts: list) -> None:
         self.mounts = sorted((mount.strip("/").encode() for mount in mounts), key=len, reverse=True)
         self.bytes = {mount.decode(): 0 for mount in self.mounts}
         self.members = 0
@@ -263,7 +264,7 @@ class Survey:
                 )
 
 
-def survey_archive(pieces, survey: Survey) -> None:
+def survey_archive(pieces: Iterable[bytes], survey: Survey) -> None:
     """Read an archive to its end and count what is in it."""
     for entry in Archive(pieces).entries():
         survey.add(entry)
@@ -276,7 +277,7 @@ ENOUGH = MIB // 4
 RAW_NAME = re.compile(rb".*\.(raw|img)(\.(gz|bz2|xz|zst))?")
 
 
-def beginning(source) -> bytes:
+def beginning(source: Transfer) -> bytes:
     """Return the first decompressed bytes of a source, whose digest is not known yet; no threads are left behind."""
     packed, chunks = b"", source.chunks()
     with contextlib.closing(chunks):
@@ -316,7 +317,7 @@ def kind_of_content(head: bytes) -> str:
     return "rootfs"
 
 
-def first_file(entries) -> Entry:
+def first_file(entries: Iterator[Entry]) -> Entry:
     """Return the first member that is no folder."""
     return next(entry for entry in entries if entry.kind != "folder")
 
@@ -324,7 +325,7 @@ def first_file(entries) -> Entry:
 class TarMember:
     """The only file of an archive, as a source; its last byte comes only when the archive is proven."""
 
-    def __init__(self, outer: Incoming):
+    def __init__(self, outer: Incoming) -> None:
         self.outer, self.shown = outer, outer.shown
         self.archive = Archive(outer.blocks())
         self.entries = self.archive.entries()
@@ -332,7 +333,7 @@ class TarMember:
         self.size = self.entry.header.size
         self.received = 0
 
-    def chunks(self):
+    def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the file, holes as zeros."""
         if self.entry.kind != "file":
             raise Refused("image: the tar archive holds no plain file")
@@ -346,14 +347,14 @@ class TarMember:
                 raise Refused("image: beside the raw image there is more in the tar archive")
         self.outer.check()
 
-    def _zeros(self, end: int):
+    def _zeros(self, end: int) -> Iterator[bytes]:
         while self.received < end:
             piece = bytes(min(MIB, end - self.received))
             self.received += len(piece)
             yield piece
 
 
-def raw_incoming(source, digest: Digest, kind: str) -> Incoming:
+def raw_incoming(source: ByteSource, digest: Digest, kind: str) -> Incoming:
     """Return the raw image of a blob, packed with tar or not."""
     incoming = Incoming(source, digest)
     return Incoming(TarMember(incoming), Digest("sha256", "none")) if kind == "raw-in-tar" else incoming

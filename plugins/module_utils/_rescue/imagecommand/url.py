@@ -18,7 +18,7 @@ class Switched:
 
     SWITCHES: tuple[str, ...] = ()
 
-    def __init__(self, fragment: str):
+    def __init__(self, fragment: str) -> None:
         self.switches = self._switches(fragment)
 
     @classmethod
@@ -54,7 +54,7 @@ class ImageUrl(Switched):
 
     SWITCHES: tuple[str, ...] = ("sha256", "sha512", "adapt", "grow", "keys", "stall")
 
-    def __init__(self, text: str):
+    def __init__(self, text: str) -> None:
         if not re.fullmatch("[!-~]+", text):
             raise Refused("image URL: spaces, control and non-ASCII characters must be percent-encoded")
         try:
@@ -76,7 +76,7 @@ class ImageUrl(Switched):
         super().__init__(self.parts.fragment)
 
     @staticmethod
-    def _basic(parts) -> str:
+    def _basic(parts: urllib.parse.SplitResult) -> str:
         if parts.username is None:
             return ""
         login = "%s:%s" % tuple(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
@@ -108,7 +108,7 @@ class OciUrl(Switched):
 
     SWITCHES = ("keys", "stall", "grow", "layout", "file", "plain-http", "cosign-key")
 
-    def __init__(self, text: str):
+    def __init__(self, text: str) -> None:
         place, _hash, fragment = text.partition("#")
         super().__init__(fragment)
         if "@" in place.partition("://")[2].partition("/")[0]:

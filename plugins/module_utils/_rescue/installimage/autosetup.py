@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from .layout import Layout
 from .words import check_word, shown
 
 #: Keys that follow from options of their own.
@@ -33,7 +35,7 @@ class Extra(NamedTuple):
     takes: str
 
 
-def _switch(**more):
+def _switch(**more: str | None) -> dict[str, str | None]:
     """A key that installimage takes for set when it has any word, or for set only with 1: off is no line at all."""
     words: dict[str, str | None] = dict.fromkeys(_ON, "1")
     words.update(dict.fromkeys(_OFF))
@@ -41,7 +43,7 @@ def _switch(**more):
     return words
 
 
-def _words(*words):
+def _words(*words: str) -> dict[str, str | None]:
     return {word: word for word in words}
 
 
@@ -75,7 +77,7 @@ _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
 MASK = "********"
 
 
-def check_extra(extra):
+def check_extra(extra: Mapping[Any, Any]) -> list[str]:
     """Findings about the user's own keys."""
     findings = []
     for key, value in extra.items():
@@ -104,13 +106,13 @@ def check_extra(extra):
     return findings
 
 
-def _read_as(key):
+def _read_as(key: str) -> str:
     """The key that installimage takes this one for, as it looks only at how a line begins; empty when it takes none."""
     known = [one for one in (*OURS, *REFUSED, *EXTRA) if one not in ("LV", "SUBVOL", "CRYPTPASSWORD")]
     return max((one for one in known if key.startswith(one)), key=len, default="")
 
 
-def _check(field, extra, value):
+def _check(field: str, extra: Extra, value: object) -> list[str]:
     text = _text(value)
     if text.lower() in extra.words:
         return []
@@ -120,17 +122,24 @@ def _check(field, extra, value):
     return findings
 
 
-def _text(value):
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def written(key, value):
+def written(key: str, value: object) -> str | None:
     """A value that was checked, as installimage reads it; None where it reads "no" only when the line is not there."""
     text = _text(value)
     return EXTRA[key].words.get(text.lower(), text) if key in EXTRA else text
 
 
-def autosetup(spec, layout, drives, image, mask=False, kept=()):
+def autosetup(
+    spec: dict[str, Any],
+    layout: Layout,
+    drives: Sequence[str],
+    image: str,
+    mask: bool = False,
+    kept: Sequence[str] = (),
+) -> str:
     """The configuration as text; ``drives``: device paths, ``image``: path of the image file, ``kept``: volume groups.
 
     Everything in it has been checked word by word before, see :func:`installimage.spec.findings`.

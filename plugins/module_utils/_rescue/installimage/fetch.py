@@ -20,12 +20,12 @@ RESERVE = 256 * 1024 * 1024
 IMAGE_WAY_OUT = "use a smaller image, or put it where the rescue can read it and give image.path"
 
 
-def mebibytes(count):
+def mebibytes(count: int) -> str:
     """Bytes as people read them."""
     return "%d MiB" % (count // (1024 * 1024))
 
 
-def check_room(wanted, available, what, way_out=IMAGE_WAY_OUT):
+def check_room(wanted: int, available: int, what: str, way_out: str = IMAGE_WAY_OUT) -> None:
     """Refuse what does not fit into the memory of the rescue (bytes)."""
     if wanted + RESERVE > available:
         raise Refused(
@@ -35,7 +35,7 @@ def check_room(wanted, available, what, way_out=IMAGE_WAY_OUT):
         )
 
 
-def free_memory(folder, meminfo="/proc/meminfo"):
+def free_memory(folder: str, meminfo: str = "/proc/meminfo") -> int:
     """Bytes that a file in ``folder`` may take: free memory, and what the file system allows if it says so."""
     with open(meminfo) as lines:
         found = re.search(r"^MemAvailable:\s+([0-9]+) kB", lines.read(), re.MULTILINE)
@@ -44,7 +44,7 @@ def free_memory(folder, meminfo="/proc/meminfo"):
     return min(memory, status.f_bavail * status.f_frsize) if status.f_blocks else memory
 
 
-def digest_of(path, tick=lambda count: None):
+def digest_of(path: str, tick: Callable[[int], None] = lambda count: None) -> str:
     """``sha256:…`` of a file; ``tick`` is told the bytes read so far."""
     digest, count = hashlib.sha256(), 0
     with open(path, "rb") as stream:
@@ -55,7 +55,7 @@ def digest_of(path, tick=lambda count: None):
     return "sha256:" + digest.hexdigest()
 
 
-def verify(found, wanted, what):
+def verify(found: str, wanted: str, what: str) -> None:
     """Refuse content whose digest is not the wanted one."""
     if wanted and found != wanted:
         raise Refused(
@@ -74,7 +74,7 @@ _PACKED: tuple[tuple[bytes, str, tuple[str, ...]], ...] = (
 )
 
 
-def check_packing(path, name):
+def check_packing(path: str, name: str) -> None:
     """Refuse a file that installimage would unpack in vain, as it reads from the name how the file is packed."""
     with open(path, "rb") as stream:
         head = stream.read(512)
@@ -146,7 +146,7 @@ class Download(download.Download):
         check_room(wanted, free_memory(os.path.dirname(self._target)), self.shown)
 
 
-def _split_login(url):
+def _split_login(url: str) -> tuple[str, str]:
     try:
         return web.split_login(url)
     except ValueError:

@@ -36,7 +36,7 @@ class ImageName(NamedTuple):
     machine: str
 
 
-def parse_image_name(name):
+def parse_image_name(name: str) -> ImageName:
     """Distribution, version and architecture of an image file; raises :class:`InvalidImageName`."""
     if not _NAME.match(name):
         raise InvalidImageName("use letters, digits, '.', '_', '+' and '-', such as %s" % EXAMPLE)
@@ -60,12 +60,12 @@ def parse_image_name(name):
     return ImageName(distro, version, arch.group(1), MACHINES[arch.group(1)])
 
 
-def release(image, *ranges):
+def release(image: ImageName, *ranges: tuple[int, int]) -> bool:
     """Whether the version of an image lies in one of these ranges (first, one after the last)."""
     return image.version is not None and any(low <= image.version < high for low, high in ranges)
 
 
-def check_architecture(name, machine):
+def check_architecture(name: str, machine: str) -> None:
     """Raise :class:`InvalidImageName` when an image is not for a machine whose ``uname -m`` is ``machine``."""
     found = parse_image_name(name)
     if found.machine == machine or (found.machine == "i686" and machine == "x86_64"):

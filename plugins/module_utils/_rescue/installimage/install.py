@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 
 from . import post_install, verdict
 from .autosetup import MASK
@@ -23,14 +24,14 @@ LINGER = 2.0
 class Terminal:
     """What installimage prints, cut into lines; tells of every new step. ``secret``: is in none of them."""
 
-    def __init__(self, say, progress, secret=""):
+    def __init__(self, say: Callable[[str], None], progress: Callable[[str], None], secret: str = "") -> None:
         self._say, self._progress, self._secret = say, progress, secret
         self._rest, self._shown = b"", ""
-        self._kept = []
+        self._kept: list[str] = []
         self._size = 0
         self.steps = verdict.Steps()
 
-    def take(self, data):
+    def take(self, data: bytes) -> None:
         """Take bytes as they come."""
         *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
         for line in lines:
@@ -42,17 +43,17 @@ class Terminal:
         elif self._rest:
             self._step(self._rest.decode("utf-8", "replace"))
 
-    def end(self):
+    def end(self) -> None:
         """Nothing comes any more."""
         self._line(self._rest)
         self._rest = b""
 
     @property
-    def text(self):
+    def text(self) -> str:
         """What was printed, its beginning cut off when it was too much."""
         return "\n".join(self._kept)
 
-    def _line(self, raw):
+    def _line(self, raw: bytes) -> None:
         line = verdict.plain(raw.decode("utf-8", "replace")).rstrip()
         if self._secret:
             line = line.replace(self._secret, MASK)
@@ -65,7 +66,7 @@ class Terminal:
         while self._size > MOST and len(self._kept) > 1:
             self._size -= len(self._kept.pop(0)) + 1
 
-    def _step(self, line):
+    def _step(self, line: str) -> None:
         message = self.steps.take(line)
         if message:
             self._progress(message)
@@ -74,12 +75,12 @@ class Terminal:
 class Installer:
     """One run of installimage."""
 
-    def __init__(self, command, config, hook, terminal):
+    def __init__(self, command: str, config: str, hook: str, terminal: Terminal) -> None:
         self._argv = [command, "-a", "-c", config, "-x", hook]
         self.terminal = terminal
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, deadline, clock=time.monotonic):
+    def run(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> int | None:
         """Run until it ends or ``deadline``; returns the exit code, None when it was killed."""
         environment = dict(os.environ, TERM="xterm", LC_ALL="C")
         # It reads the answer to its countdown from a pipe, and finds nobody to ask more.
@@ -114,8 +115,11 @@ class Installer:
         kill_group(process.pid)
         return code if code >= 0 else 128 - code
 
-    def _follow(self, process, deadline, clock):
-        output, last = process.stdout.fileno(), None
+    def _follow(self, process: subprocess.Popen[bytes], deadline: float, clock: Callable[[], float]) -> bool:
+        if process.stdout is None:
+            raise AssertionError("it is a pipe")
+        output = process.stdout.fileno()
+        last: float | None = None
         while clock() < deadline and (last is None or clock() < last):
             if select.select([output], [], [], 0.5)[0]:
                 data = os.read(output, 65536)
@@ -130,7 +134,7 @@ class Installer:
                 last = clock() + LINGER
         return process.poll() is not None
 
-    def kill(self):
+    def kill(self) -> None:
         """End it with everything in its session's process group."""
         if self._process is not None:
             kill_group(self._process.pid)

@@ -7,23 +7,28 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from ..disks import facts, gather, names, table, wiping
+from ..disks.facts import Disk, Identity, Raw
+from ..disks.tools import Tools
 from . import layout as layouts
 from . import spec as specs
 from .image import InvalidImageName, check_architecture, parse_image_name
+from .layout import Layout
 from .tools import Refused, kill_below
 
 #: Begins the path of the directory below which installimage mounts the new system.
 WORKPLACE = "/installimage."
 
 
-def is_uefi(sys="/sys"):
+def is_uefi(sys: str = "/sys") -> bool:
     """Whether the rescue was booted by UEFI: installimage makes the boot loader for what booted the rescue."""
     return os.path.isdir(os.path.join(sys, "firmware/efi"))
 
 
-def find(names_given, tools):
+def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
     """The disks of these stable names now, as facts of machine_disks."""
     try:
         return names.resolve(names_given, gather.identities(tools))
@@ -31,7 +36,7 @@ def find(names_given, tools):
         raise Refused("root_devices: %s" % error, permanent=True) from None
 
 
-def check_disks(chosen, tools, layout, targets=()):
+def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, targets: Sequence[Disk] = ()) -> list[str]:
     """Refuse disks that hold anything; returns the names of the volume groups of other disks, which are to be kept.
 
     ``targets``: disks that will be emptied before; they must hold what was found when that was allowed.
@@ -55,7 +60,7 @@ def check_disks(chosen, tools, layout, targets=()):
 _GROUP, _COLUMN = re.compile(r"[A-Za-z0-9+_.-]+\Z"), re.compile(r"[0-9.]+[a-z]?\Z|[wzn-]{1,6}\Z")
 
 
-def _groups_to_keep(raw, gone, layout):
+def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
     """The volume groups of disks that are not installed on: a layout with LVM removes every group that is not kept."""
     if not raw.has_lvm and any(
         one["type"] == "LVM2_member" for node in raw.nodes.values() for one in facts.contents(raw, node)
@@ -86,7 +91,7 @@ def _groups_to_keep(raw, gone, layout):
     return kept
 
 
-def _of_lvm(why):
+def _of_lvm(why: str) -> Refused:
     return Refused(
         "%s. A layout with LVM lets installimage remove every volume group and physical volume that cannot be kept by "
         "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use a layout "
@@ -95,14 +100,14 @@ def _of_lvm(why):
     )
 
 
-def _names(targets, disks):
+def _names(targets: Sequence[Disk], disks: Sequence[Disk]) -> list[str]:
     try:
         return [wiping.still(target, disks)["name"] for target in targets]
     except wiping.WipeError as error:
         raise Refused(str(error)) from None
 
 
-def empty(targets, tools):
+def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
     """Empty the disks that the user's word covers; returns what was done. Raises :class:`Refused`."""
     disks = facts.facts(gather.read(tools, health=False))
     try:
@@ -111,7 +116,7 @@ def empty(targets, tools):
         raise Refused("the disks were not emptied: %s" % error) from None
 
 
-def blank(chosen, tools):
+def blank(chosen: Sequence[Identity], tools: Tools) -> None:
     """Take down what is on the disks and erase it, as machine_disks does; raises :class:`Refused`."""
     kill_below(WORKPLACE)
     try:
@@ -120,7 +125,7 @@ def blank(chosen, tools):
         raise Refused(str(error)) from None
 
 
-def check_spec(spec, uefi, sizes, machine=""):
+def check_spec(spec: dict[str, Any], uefi: bool, sizes: Sequence[int], machine: str = "") -> Layout:
     """Refuse a layout or an image that does not fit this machine; returns the layout."""
     name = spec["image"]["file_name"]
     try:
@@ -143,7 +148,7 @@ def check_spec(spec, uefi, sizes, machine=""):
     return layout
 
 
-def check_command(path):
+def check_command(path: str) -> None:
     """Refuse a rescue without installimage."""
     if not os.access(path, os.X_OK):
         raise Refused(

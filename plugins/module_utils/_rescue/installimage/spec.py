@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from ..._common.names import machine_error
 from . import layout as layouts
 from .autosetup import check_extra
-from .image import InvalidImageName, parse_image_name
+from .image import ImageName, InvalidImageName, parse_image_name
 from .words import check_passphrase, check_word, shown
 
 #: Where Hetzner's rescue keeps installimage and its images.
@@ -37,7 +38,7 @@ OF_RESCUE, OF_IMAGE = "rescue", "image"
 OCI = "oci"
 
 
-def make(**fields):
+def make(**fields: Any) -> dict[str, Any]:
     """A specification with every field; the digest of a job is made from its text, so the order is fixed."""
     spec = {
         "machine": "",
@@ -66,23 +67,23 @@ def make(**fields):
     return dict(spec, **fields)
 
 
-def pack(spec):
+def pack(spec: dict[str, Any]) -> bytes:
     """The document as bytes."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":")).encode("utf-8")
 
 
-def unpack(data):
+def unpack(data: bytes) -> dict[str, Any]:
     """Undo :func:`pack`."""
     return json.loads(data.decode("utf-8"))
 
 
-def layout_of(spec, uefi):
+def layout_of(spec: dict[str, Any], uefi: bool) -> layouts.Layout:
     """The layout of a specification under a firmware; the default one when it names no partitions."""
     partitions = spec["partitions"] or layouts.default_partitions(uefi)
     return layouts.Layout(partitions, spec["logical_volumes"], spec["subvolumes"], spec["swraid"], spec["swraid_level"])
 
 
-def findings(spec, with_disks=True):
+def findings(spec: dict[str, Any], with_disks: bool = True) -> list[str]:
     """Everything that is wrong with a specification, as far as it shows without the machine."""
     found = check_hostname(spec["hostname"]) + check_image(spec["image"])
     image = _image_name(spec["image"].get("file_name", "")) or layouts.ANY
@@ -112,18 +113,18 @@ def findings(spec, with_disks=True):
     return found
 
 
-def check_hostname(name):
+def check_hostname(name: str) -> list[str]:
     """Findings about a host name."""
     error = machine_error(name)
     return check_word("hostname", name) if error is None else ["hostname %s: %s" % (shown(name), error)]
 
 
-def image_field(image):
+def image_field(image: dict[str, str]) -> str:
     """The field of the user's that says where the image is."""
     return "image.%s" % (URL if image["kind"] == OCI else image["kind"])
 
 
-def check_image(image):
+def check_image(image: dict[str, str]) -> list[str]:
     """Findings about where the image is and what its file is called."""
     field = image_field(image)
     found = []
@@ -140,7 +141,7 @@ def check_image(image):
     return found
 
 
-def _image_name(name):
+def _image_name(name: str) -> ImageName | None:
     try:
         return parse_image_name(name)
     except InvalidImageName:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from ..._common.text import is_digits
 
@@ -21,12 +22,12 @@ class Refused(Exception):
     ``permanent``: trying again as it is cannot help.
     """
 
-    def __init__(self, message, permanent=False):
+    def __init__(self, message: str, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
 
 
-def run(argv, seconds=60, environment=None):
+def run(argv: Sequence[str], seconds: float = 60, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Run ``argv`` without input; returns (exit code, stdout, stderr) as text, and never raises.
 
     ``environment``: variables for it alone.
@@ -54,13 +55,13 @@ def run(argv, seconds=60, environment=None):
     return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
-def kill_group(leader):
+def kill_group(leader: int) -> None:
     """End a session leader and its process group at once."""
     with contextlib.suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
 
 
-def kill_below(folder, proc="/proc"):
+def kill_below(folder: str, proc: str = "/proc") -> None:
     """End every process that lives in a directory whose path begins like ``folder``, such as a chroot."""
     for pid in os.listdir(proc):
         if not is_digits(pid) or int(pid) == os.getpid():

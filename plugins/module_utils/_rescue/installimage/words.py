@@ -20,14 +20,14 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 ALL = "all"
 
 
-def shown(value):
+def shown(value: object) -> str:
     """A value in a message: short, on one line, harmless, in the letters in which the user wrote it."""
     text = json.dumps(value, ensure_ascii=False)
     text = "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def check_word(field, value):
+def check_word(field: str, value: str) -> list[str]:
     """Findings about a text that becomes one word of the configuration."""
     if PROMPT in value:
         return ["%s %s: it holds %r, at which installimage would ask a question; use another value" % (
@@ -42,7 +42,7 @@ def check_word(field, value):
     return []
 
 
-def check_passphrase(field, value):
+def check_passphrase(field: str, value: str) -> list[str]:
     """Findings about a passphrase, which is never shown."""
     if len(value) < 8:
         return ["%s: it has %d characters; use at least 8" % (field, len(value))]
@@ -54,13 +54,13 @@ def check_passphrase(field, value):
     return []
 
 
-def mebibytes(size):
+def mebibytes(size: str) -> int | None:
     """``512M``, ``512MiB``, ``40G`` or ``2T`` in MiB; None when it is none of them (also for ``all``)."""
     match = _SIZE.match(size)
     return int(match.group(1)) * _MIB[match.group(2)] if match else None
 
 
-def check_size(field, size, all_allowed=True):
+def check_size(field: str, size: str, all_allowed: bool = True) -> list[str]:
     """Findings about a size."""
     if size == ALL and all_allowed:
         return []
