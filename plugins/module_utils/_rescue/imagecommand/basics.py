@@ -56,7 +56,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def run(*command: str, accept: tuple = (0,), stdin: str = "") -> str:
     """Run a tool of the rescue; return its stdout, refuse when its exit code is not expected."""
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             command, input=stdin, capture_output=True, encoding="utf-8", errors="replace", check=False
         )
     except FileNotFoundError:

@@ -82,7 +82,7 @@ def entered(top: Path, disk: Disk, partitions: list) -> Iterator[Callable[..., s
         kept = {name: value for name, value in os.environ.items() if name.startswith("SYSTEMD_")}
 
         def call(*command: str) -> str:
-            done = subprocess.run(
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
                 ("chroot", str(top), *command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False, env={**kept, **ENVIRONMENT},
             )  # fmt: skip

@@ -219,7 +219,10 @@ def mounted(partition: Partition, where: Path, options: str = "") -> Iterator[Pa
 def unmount(where: Path) -> None:
     """Unmount, with everything written; wait for whoever still looks at it."""
     for _pause in patience():
-        if subprocess.run(["umount", str(where)], capture_output=True, check=False).returncode == 0:
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            ["umount", str(where)], capture_output=True, check=False
+        )
+        if done.returncode == 0:
             return
     raise Refused("%s cannot be unmounted" % where)
 

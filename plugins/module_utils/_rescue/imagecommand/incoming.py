@@ -229,7 +229,7 @@ def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
     limit = "-M%dMiB" % min(max((memory or memory_limit()) // MIB, 128), 2048)  # 2 GiB is the largest window there is
     with tempfile.TemporaryFile() as complaints:
         try:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 ["zstd", "-dcq", limit],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
