@@ -151,11 +151,11 @@ import signal
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.mounts import private_mounts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.mounts import private_mounts
 
 
 def main():

@@ -10,9 +10,9 @@ import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from ..._common.mounts import private_mounts
 from ..._common.text import json_object, whole_number
 from ..disks.tools import Tools
-from ..mounts import private_mounts
 from .errors import NotPacked
 from .root import Root
 

@@ -19,8 +19,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
-from ..mounts import private_mounts
 from . import facts
 from .facts import Raw
 from .tools import Tools

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import platform
 import re
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .basics import LIBC, MIB, Refused, Say, patience, run
+from .basics import MIB, Refused, Say, patience, run
 from .root_device import Partition
 
 # --- The layout of a disk, as the image URL says it, and the partitions it becomes.
@@ -184,12 +183,6 @@ def make_filesystem(kind: str, node: str, *options: str) -> None:
 
 
 # --- Mounts that vanish with the program.
-
-
-def private_mounts() -> None:
-    """Leave the mount namespace of the rescue: no mount of this program outlives it or holds what others unmount."""
-    if LIBC.unshare(0x00020000) == 0:  # CLONE_NEWNS
-        LIBC.mount(b"none", b"/", None, ctypes.c_ulong(0x84000), None)  # MS_REC | MS_SLAVE
 
 
 @contextlib.contextmanager

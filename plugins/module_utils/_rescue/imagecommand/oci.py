@@ -16,10 +16,11 @@ import os
 import sys
 from pathlib import Path
 
+from ..._common.mounts import private_mounts
 from ..._common.text import whole_number
 from .arguments import Job
 from .basics import MIB, Refused
-from .filesystems import Layout, private_mounts
+from .filesystems import Layout
 from .incoming import Digest
 from .invocation import TOKEN, Progress, installed_record, run_program, writing
 from .oci_registry import Descriptor, OciImage, Registry, check_signature

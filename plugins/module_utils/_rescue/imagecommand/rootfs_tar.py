@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..._common.mounts import private_mounts
 from .arguments import Job
 from .basics import MIB, Refused
 from .boot_loader import Firmware, entered, install_bios, install_efi, write_menu
-from .filesystems import Layout, check_tools, make_filesystem, mounted, private_mounts
+from .filesystems import Layout, check_tools, make_filesystem, mounted
 from .incoming import Digest, Download, Incoming, Source
 from .invocation import Progress, installed_record, run_program, writing
 from .new_root import Root, inside, look_around, seed_root, write_into
