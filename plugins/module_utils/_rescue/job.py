@@ -141,7 +141,7 @@ def start_or_attach(
 
 
 def keep(base: str, name: str, text: str) -> None:
-    """Keep a text in the rescue, for whoever comes after us."""
+    """Keep a text in the rescue, for later runs."""
     _write(os.path.join(base, name), text.encode("utf-8", "replace"), 0o600)
 
 
@@ -157,7 +157,7 @@ def installation_in(base: str = protocol.BASE) -> str:
 
 @contextlib.contextmanager
 def alone(base: str = protocol.BASE) -> Iterator[None]:
-    """Meanwhile, nobody else starts a job in this rescue; raises :class:`JobError` when somebody does for long."""
+    """Hold the lock of the start of jobs in this rescue; raises :class:`JobError` when another run holds it."""
     state_dir = os.path.join(base, protocol.STATE_DIR)
     os.makedirs(state_dir, mode=0o700, exist_ok=True)
     os.chmod(state_dir, 0o700)

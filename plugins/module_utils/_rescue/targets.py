@@ -19,7 +19,7 @@ from .disks.facts import Identity
 from .job import Job, Run
 
 #: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
-#: used up by that; somebody else has looked at the disks and emptied them.
+#: used up by that; the caller has looked at the disks and emptied them.
 NAMED, CHECKED = "named", "checked"
 #: Prints what is on the disks that its arguments name.
 LOOK = origin.SCRIPT_OF_DISKS + 'seen_disks "$@"\n'

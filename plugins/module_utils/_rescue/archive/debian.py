@@ -56,7 +56,7 @@ users: []
 manage_etc_hosts: true
 # There is no package with locales; cloud-init of Debian 12 calls that an error.
 locale: false
-# An installer that made host keys has told them already.
+# An installer that made host keys has reported them already.
 ssh_deletekeys: false
 """,
     # Debian makes it, and the folder of GRUB's configuration, with the package that also writes to a disk. installimage

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The system on a disk: its root file system found and mounted read-only, where nobody else sees it."""
+"""The system on a disk: its root file system found and mounted read-only, where no other program sees it."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ class Disk:
         found = []
         for node in [row["path"] for row in rows if row.get("type") == "part"]:
             tags = self._tags(node)
-            told = [tags.get("PART_ENTRY_" + key) or "0" for key in ("NUMBER", "OFFSET", "SIZE")]
-            number, start, size = (whole_number(one, _MOST_SECTORS) for one in told)
+            values = [tags.get("PART_ENTRY_" + key) or "0" for key in ("NUMBER", "OFFSET", "SIZE")]
+            number, start, size = (whole_number(one, _MOST_SECTORS) for one in values)
             if number is None or start is None or size is None:
                 raise NotPacked("%s: blkid does not tell number, start and size of it" % node)
             found.append(Partition(node, number, tags, start * 512, size * 512))

@@ -232,5 +232,5 @@ class HttpTarget:
             raise NotPacked(self._why(error)) from error
 
     def _why(self, error: Exception) -> str:
-        told = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
-        return "the file cannot be sent to %s: %s" % (self._where, told)
+        reason = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
+        return "the file cannot be sent to %s: %s" % (self._where, reason)

@@ -55,10 +55,10 @@ class RawImage:
     def _shrink(self) -> int:
         node = self._root.node
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
-        told = self._tool("resize2fs", "-P", node)
+        answer = self._tool("resize2fs", "-P", node)
         header = self._disk.run("dumpe2fs", "-h", node)
         found = re.search(r"^Block size: +([0-9]+)$", header, re.M)
-        block, blocks = whole_number(found and found.group(1)), whole_number(told.rpartition(":")[2].strip())
+        block, blocks = whole_number(found and found.group(1)), whole_number(answer.rpartition(":")[2].strip())
         if block is None:
             raise NotPacked("raw image: dumpe2fs tells no block size of %s" % node)
         if blocks is None:
@@ -121,9 +121,9 @@ class RawImage:
                 reader.stdout.close()
                 code = reader.wait()
             said.seek(0)
-            told = said.read().decode("utf-8", "replace").strip()[-300:]
+            complaint = said.read().decode("utf-8", "replace").strip()[-300:]
         if code and done < length:
-            raise NotPacked("raw image: e2image failed (exit code %d): %s" % (code, told))
+            raise NotPacked("raw image: e2image failed (exit code %d): %s" % (code, complaint))
         while done < length:
             piece = bytes(min(_PIECE, length - done))
             write(piece)

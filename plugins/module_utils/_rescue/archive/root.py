@@ -48,23 +48,23 @@ class Root:
     def check_name(self, file_name: str) -> None:
         """Refuse a file name that tells installimage another distribution, version or architecture."""
         try:
-            told = image.parse_image_name(file_name)
+            named = image.parse_image_name(file_name)
         except image.InvalidImageName as error:
             raise NotPacked("name %r: %s" % (file_name, error)) from error
         own = self.release.get("ID", "")
         own = _DISTROS.get(own, own)
-        if own != told.distro:
+        if own != named.distro:
             raise NotPacked(
-                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, told.distro, own)
+                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, named.distro, own)
             )
         digits = re.sub(r"[^0-9]", "", self.release.get("VERSION_ID", ""))
-        if told.version and digits and not str(told.version).startswith(digits):
+        if named.version and digits and not str(named.version).startswith(digits):
             raise NotPacked(
                 "name %r: its version is %d, and the root file system is %s; begin the number with %s"
-                % (file_name, told.version, self.name, digits)
+                % (file_name, named.version, self.name, digits)
             )
-        if self.machine and told.machine != self.machine:
-            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, told.machine, self.machine))
+        if self.machine and named.machine != self.machine:
+            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, named.machine, self.machine))
 
     def faults(self) -> list[str]:
         """What speaks against a node image of it: not prebaked, or one machine's identity is in it."""

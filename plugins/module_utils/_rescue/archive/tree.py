@@ -27,7 +27,7 @@ EMPTIED = frozenset(
         b"var/tmp",
     ]
 )
-#: What belongs to one disk or one boot: whoever installs the archive makes it anew.
+#: What belongs to one disk or one boot: the installation of the archive makes it again.
 LEFT_OUT = frozenset(
     [
         b"etc/fstab",

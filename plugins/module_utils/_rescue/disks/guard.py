@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Guards: what may be erased, and what keeps the chosen disks from being written (pure).
 
-Nothing is erased that nobody consented to. There are three kinds of consent, each to single disks: ``wipe`` names the
+Nothing is erased without consent. There are three kinds of consent, each to single disks: ``wipe`` names the
 disk; the disk holds what we installed for this machine and ``reinstall`` names the machine; an unfinished run has
 claimed the disk.
 """
@@ -19,7 +19,7 @@ from .parse import Speed
 
 #: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
 Used = Callable[[str, str, Any], str]
-#: Mount points of a running system: such a disk is never emptied, whoever consented.
+#: Mount points of a running system: such a disk is never emptied, whatever the consent.
 _SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
 _EVERYTHING = ("all", "*", "any")
 

@@ -37,7 +37,7 @@ _HARMLESS = "nosuid,nodev,noexec"
 def look(tools: Tools, raw: Raw, limit: float = 60.0) -> dict[str, dict[str, str]]:
     """What lies on each file system: ``{kernel name: {"system": name, "record": text}}``.
 
-    ``limit``: seconds after which the next file system must have told something.
+    ``limit``: seconds after which the next file system must have given a line.
     """
     reading, writing = os.pipe()
     folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)

@@ -69,7 +69,7 @@ def wipe(
 ) -> dict[str, Any]:
     """Empty the disks that the controller means, if they are still what it saw.
 
-    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` told them.
+    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` returned them.
     """
     tools = Tools(run)
     try:

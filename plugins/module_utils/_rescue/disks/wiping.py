@@ -15,7 +15,7 @@ from . import facts, gather, names, table, wipe_plan
 from .facts import Disk
 from .tools import Tools
 
-#: Seconds that somebody else (udev, a mount that has just ended) may still hold a device.
+#: Seconds for which another program (udev, a mount that has just ended) may still hold a device.
 PATIENCE = 120.0
 
 
@@ -83,7 +83,7 @@ def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
     opened = []
     try:
         for path in paths:
-            # For reading: udev looks anew at a disk that was open for writing.
+            # For reading: udev probes a disk again that was open for writing.
             opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             while True:
                 try:

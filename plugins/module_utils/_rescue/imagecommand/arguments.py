@@ -75,7 +75,7 @@ def well_formed(kind: bytes, text: bytes) -> bool:
     return all(field and rule in (None, field, len(field)) for rule, field in zip(wanted, fields[1:]))
 
 
-# --- Bootstrap data: told by its content.
+# --- Bootstrap data: its kind, recognised by its content.
 
 
 class Bootstrap:

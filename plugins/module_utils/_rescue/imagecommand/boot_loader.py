@@ -47,7 +47,7 @@ class Firmware:
         return self.esp and self.efi_half in found, bool(self.bios_half) and self.bios_half in found
 
 
-# --- Runs programs of the new system in it, with nothing of the rescue in sight but the disk.
+# --- Runs programs of the new system in it; of the rescue they see the disk alone.
 
 
 NODES = (("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0))
@@ -95,7 +95,7 @@ def entered(top: Path, disk: Disk, partitions: list) -> Iterator[Callable[..., s
 
 
 def leave(folder: Path) -> None:
-    """Take a mount away, also one that somebody still looks at."""
+    """Take a mount away, also one that another program still uses."""
     run("umount", "--recursive", "--lazy", str(folder))
 
 

@@ -210,7 +210,7 @@ def mounted(partition: Partition, where: Path, options: str = "") -> Iterator[Pa
 
 
 def unmount(where: Path) -> None:
-    """Unmount, with everything written; wait for whoever still looks at it."""
+    """Unmount, with everything written; wait for programs that still use it."""
     for _pause in patience():
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["umount", str(where)], capture_output=True, check=False

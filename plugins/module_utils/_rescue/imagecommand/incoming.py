@@ -132,7 +132,7 @@ def blocks(pieces: Iterable[bytes], size: int = BLOCK) -> Iterator[bytes]:
         yield bytes(kept)
 
 
-# --- Compression formats, told by their first bytes.
+# --- Compression formats, recognised by their first bytes.
 
 
 MAGIC = {
@@ -344,7 +344,7 @@ class Digest:
             )
 
 
-# --- What comes in: a download, hashed, told by its first bytes and decompressed.
+# --- What comes in: a download, hashed, recognised by its first bytes and decompressed.
 
 
 class Incoming:

@@ -224,18 +224,18 @@ class Blob(RegistryTransfer):
 
     def __init__(self, registry: Registry, descriptor: Descriptor) -> None:
         super().__init__(registry, "blobs", descriptor.digest)
-        self.size = self.told = descriptor.size
+        self.size = self.expected = descriptor.size
 
     def begin(self, size: int | None, validator: str) -> None:
         """Compare the size with the manifest's."""
-        if size is not None and size != self.told:
-            raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.told))
+        if size is not None and size != self.expected:
+            raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.expected))
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the bytes; not more than the manifest says."""
         for chunk in super().chunks():
-            if self.received > self.told:
-                raise Refused("%s: a blob has more than the %d bytes of its manifest" % (self.shown, self.told))
+            if self.received > self.expected:
+                raise Refused("%s: a blob has more than the %d bytes of its manifest" % (self.shown, self.expected))
             yield chunk
 
 

@@ -153,7 +153,7 @@ class KernelPartition(NamedTuple):
 
 
 class Disk:
-    """The root device. It is told apart by its device number, since names differ between a machine and its lab."""
+    """The root device. It is identified by its device number, since names differ between a machine and its lab."""
 
     def __init__(self, name: str) -> None:
         ways = ("", "/dev/", "/dev/disk/by-id/", "/dev/disk/by-id/wwn-", "/dev/disk/by-id/nvme-")
@@ -189,7 +189,7 @@ class Disk:
         return kernel_partitions(self.sysfs)
 
     def partition_device(self, number: int) -> str:
-        """Return the device number of a partition; wait for one that is being told to the kernel anew."""
+        """Return the device number of a partition; wait for one that the kernel is just learning again."""
         for _pause in patience():
             found = self.kernel_partitions().get(number)
             if found:

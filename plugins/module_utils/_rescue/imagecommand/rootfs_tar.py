@@ -159,10 +159,10 @@ class RootFs:
             incoming = self.incoming[0] if number == 0 else Incoming(download, download.proof())
             check_archive_head(incoming.head)
             say("image: %s, compression %s, onto %s" % (download.shown, incoming.kind, self.job.disk.path))
-            told = self.unpackers[number].unpack(top, self._watched(incoming, number))
+            held = self.unpackers[number].unpack(top, self._watched(incoming, number))
             incoming.check()
-            self.survey.merge(told)
-            for what, count in told["left_out"].items():
+            self.survey.merge(held)
+            for what, count in held["left_out"].items():
                 say("left out: %d %s" % (count, what))
         mb = sum(self.survey.bytes.values()) // 10**6
         say("unpacked %d members, %d MB, in %.1f s" % (self.survey.members, mb, time.monotonic() - began))

@@ -53,7 +53,7 @@ class Extraction:
         for path, times in reversed(self.folders):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # replaced later on
                 os.utime(path, ns=times, follow_symlinks=False)
-        return {**self.survey.told(), "left_out": self.left_out}
+        return {**self.survey.as_dict(), "left_out": self.left_out}
 
     def _put(self, entry: Entry, archive: Archive) -> None:
         path, header = b"/" + entry.name, entry.header
@@ -205,7 +205,7 @@ def extract(reading: int, mounts: list, layered: bool) -> dict:
         raise Refused("image: the tar archive is damaged: %s" % error) from None
 
 
-# --- Unpacks archives in a process of its own, which has no other files in sight than those of the new system.
+# --- Unpacks archives in a process of its own, which sees no other files than those of the new system.
 
 
 class Unpacker:
@@ -242,7 +242,7 @@ class Unpacker:
         return Path(os.fsdecode(line[:-1]))
 
     def unpack(self, top: Path, pieces: Iterable[bytes]) -> dict:
-        """Unpack the archive into a mounted root; return what it held, see Survey.told()."""
+        """Unpack the archive into a mounted root; return what it held, see Survey.as_dict()."""
         with os.fdopen(self.feed, "wb", buffering=0) as pipe:
             self.feed = -1
             with contextlib.suppress(BrokenPipeError):  # its answer tells why

@@ -16,7 +16,7 @@ from typing import Any
 from .basics import MIB, Refused
 from .incoming import DECODERS, ByteSource, Digest, Incoming, Transfer, compression
 
-# --- Reads a tar archive whose headers nobody vouches for.
+# --- Reads a tar archive without trust in its headers.
 
 
 #: What tarfile lets through when a header is nonsense.
@@ -153,7 +153,7 @@ class Archive:
                 fileobj=stream, mode="r", tarinfo=Header, encoding="utf-8", errors="surrogateescape"
             )
             for header in iter(tar.next, None):
-                tar.members = []  # nobody looks back, and there may be a million of them
+                tar.members = []  # they are not needed again, and there may be a million of them
                 if header.type != b"V":  # the name of the archive
                     yield Entry(header)
             self.pieces.drain()
@@ -234,13 +234,13 @@ class Survey:
             self.found.add(list(MARKS)[int(mark.lastgroup[1:])])
 
     def merge(self, other: dict) -> None:
-        """Add what another one told."""
+        """Add another count, see as_dict()."""
         self.members += other["members"]
         self.found |= set(other["found"])
         for mount, count in other["bytes"].items():
             self.bytes[mount] += count
 
-    def told(self) -> dict:
+    def as_dict(self) -> dict:
         """Return what can cross a pipe."""
         return {"members": self.members, "found": sorted(self.found), "bytes": self.bytes}
 

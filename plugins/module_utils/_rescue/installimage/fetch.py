@@ -45,7 +45,7 @@ def free_memory(folder: str, meminfo: str = "/proc/meminfo") -> int:
 
 
 def digest_of(path: str, tick: Callable[[int], None] = lambda count: None) -> str:
-    """``sha256:…`` of a file; ``tick`` is told the bytes read so far."""
+    """``sha256:…`` of a file; ``tick`` gets the number of bytes read so far."""
     digest, count = hashlib.sha256(), 0
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(CHUNK), b""):

@@ -83,7 +83,7 @@ class Installer:
     def run(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> int | None:
         """Run until it ends or ``deadline``; returns the exit code, None when it was killed."""
         environment = dict(os.environ, TERM="xterm", LC_ALL="C")
-        # It reads the answer to its countdown from a pipe, and finds nobody to ask more.
+        # It reads the answer to its countdown from a pipe, and gets no further answer.
         try:
             self._process = process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 self._argv,

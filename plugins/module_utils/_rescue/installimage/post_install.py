@@ -3,7 +3,7 @@
 """The script that installimage runs inside of the new system: the user's own, then what makes it ours (pure).
 
 installimage neither passes on its exit status nor keeps its output apart, so it reports by lines of its own, marked
-with a word that nobody can know before.
+with a random word that no image can know.
 """
 
 from __future__ import annotations

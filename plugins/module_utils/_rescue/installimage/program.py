@@ -169,7 +169,7 @@ class Program:
 
     def _empty(self, targets: Sequence[Disk]) -> None:
         """Only now: whatever can be found wrong before was not."""
-        # From here on the disks are emptied after a failure, too: a disk that is half empty helps nobody.
+        # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
         for line in rescue.empty(targets, self._tools):
             say("emptying: " + line)

@@ -11,7 +11,7 @@ import re
 _WORD = re.compile(r"[A-Za-z0-9@%+=:,./_~-]+\Z")
 #: A passphrase may hold more, as it is read as one word and never evaluated; quotes and backslashes are not worth it.
 _PASSPHRASE = re.compile(r"[A-Za-z0-9!#$%&()*+,./:;<=>?@^_{|}~\[\]-]+\Z")
-#: installimage asks at the terminal when its configuration holds this, and nobody is there to answer.
+#: installimage asks at the terminal when its configuration holds this, and no person is there to answer.
 PROMPT = "PASSWD"
 
 #: The units are installimage's, in its case of letters. It takes a bare number for MiB, which few who write 40 mean.
