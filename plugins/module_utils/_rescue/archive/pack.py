@@ -15,11 +15,10 @@ from typing import Any
 from ..disks.tools import Tools
 from .disk import Disk, Partition
 from .errors import NotPacked
-from .outlet import FileTarget, HttpTarget, Outlet, compressor
-from .packing import Packing
+from .packing import Packing, Tree
 from .raw import RawImage
 from .root import Root
-from .tree import Tree
+from .writer import ArchiveWriter, FileTarget, HttpTarget, compressor
 
 TARBALL, RAW = "tarball", "raw"
 _RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)?\Z")
@@ -76,12 +75,12 @@ def run(params: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[
             if disk is None or partition is None:
                 raise AssertionError("a raw image is made of a disk")
             image = RawImage(disk, partition, epoch)
-            about.update(_let_out(order, lambda outlet: {"image_bytes": image.write(outlet.write)}))
+            about.update(_let_out(order, lambda writer: {"image_bytes": image.write(writer.write)}))
         else:
             tree = Tree(top, order.exclude)
             for mount in crossed:
                 tree.cross(mount)
-            about.update(_let_out(order, lambda outlet: _pack(tree, epoch, outlet)))
+            about.update(_let_out(order, lambda writer: _pack(tree, epoch, writer)))
     return dict(about, changed=True, seconds=round(time.monotonic() - began, 1))
 
 
@@ -96,21 +95,21 @@ def _judge(order: Order, root: Root) -> None:
         )
 
 
-def _pack(tree: Tree, epoch: int, outlet: Outlet) -> dict[str, Any]:
-    packing = Packing(tree, epoch, outlet.write)
+def _pack(tree: Tree, epoch: int, writer: ArchiveWriter) -> dict[str, Any]:
+    packing = Packing(tree, epoch, writer.write)
     packing.run()
     return {"members": packing.members, "content_bytes": packing.bytes, "left_out": tree.left_out}
 
 
-def _let_out(order: Order, make: Callable[[Outlet], dict[str, Any]]) -> dict[str, Any]:
-    outlet = Outlet(order.target(), order.compressor)
+def _let_out(order: Order, make: Callable[[ArchiveWriter], dict[str, Any]]) -> dict[str, Any]:
+    writer = ArchiveWriter(order.target(), order.compressor)
     try:
-        about = make(outlet)
-        outlet.finish()
+        about = make(writer)
+        writer.finish()
     except OSError as error:
-        outlet.abort()
+        writer.abort()
         raise NotPacked("%s: %s" % (error.filename or order.source, error.strerror or error)) from error
     except BaseException:
-        outlet.abort()
+        writer.abort()
         raise
-    return dict(about, sha256=outlet.sha256, size=outlet.size)
+    return dict(about, sha256=writer.sha256, size=writer.size)

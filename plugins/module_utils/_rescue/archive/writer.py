@@ -40,7 +40,7 @@ def compressor(name: str, level: int, tools: Tools) -> list[str] | None:
     return command
 
 
-class Outlet:
+class ArchiveWriter:
     """Takes content by :meth:`write`; after :meth:`finish` ``sha256`` and ``size`` are of what arrived."""
 
     def __init__(self, target: FileTarget | HttpTarget, command: Sequence[str] | None = None) -> None:
