@@ -155,7 +155,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.mounts 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
 
 def main():

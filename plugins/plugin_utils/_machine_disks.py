@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, guard, hints, listing
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query, _rescue_call
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput, Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
@@ -112,16 +112,16 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {"disks": self._disks, "table": table.lines(self._disks)}
+        return {"disks": self._disks, "table": listing.lines(self._disks)}
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()
         try:
             chosen = self._choose()
-            strings = names.strings(chosen, self._disks, self._given["device_strings"])
+            strings = disk_names.strings(chosen, self._disks, self._given["device_strings"])
         except hints.HintError as exc:
             raise _Failed(str(exc), exc.permanent) from exc
-        except names.Unresolved as exc:
+        except disk_names.Unresolved as exc:
             raise _Failed(str(exc)) from exc
         roots = {
             "root_devices": strings,
@@ -194,7 +194,7 @@ class _Disks:
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
-        about["wiped"] = [] if later else [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about["wiped"] = [] if later else [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
@@ -236,7 +236,7 @@ class _Disks:
         by_name = {disk["name"]: disk for disk in self._disks}
         todo = [by_name[name] for name in verdict.wipe]
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
-        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about["wiped"] = [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(about["wiped"])

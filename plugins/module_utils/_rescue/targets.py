@@ -14,7 +14,7 @@ from typing import Any
 from .._common import consent as consents
 from .._common import intents, origin
 from . import fetchable, job, protocol
-from .disks import facts, gather, names, serve, table, tools, wiping
+from .disks import disk_names, disk_tools, facts, gather, listing, serve, wiping
 from .disks.facts import Identity
 from .job import Job, Run
 
@@ -128,7 +128,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
-    except (serve.ServeError, names.Unresolved) as exc:
+    except (serve.ServeError, disk_names.Unresolved) as exc:
         raise job.JobError("nothing was started: %s" % exc) from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
@@ -141,7 +141,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
         why = words.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
-            % (disk["name"], "\n  ".join(table.held(disk)), why)
+            % (disk["name"], "\n  ".join(listing.held(disk)), why)
         )
 
 
@@ -191,7 +191,7 @@ def _look_at_image(wanted: Job) -> None:
 
 
 def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
-    able = tools.Tools(_in_english(run))
+    able = disk_tools.Tools(_in_english(run))
     try:
         if checked:
             serve.empty(able, wanted.empty)
@@ -202,7 +202,7 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
             wiping.wipe(able, [_name(device, facts.identities(raw)) for device in wanted.devices])
     except wiping.WipeError as exc:
         raise job.JobError("the disks could not be emptied before the start: %s" % exc, exc.begun) from exc
-    except (gather.GatherError, names.Unresolved) as exc:
+    except (gather.GatherError, disk_names.Unresolved) as exc:
         raise job.JobError("the disks could not be emptied before the start: %s" % exc) from exc
 
 
@@ -219,4 +219,4 @@ def _name(device: str, disks: Sequence[Identity]) -> str:
     """The kernel's name of a disk; the kernel's own names are taken as they are."""
     if any(disk["name"] == device for disk in disks):
         return device
-    return names.one(device, disks)["name"]
+    return disk_names.one(device, disks)["name"]

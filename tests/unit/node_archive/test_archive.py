@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.packing import Packing, Tree
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.raw import RawImage
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.root import Root
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
 EPOCH = 1_700_000_000
 NAME = "Debian-1300-trixie-amd64-kubenode-1.36.4.tar.zst"

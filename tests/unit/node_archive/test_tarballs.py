@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.writer import ArchiveWriter, HttpTarget
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_sink
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as files
 
@@ -45,7 +45,7 @@ def test_names_of_both_formats():
 @pytest.mark.parametrize("base", sorted(files.SYSTEMS))
 def test_known_bases_are_what_installimage_takes_them_for(base):
     (name,) = names(build(base))
-    told = image.parse_image_name(name)
+    told = image_names.parse_image_name(name)
     assert told.distro == base.partition("-")[0]
     assert str(told.version).startswith(base.partition("-")[2].replace(".", ""))
 
@@ -81,7 +81,7 @@ def test_any_name_is_refused_or_fits(template):
         (name,) = names(build(), name=template)
     except files.TarballsNotUsable:
         return
-    assert image.parse_image_name(name).distro == "debian"
+    assert image_names.parse_image_name(name).distro == "debian"
     assert "/" not in name
 
 

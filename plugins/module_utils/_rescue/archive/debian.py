@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 from ..._common.text import json_value
-from ..disks.tools import Tools
-from ..installimage.fetch import digest_of
+from ..disks.disk_tools import Tools
+from ..installimage.image_file import digest_of
 from .errors import NotPacked
 
 # --- A root file system of Debian packages: what it is made of, and the call of mmdebstrap that makes it (pure).

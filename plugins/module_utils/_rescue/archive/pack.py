@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..disks.tools import Tools
-from .disk import Disk, Partition
+from ..disks.disk_tools import Tools
 from .errors import NotPacked
 from .packing import Packing, Tree
 from .raw import RawImage
 from .root import Root
+from .source_disk import Disk, Partition
 from .writer import ArchiveWriter, FileTarget, HttpTarget, compressor
 
 TARBALL, RAW = "tarball", "raw"

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from ..._common.text import whole_number
-from .disk import Disk, Partition
 from .errors import NotPacked
+from .source_disk import Disk, Partition
 
 MIB = 1 << 20
 SECTOR = 512

@@ -10,7 +10,7 @@ import re
 import stat
 from typing import Any
 
-from ..installimage import image
+from ..installimage import image_names
 from .errors import NotPacked
 
 _MOST = 1 << 20
@@ -48,8 +48,8 @@ class Root:
     def check_name(self, file_name: str) -> None:
         """Refuse a file name that tells installimage another distribution, version or architecture."""
         try:
-            named = image.parse_image_name(file_name)
-        except image.InvalidImageName as error:
+            named = image_names.parse_image_name(file_name)
+        except image_names.InvalidImageName as error:
             raise NotPacked("name %r: %s" % (file_name, error)) from error
         own = self.release.get("ID", "")
         own = _DISTROS.get(own, own)

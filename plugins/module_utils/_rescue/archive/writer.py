@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from ..disks.tools import Tools
+from ..disks.disk_tools import Tools
 from .errors import NotPacked
 
 #: Suffix → compressor. Their bytes depend on the content and the level, not on the number of processors.

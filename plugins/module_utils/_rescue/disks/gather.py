@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import facts, parse
+from .disk_tools import Tools
 from .facts import Raw
 from .parse import Node, Speed
-from .tools import Tools
 
 _COLUMNS = (
     "NAME,KNAME,PATH,MAJ:MIN,SIZE,RO,RM,ROTA,TRAN,TYPE,WWN,SERIAL,MODEL,FSTYPE,LABEL,UUID,PARTTYPE,PKNAME,LOG-SEC"

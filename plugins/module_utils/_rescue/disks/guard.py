@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Callable, Mapping
 
 from ..._common import consent as consents
-from . import names, parse, table
+from . import disk_names, listing, parse
 from .facts import Disk
 from .parse import Speed
 
@@ -59,7 +59,9 @@ def check_entries(wipe: Iterable[str]) -> list[str]:
     return [
         "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
         for text in wipe
-        if not str(text).strip() or str(text).strip().lower() in _EVERYTHING or names.is_kernel_name(str(text).strip())
+        if not str(text).strip()
+        or str(text).strip().lower() in _EVERYTHING
+        or disk_names.is_kernel_name(str(text).strip())
     ]
 
 
@@ -85,7 +87,7 @@ def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Spee
     against, unknown = [], []
     for name, found in zip(chosen, measured):
         disk = by_name[name]
-        text = "disk %s (%s)" % (name, names.identity(disk))
+        text = "disk %s (%s)" % (name, disk_names.identity(disk))
         way_out = "replace it, or say health: check"
         if found["failed"]:
             against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
@@ -121,20 +123,20 @@ def judge(
     for name, text in entries.items():
         # A claim is for the chosen disks alone.
         for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
-            verdict.refuse("disk %s (%s): %s" % (name, names.identity(by_name[name]), why))
+            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(by_name[name]), why))
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
             verdict.refuse(
                 "disk %s (%s) is failing: %s; replace it, or say health: ignore"
-                % (name, names.identity(disk), disk["health"]["detail"]),
+                % (name, disk_names.identity(disk), disk["health"]["detail"]),
                 permanent=True,
             )
         if not disk["holds"] or name in named:
             continue
         ours = reinstall and is_ours(disk, machine)
         for why in _used_up(disk, "reinstall", machine, used) if ours and not claimed else ():
-            verdict.refuse("disk %s (%s): %s" % (name, names.identity(disk), why))
+            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(disk), why))
         if ours or (claimed and not is_of_another(disk, machine)):
             named.append(name)
             continue
@@ -159,8 +161,8 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
         verdict.refuse(text)
     for text in wipe if not verdict.errors else ():
         try:
-            name = names.one(str(text).strip(), disks)["name"]
-        except names.Unresolved as exc:
+            name = disk_names.one(str(text).strip(), disks)["name"]
+        except disk_names.Unresolved as exc:
             verdict.refuse("wipe: %s" % exc)
             continue
         found.setdefault(name, str(text).strip())
@@ -168,11 +170,11 @@ def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict
 
 
 def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall: bool) -> str:
-    stable = names.stable(disk, disks)
+    stable = disk_names.stable(disk, disks)
     text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
         disk["name"],
-        names.identity(disk),
-        "\n  ".join(table.held(disk)),
+        disk_names.identity(disk),
+        "\n  ".join(listing.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
         text += "It is this machine's own installed system: to write it anew, name the machine: %s. " % (
@@ -192,7 +194,7 @@ def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall:
 def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], verdict: Verdict) -> None:
     """Whether a disk with consent can be emptied, alone or with those that are named too."""
     if disk["read_only"]:
-        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], names.identity(disk)))
+        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], disk_names.identity(disk)))
     for entry in disk["holds"]:
         system = [place for place in entry["mounts"] if place in _SYSTEM_MOUNTS]
         if system:
@@ -206,9 +208,9 @@ def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], v
                     "disk %s shares %s with disk %s (%s); name that one in kubenode_wipe too%s, or free it by hand"
                     % (
                         disk["name"],
-                        table.phrase(entry),
+                        listing.phrase(entry),
                         other,
-                        names.identity(by_name[other]) if other in by_name else "unknown",
+                        disk_names.identity(by_name[other]) if other in by_name else "unknown",
                         _as_entry(by_name.get(other), by_name),
                     )
                 )
@@ -217,7 +219,7 @@ def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], v
 
 
 def _as_entry(disk: Disk | None, by_name: Mapping[str, Disk]) -> str:
-    stable = names.stable(disk, list(by_name.values())) if disk else ""
+    stable = disk_names.stable(disk, list(by_name.values())) if disk else ""
     return " (%r)" % stable if stable else ""
 
 
@@ -234,7 +236,7 @@ def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
             found.append(
                 "disk %s (%s) is not written, and the firmware could start what it holds instead of the new "
                 "system: %s. Look at the boot order, or empty that disk, too" % (
-                    disk["name"], names.identity(disk), "; ".join(table.phrase(one) for one in held[:4])
+                    disk["name"], disk_names.identity(disk), "; ".join(listing.phrase(one) for one in held[:4])
                 )
             )  # fmt: skip
     return found
@@ -245,9 +247,9 @@ def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
     by_name = {disk["name"]: disk for disk in disks}
     return [
         {
-            "before_header": "disk %s (%s)" % (name, names.identity(by_name[name])),
+            "before_header": "disk %s (%s)" % (name, disk_names.identity(by_name[name])),
             "after_header": "disk %s, emptied" % name,
-            "before": "".join(parse.clean(line, 500) + "\n" for line in table.held(by_name[name])),
+            "before": "".join(parse.clean(line, 500) + "\n" for line in listing.held(by_name[name])),
             "after": "nothing\n",
         }
         for name in wipe

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import names, parse, table
+from . import disk_names, listing, parse
 from .facts import Disk
 
 #: Exactly one of these says which disks are meant; the others narrow the choice.
@@ -70,7 +70,7 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
         raise HintError("root_device_hints.%s is empty" % way)
     if way == "min_size":
         size_of(value)
-    if way in ("wwn", "serial", "by_id") and names.is_kernel_name(str(value)):
+    if way in ("wwn", "serial", "by_id") and disk_names.is_kernel_name(str(value)):
         raise HintError(
             "root_device_hints.%s: %r is the kernel's name, which may mean another disk after the next boot"
             % (way, value)
@@ -119,11 +119,11 @@ def choose(
 
 def _matching(way: str, value: str, candidates: list[Disk]) -> list[Disk]:
     if way == "wwn":
-        return names.by_wwn(value, candidates)
+        return disk_names.by_wwn(value, candidates)
     if way == "serial":
-        return names.by_serial(value, candidates)
+        return disk_names.by_serial(value, candidates)
     if way == "by_id":
-        return names.by_link(value, candidates)
+        return disk_names.by_link(value, candidates)
     if way == "model":
         return [disk for disk in candidates if _plain_model(disk["model"]) == _plain_model(value)]
     return [disk for disk in candidates if disk["size"] >= size_of(value)]
@@ -148,11 +148,11 @@ def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mappi
         same = " (%s)" % ", ".join(disk["name"] for disk in matching)
         raise HintError(
             "root_device_hints: %s means %d disks%s, not one:\n%s"
-            % (what, len(matching), same, table.candidates(disks, _why(disks, reasons, matching)))
+            % (what, len(matching), same, listing.candidates(disks, _why(disks, reasons, matching)))
         )
     raise HintError(
         "root_device_hints: %s means no disk of this machine:\n%s"
-        % (what, table.candidates(disks, _why(disks, reasons, matching))),
+        % (what, listing.candidates(disks, _why(disks, reasons, matching))),
         permanent=True,
     )
 
@@ -162,7 +162,7 @@ def _raid(
 ) -> list[Disk]:
     found = []
     for wwn in wwns:
-        matching = _only(names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
+        matching = _only(disk_names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
         if matching[0] in found:
             raise HintError("root_device_hints.raid names disk %s twice" % matching[0]["name"])
         found.extend(matching)

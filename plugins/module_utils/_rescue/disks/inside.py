@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
 from . import facts
+from .disk_tools import Tools
 from .facts import Raw
-from .tools import Tools
 
 RECORD = "etc/kubenode/installed.json"
 RELEASES = ("usr/lib/os-release", "etc/os-release")

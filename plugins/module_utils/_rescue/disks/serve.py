@@ -10,8 +10,8 @@ from typing import Any
 from .. import job, protocol
 from ..job import Run
 from . import facts, gather, guard, inside, wiping
+from .disk_tools import Tools
 from .facts import Disk
-from .tools import Tools
 
 
 class ServeError(Exception):

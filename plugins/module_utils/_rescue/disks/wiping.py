@@ -11,9 +11,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from . import facts, gather, names, table, wipe_plan
+from . import disk_names, facts, gather, listing, wipe_plan
+from .disk_tools import Tools
 from .facts import Disk
-from .tools import Tools
 
 #: Seconds for which another program (udev, a mount that has just ended) may still hold a device.
 PATIENCE = 120.0
@@ -37,11 +37,11 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     if len(found) > 1:
         found = [disk for disk in found if disk["name"] == target["name"]]
     if len(found) != 1:
-        raise WipeError("disk %s is not there any more; nothing was erased" % names.identity(target), False)
+        raise WipeError("disk %s is not there any more; nothing was erased" % disk_names.identity(target), False)
     if found[0]["content_id"] != target["content_id"]:
         raise WipeError(
             "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
-            % (found[0]["name"], names.identity(target)),
+            % (found[0]["name"], disk_names.identity(target)),
             False,
         )
     return found[0]
@@ -108,7 +108,7 @@ def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: 
         if not held and not missing:
             return
         if time.monotonic() > deadline:
-            rest = ["%s: %s" % (disk["name"], ", ".join(table.held(disk))) for disk in held]
+            rest = ["%s: %s" % (disk["name"], ", ".join(listing.held(disk))) for disk in held]
             raise WipeError(
                 "everything was erased, but the disks are not empty now: %s"
                 % "; ".join(rest + ["%s has gone" % name for name in sorted(missing)]),

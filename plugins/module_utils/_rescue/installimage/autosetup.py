@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .config_words import check_word, shown
 from .layout import Layout
-from .words import check_word, shown
 
 #: Keys that follow from options of their own.
 OURS = {

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .image import RHEL_FAMILY, ImageName, release
-from .words import ALL, check_size, check_word, mebibytes, shown
+from .config_words import ALL, check_size, check_word, mebibytes, shown
+from .image_names import RHEL_FAMILY, ImageName, release
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
 LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}

@@ -21,15 +21,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
-from ..disks.tools import Tools
-from . import autosetup, fetch, install, network, post_install, rescue, unlock, verdict
+from . import autosetup, image_file, installer, network, post_install, preflight, unlock, verdict
 from . import layout as layouts
 from . import spec as specs
 from .layout import Layout
 from .network import Network
-from .tools import Refused, run
+from .processes import Refused, run
 
 #: Begins the line of JSON on stdout.
 RESULT = "KUBENODE_RESULT "
@@ -90,7 +90,7 @@ class Program:
         self._tools = Tools(run)
         self._disks: list[Identity] = []
         self._drives: list[str] = []
-        self._installer: install.Installer | None = None
+        self._installer: installer.Installer | None = None
         self._root = ""
         self._ticked, self._prepared = 0.0, False
         self._kept: list[str] = []
@@ -103,17 +103,17 @@ class Program:
     def run(self) -> None:
         """Everything; raises :class:`Refused`."""
         spec, result = self._spec, self.result
-        rescue.check_command(spec["command"])
+        preflight.check_command(spec["command"])
         os.makedirs(os.path.join(self._work, "images"), mode=0o700, exist_ok=True)
         for leftover in (DEBUG, os.path.join(self._work, "post-install.log")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        result["uefi"] = rescue.is_uefi()
+        result["uefi"] = preflight.is_uefi()
         self._resolve()
         targets = self._targets()
         self._check_disks(targets)
         sizes = [disk["size"] for disk in self._disks]
-        layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
+        layout = preflight.check_spec(spec, result["uefi"], sizes, platform.machine())
         result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
         image = self._image()
         nonce = uuid.uuid4().hex
@@ -134,7 +134,7 @@ class Program:
             return
         say("emptying the disks again: %s" % " ".join(self._drives))
         try:
-            rescue.blank(self._disks, self._tools)
+            preflight.blank(self._disks, self._tools)
             self.result["blanked"] = True
         except (Refused, OSError) as error:
             self.result["blanked"] = False
@@ -154,7 +154,7 @@ class Program:
 
     def _resolve(self) -> None:
         wanted = self._spec["devices"]
-        self._disks = rescue.find(wanted, self._tools)
+        self._disks = preflight.find(wanted, self._tools)
         self._drives = [disk["path"] for disk in self._disks]
         self.result["drives"] = [{"name": name, "path": path} for name, path in zip(wanted, self._drives)]
         say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(wanted, self._drives)))
@@ -171,7 +171,7 @@ class Program:
         """Only now: whatever can be found wrong before was not."""
         # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
-        for line in rescue.empty(targets, self._tools):
+        for line in preflight.empty(targets, self._tools):
             say("emptying: " + line)
         kept = self._kept
         self._check_disks()
@@ -180,7 +180,7 @@ class Program:
 
     def _check_disks(self, targets: Sequence[Disk] = ()) -> None:
         layout = specs.layout_of(self._spec, self.result["uefi"])
-        self._kept = rescue.check_disks(self._disks, self._tools, layout, targets)
+        self._kept = preflight.check_disks(self._disks, self._tools, layout, targets)
         if self._kept:
             say("volume groups of other disks, which are kept: %s" % ", ".join(self._kept))
 
@@ -188,12 +188,12 @@ class Program:
         image = self._spec["image"]
         path = os.path.join(self._work, "images", image["file_name"])
         if image["kind"] in (specs.URL, specs.OCI):
-            if not (image["digest"] and os.path.exists(path) and fetch.digest_of(path) == image["digest"]):
+            if not (image["digest"] and os.path.exists(path) and image_file.digest_of(path) == image["digest"]):
                 self._make_room(path)
                 if image["kind"] == specs.OCI:
                     found = self._pull(path)
                 else:
-                    download = fetch.Download(image["location"], path, image["shown"], self._downloaded)
+                    download = image_file.Download(image["location"], path, image["shown"], self._downloaded)
                     found = download.fetch(image["digest"])
                 self.result["image_digest"] = found
                 say("image: %s, %s" % (image["shown"], found))
@@ -203,8 +203,8 @@ class Program:
             if not os.path.isfile(path):
                 raise Refused("image.%s: there is no file %s in the rescue%s" % (
                     image["kind"], path, _similar(path)), permanent=True)  # fmt: skip
-        found = fetch.digest_of(path, self._read)
-        fetch.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
+        found = image_file.digest_of(path, self._read)
+        image_file.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
         self.result["image_digest"] = found
         say("image: %s, %s" % (image["shown"], found))
         return path
@@ -212,7 +212,7 @@ class Program:
     def _pull(self, path: str) -> str:
         """The file of an image in a registry, by the shipped image command's client; returns its digest."""
         image = self._spec["image"]
-        room = max(0, fetch.free_memory(os.path.dirname(path)) - fetch.RESERVE)
+        room = max(0, image_file.free_memory(os.path.dirname(path)) - image_file.RESERVE)
         client = os.path.join(self._base, specs.REGISTRY_CLIENT)
         words = [sys.executable, client, "--to-file", path, str(room), os.path.join(self._base, "output.json")]
         left = max(1, self._deadline - time.monotonic())
@@ -222,10 +222,10 @@ class Program:
             raise Refused("%s: %s" % (image["shown"], (err or out).strip() or "its client ended with status %d" % code))
         for line in out.splitlines()[:-1]:
             say(line)
-        found = fetch.digest_of(path, self._read)
+        found = image_file.digest_of(path, self._read)
         try:
-            fetch.verify(found, image["digest"], "image.url %s" % image["shown"])
-            fetch.check_packing(path, image["file_name"])
+            image_file.verify(found, image["digest"], "image.url %s" % image["shown"])
+            image_file.check_packing(path, image["file_name"])
         except Refused:
             os.unlink(path)
             raise
@@ -301,8 +301,8 @@ class Program:
     def _install(self, config: str, nonce: str) -> None:
         result, spec = self.result, self._spec
         # It prints its whole configuration.
-        terminal = install.Terminal(say, publish(self._base), spec["crypt_password"])
-        self._installer = install.Installer(spec["command"], config, HOOK, terminal)
+        terminal = installer.Terminal(say, publish(self._base), spec["crypt_password"])
+        self._installer = installer.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
         result["began"] = True
         result["code"] = self._installer.run(self._deadline)
@@ -347,14 +347,14 @@ class Program:
     def _downloaded(self, done: int, size: int | None) -> None:
         if time.monotonic() - self._ticked > 1:
             self._ticked = time.monotonic()
-            of = " of %s" % fetch.mebibytes(size) if size else ""
-            publish(self._base)("downloaded %s%s of the image" % (fetch.mebibytes(done), of))
+            of = " of %s" % image_file.mebibytes(size) if size else ""
+            publish(self._base)("downloaded %s%s of the image" % (image_file.mebibytes(done), of))
         self._in_time()
 
     def _read(self, done: int) -> None:
         if time.monotonic() - self._ticked > 5:
             self._ticked = time.monotonic()
-            publish(self._base)("checked %s of the image" % fetch.mebibytes(done))
+            publish(self._base)("checked %s of the image" % image_file.mebibytes(done))
         self._in_time()
 
     def _in_time(self) -> None:
@@ -388,7 +388,7 @@ def write(path: str, text: str, mode: int) -> None:
     os.replace(new, path)
 
 
-def read_end(path: str, most: int = install.MOST) -> str:
+def read_end(path: str, most: int = installer.MOST) -> str:
     """The end of a text file; empty when there is none."""
     try:
         with open(path, "rb") as file:

@@ -11,8 +11,8 @@ from typing import Any
 from ..._common.names import machine_error
 from . import layout as layouts
 from .autosetup import check_extra
-from .image import ImageName, InvalidImageName, parse_image_name
-from .words import check_passphrase, check_word, shown
+from .config_words import check_passphrase, check_word, shown
+from .image_names import ImageName, InvalidImageName, parse_image_name
 
 #: Where Hetzner's rescue keeps installimage and its images.
 COMMAND = "/root/.oldroot/nfs/install/installimage"

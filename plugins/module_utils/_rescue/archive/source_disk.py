@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..._common.mounts import private_mounts
 from ..._common.text import json_object, whole_number
-from ..disks.tools import Tools
+from ..disks.disk_tools import Tools
 from .errors import NotPacked
 from .root import Root
 

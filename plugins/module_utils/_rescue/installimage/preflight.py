@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..disks import facts, gather, names, table, wiping
+from ..disks import disk_names, facts, gather, listing, wiping
+from ..disks.disk_tools import Tools
 from ..disks.facts import Disk, Identity, Raw
-from ..disks.tools import Tools
 from . import layout as layouts
 from . import spec as specs
-from .image import InvalidImageName, check_architecture, parse_image_name
+from .image_names import InvalidImageName, check_architecture, parse_image_name
 from .layout import Layout
-from .tools import Refused, kill_below
+from .processes import Refused, kill_below
 
 #: Begins the path of the directory below which installimage mounts the new system.
 WORKPLACE = "/installimage."
@@ -31,8 +31,8 @@ def is_uefi(sys: str = "/sys") -> bool:
 def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
     """The disks of these stable names now, as facts of machine_disks."""
     try:
-        return names.resolve(names_given, gather.identities(tools))
-    except names.Unresolved as error:
+        return disk_names.resolve(names_given, gather.identities(tools))
+    except disk_names.Unresolved as error:
         raise Refused("root_devices: %s" % error, permanent=True) from None
 
 
@@ -50,7 +50,7 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
             raise Refused(
                 "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
                 "empties disks that its option wipe names (kubenode_wipe)"
-                % (disk["name"], names.identity(disk), "; ".join(table.held(disk)[:8])),
+                % (disk["name"], disk_names.identity(disk), "; ".join(listing.held(disk)[:8])),
                 permanent=True,
             )
     return _groups_to_keep(raw, wanted | set(to_empty), layout) if layout.groups() else []

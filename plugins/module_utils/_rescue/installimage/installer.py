@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from . import post_install, verdict
 from .autosetup import MASK
-from .tools import ABSENT, kill_group
+from .processes import ABSENT, kill_group
 
 #: What is kept of its output for the verdict.
 MOST = 1024 * 1024

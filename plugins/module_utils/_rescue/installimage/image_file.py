@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ..._common import download, web
 from ..._common.text import whole_number
-from .tools import Refused
+from .processes import Refused
 
 CHUNK = download.CHUNK
 #: Memory that is left to the rescue itself and to installimage or an image command.
