@@ -82,6 +82,14 @@ def test_a_program_imports_nothing_that_is_not_inside(tmp_path, content):
     subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd="/")
 
 
+@pytest.mark.parametrize(
+    "content", [_programs.installimage, *(lambda n=n: _programs.image_command(n) for n in COMMANDS)]
+)
+def test_what_identifies_a_job_does_not_depend_on_the_zlib_of_a_controller(content):
+    entries = zipfile.ZipFile(io.BytesIO(content())).infolist()
+    assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
+
+
 def test_make_writes_the_same_commands(tmp_path):
     words = [CHECKOUT / "dev/image-commands", "--output", tmp_path / "made"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/")
