@@ -57,7 +57,7 @@ def by_link(text: str, disks: Sequence[AnyDisk]) -> list[AnyDisk]:
 
 def find(text: str, disks: Sequence[AnyDisk]) -> list[AnyDisk]:
     """Every disk that the name may mean: a WWN, a serial number or a name below C(/dev/disk/by-id)."""
-    found: list = []
+    found: list[AnyDisk] = []
     for matching in (by_wwn(text, disks), by_serial(text, disks), by_link(text, disks)):
         found.extend(disk for disk in matching if disk not in found)
     return found

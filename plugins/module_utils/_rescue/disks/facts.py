@@ -235,8 +235,8 @@ class Groups:
     def __init__(self, raw: Raw, types: Sequence[str]) -> None:
         self._raw = raw
         self._disks = {disk.name: {node.name for node in raw.below(disk)} for disk in raw.disks(types)}
-        self._members: dict = {}
-        self._names: dict = {}
+        self._members: dict[tuple[str, ...], set[str]] = {}
+        self._names: dict[tuple[str, ...], list[str]] = {}
         self._pvs = {row.get("pv_name", ""): row for row in raw.pvs}
         for node in raw.nodes.values():
             for key in self._keys(node):
@@ -343,7 +343,7 @@ def _table(kind: str, uuid: str) -> Content:
 
 
 def _holds(raw: Raw, disk: Node, groups: Groups) -> list[Held]:
-    entries: list = []
+    entries: list[Held] = []
     for node in raw.below(disk):
         known = [one for one in contents(raw, node) if not _is_frame(raw, node, one)]
         entries.extend(_entry(raw, node, one, groups) for one in known)

@@ -156,7 +156,7 @@ def _used_up(disk: Disk, variable: str, name: str, used: Used) -> list[str]:
 
 def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict[str, str]:
     """The disks that ``wipe`` names, by the kernel's names, with the entries that name them."""
-    found: dict = {}
+    found: dict[str, str] = {}
     for text in check_entries(wipe):
         verdict.refuse(text)
     for text in wipe if not verdict.errors else ():

@@ -34,7 +34,7 @@ def size_of(text: object) -> int:
         raise HintError("min_size %r is no size; write 480G or 447GiB" % text)
     base = 1024 if match.group(3) else 1000
     whole, dot, rest = match.group(1).partition(".")
-    power = base ** _POWERS[match.group(2).upper()]
+    power: int = base ** _POWERS[match.group(2).upper()]
     size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
     if size < 1:
         raise HintError("min_size %r is nothing; write 480G or 447GiB" % text)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
-from . import facts
+from . import facts, parse
 from .disk_tools import Tools
 from .facts import Raw
 
@@ -195,7 +195,7 @@ def opened(tools: Tools, raw: Raw) -> Iterator[bool]:
 
 def _assemble(tools: Tools, raw: Raw) -> bool:
     """Start RAIDs of which every member is there; read-only, so that not even their superblocks change."""
-    groups: dict = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, tags in raw.md.items():
         used = [child for child in raw.nodes[name].children if raw.nodes[child].type != "part"]
         if tags.get("MD_UUID") and not used:
@@ -216,7 +216,7 @@ def _activate(tools: Tools) -> bool:
         return False
     listing = tools("lvm", "lvs", "--reportformat=json", "-o", "vg_name,lv_name,lv_active,lv_layout")[1]
     started = False
-    for row in facts.parse.report(listing, "lv"):
+    for row in parse.report(listing, "lv"):
         idle = not row.get("lv_active")
         if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
             name = "%s/%s" % (row.get("vg_name"), row.get("lv_name"))
@@ -231,7 +231,7 @@ def _close_again(tools: Tools, before: set[str]) -> None:
         code, out, _err = tools("lsblk", "--json", "--bytes", "--output", "NAME,KNAME,PATH,TYPE")
         if code not in (0, 32, 64):
             return
-        nodes = facts.parse.block_devices(out)
+        nodes = parse.block_devices(out)
         new = [node for node in nodes.values() if node.name not in before and node.type != "part"]
         if not new:
             return

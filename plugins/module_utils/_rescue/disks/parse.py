@@ -120,7 +120,7 @@ def block_devices(text: str) -> dict[str, Node]:
     """Every block device by its kernel name, from ``lsblk --json``; a name that is not plain is left out."""
     try:
         roots = json.loads(text)["blockdevices"]
-        found: dict = {}
+        found: dict[str, Node] = {}
         _add(found, roots, None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc
@@ -151,7 +151,7 @@ def _add(found: dict[str, Node], entries: Iterable[dict[str, Any]], parent: Node
 
 def tags(text: str) -> dict[str, str]:
     """``KEY=VALUE`` lines, as ``blkid -o export`` and ``mdadm --export`` print them; escapes are undone."""
-    found: dict = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals:
@@ -161,7 +161,7 @@ def tags(text: str) -> dict[str, str]:
 
 def signatures(text: str) -> list[dict[str, str]]:
     """What ``wipefs --json`` found: a list of ``{type, uuid, label, usage}``, each type once."""
-    found: dict = {}
+    found: dict[str, dict[str, str]] = {}
     try:
         for entry in json.loads(text)["signatures"]:
             one = {key: clean(entry.get(key)) for key in ("type", "uuid", "label", "usage")}
@@ -245,7 +245,7 @@ def nvme_log(code: int, text: str) -> Health:
 
 def mounts(text: str) -> dict[str, list[str]]:
     """Mount points by device, from ``/proc/self/mountinfo``; devices as ``major:minor`` and as their source."""
-    found: dict = {}
+    found: dict[str, list[str]] = {}
     for line in text.splitlines():
         before, dash, after = line.partition(" - ")
         fields, origin = before.split(), after.split()
@@ -267,7 +267,7 @@ def unescape(text: str) -> str:
 
 def links(directory: Mapping[str, str]) -> dict[str, list[str]]:
     """Names below ``/dev/disk/by-id`` or ``by-path`` by the kernel name they lead to, those of disks only, in order."""
-    found: dict = {}
+    found: dict[str, list[str]] = {}
     for link, target in sorted(directory.items()):
         if not link.startswith(_NOT_OF_DISKS) and clean(link) == link:
             found.setdefault(target, []).append(link)

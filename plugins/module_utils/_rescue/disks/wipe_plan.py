@@ -68,11 +68,11 @@ class _Stack:
 
     def __init__(self, raw: Raw, disks: Sequence[str]) -> None:
         self._raw = raw
-        self._nodes: list = []
+        self._nodes: list[Node] = []
         for name in disks:
             self._nodes += [node for node in raw.below(raw.nodes[name]) if node not in self._nodes]
         groups = {row.get("vg_name", "") for row in raw.pvs}
-        self._unit: dict = {}
+        self._unit: dict[str, tuple[str, str]] = {}
         for node in self._nodes:
             if node.type in ("disk", "part", "loop"):
                 continue
@@ -86,7 +86,7 @@ class _Stack:
 
     def unmount(self) -> list[Step]:
         """Mounts, those on top first, and swap."""
-        places: set = set()
+        places: set[str] = set()
         steps = []
         for node in self._nodes:
             places.update(self._raw.places(node))
@@ -97,7 +97,7 @@ class _Stack:
 
     def take_down(self) -> list[Step]:
         """Volume groups, encryption and RAID, what lies on top first."""
-        steps: list = []
+        steps: list[Step] = []
         left = list(dict.fromkeys(self._unit[node.name] for node in self._nodes if node.name in self._unit))
         while left:
             free = [unit for unit in left if not any(above in left for above in self._above(unit))]
@@ -109,7 +109,7 @@ class _Stack:
         return steps
 
     def _above(self, unit: tuple[str, str]) -> set[tuple[str, str]]:
-        found: set = set()
+        found: set[tuple[str, str]] = set()
         for name in [node.name for node in self._nodes if self._unit.get(node.name) == unit]:
             for node in self._raw.below(self._raw.nodes[name]):
                 if self._unit.get(node.name, unit) != unit:

@@ -65,7 +65,7 @@ def wipe(tools: Tools, disks: Sequence[str], types: Sequence[str] = ("disk",), p
 
 
 def _carry_out_all(tools: Tools, steps: Sequence[wipe_plan.Step], patience: float) -> list[str]:
-    done: list = []
+    done: list[str] = []
     for step in steps:
         reason = _carry_out(tools, step, patience)
         if reason and not step.optional:

@@ -30,7 +30,7 @@ KEY_FIELDS = {  # kinds of public keys, and what they are made of: a name stands
 }
 
 
-def authorized_keys(path: Path) -> list:
+def authorized_keys(path: Path) -> list[str]:
     """Return the plain public keys of an authorized_keys file, each one once, in order; none without such a file."""
     try:
         if not path.is_file():
@@ -39,7 +39,7 @@ def authorized_keys(path: Path) -> list:
             text = stream.read(MIB)
     except OSError as error:
         raise Refused("SSH keys of the rescue: %s: %s" % (path, error.strerror)) from None
-    found: dict = {}
+    found: dict[str, str] = {}
     for line in text.split(b"\n"):  # as sshd does; splitlines() would find keys inside of comments
         key = plain_key(line)
         if key:
@@ -81,7 +81,7 @@ def well_formed(kind: bytes, text: bytes) -> bool:
 class Bootstrap:
     """The bootstrap data, and the SSH keys that go with it."""
 
-    def __init__(self, data: bytes, keys: list) -> None:
+    def __init__(self, data: bytes, keys: list[str]) -> None:
         self.data, self.keys = data, keys
         self.kind = kind_of_bootstrap(data)
 

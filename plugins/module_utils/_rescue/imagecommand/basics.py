@@ -53,7 +53,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 # --- Runs the tools of the rescue, and waits for the kernel.
 
 
-def run(*command: str, accept: tuple = (0,), stdin: str = "") -> str:
+def run(*command: str, accept: tuple[int, ...] = (0,), stdin: str = "") -> str:
     """Run a tool of the rescue; return its stdout, refuse when its exit code is not expected."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function

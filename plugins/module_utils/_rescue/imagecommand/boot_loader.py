@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .basics import Refused, run
 from .filesystems import WAYS, kernel_knows
-from .root_device import Disk
+from .root_device import Disk, Partition
 
 # --- The firmware of this machine, and the boot loaders that go onto the disk.
 
@@ -42,7 +42,7 @@ class Firmware:
         """The half of GRUB that this machine cannot boot without."""
         return self.efi_half if self.uefi else self.bios_half
 
-    def halves(self, found: set) -> tuple:
+    def halves(self, found: set[str]) -> tuple[bool, bool]:
         """Return which halves to install, (for UEFI, for BIOS), of those that the image has."""
         return self.esp and self.efi_half in found, bool(self.bios_half) and self.bios_half in found
 
@@ -61,7 +61,7 @@ ENVIRONMENT = {
 
 
 @contextlib.contextmanager
-def entered(top: Path, disk: Disk, partitions: list) -> Iterator[Callable[..., str]]:
+def entered(top: Path, disk: Disk, partitions: list[Partition]) -> Iterator[Callable[..., str]]:
     """Give a mounted root a /dev of its own, /proc, /sys, /run and /tmp; yield a function that runs its programs."""
     with contextlib.ExitStack() as stack:
         for name, command in (
@@ -99,7 +99,7 @@ def leave(folder: Path) -> None:
     run("umount", "--recursive", "--lazy", str(folder))
 
 
-def furnish(dev: Path, disk: Disk, partitions: list) -> None:
+def furnish(dev: Path, disk: Disk, partitions: list[Partition]) -> None:
     """Fill a /dev: the usual nodes, the disk, its partitions, and the links by which GRUB knows them."""
     for name, major, minor in NODES:
         with contextlib.suppress(PermissionError):  # a rescue in a container; /dev/null is always there

@@ -72,7 +72,7 @@ class Layout:
         self.bios = platform.machine() == "x86_64"
         self.volumes = ([Volume("bios", "", 1)] if self.bios else []) + [esp, *own]
 
-    def sizes(self, disk_size: int) -> list:
+    def sizes(self, disk_size: int) -> list[int]:
         """Return the size of each partition in bytes; refuse a disk that is too small."""
         free = disk_size // MIB - 2  # a MiB before the first and behind the last one
         fixed = sum(one.mib for one in self.volumes)
@@ -82,7 +82,7 @@ class Layout:
             raise Refused("image URL: layout=: it needs %d MiB, the disk has %d MiB" % (least + 2, disk_size // MIB))
         return [(one.mib or free - fixed) * MIB for one in self.volumes]
 
-    def mounts(self) -> list:
+    def mounts(self) -> list[str]:
         """Return the mount points, outer ones first."""
         return sorted((one.purpose for one in self.volumes if one.mounted), key=lambda one: one.rstrip("/").count("/"))
 
@@ -148,7 +148,7 @@ WAYS = {
 }
 
 
-def check_tools(kinds: set) -> None:
+def check_tools(kinds: set[str]) -> None:
     """Refuse to begin without the programs and the kernel for these file systems."""
     for kind in sorted(kinds):
         program = WAYS[kind][0][0]

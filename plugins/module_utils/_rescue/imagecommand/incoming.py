@@ -100,7 +100,7 @@ class Source(Transfer):
 
 def ahead(chunks: Iterable[bytes], depth: int = 4) -> Iterator[bytes]:
     """Read chunks in a thread, a few in advance, so that network, decompression and disk work at once."""
-    line: queue.Queue = queue.Queue(depth)
+    line: queue.Queue[tuple[bytes, BaseException | None]] = queue.Queue(depth)
 
     def fill() -> None:
         try:
@@ -239,7 +239,7 @@ def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
             raise Refused("image: it is compressed with zstd, and zstd is missing in this rescue") from None
         assert process.stdout is not None
         output = process.stdout
-        failure: list = []
+        failure: list[BaseException] = []
         feeder = threading.Thread(target=_feed, args=(chunks, process.stdin, failure), daemon=True)
         try:
             with contextlib.suppress(OSError):  # a wider pipe means fewer context switches; not everyone may have it
@@ -260,7 +260,7 @@ def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
             output.close()
 
 
-def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list) -> None:
+def _feed(chunks: Iterable[bytes], pipe: BinaryIO, failure: list[BaseException]) -> None:
     try:
         for chunk in chunks:
             pipe.write(chunk)
@@ -378,7 +378,7 @@ class Incoming:
             yield block
             self.given += len(block)
 
-    def count(self) -> tuple:
+    def count(self) -> tuple[int, int | None]:
         """Return (bytes done, bytes in all or None): decompressed where their number is known, else as they come."""
         return (self.given, self.size) if self.size else (self.read, self.source.size)
 

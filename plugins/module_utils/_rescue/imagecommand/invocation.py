@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from .basics import Refused, Terminated
 from .filesystems import workplace
@@ -41,12 +42,12 @@ class Progress:
         if time.monotonic() - self.last >= 1:
             self.publish(text(), count())
 
-    def publish(self, text: str, count: tuple | None = None) -> None:
+    def publish(self, text: str, count: tuple[int, int | None] | None = None) -> None:
         """Replace output.json at once, never half of it. count: bytes done, and bytes in all or None."""
         self.last = time.monotonic()
         draft = self.path.with_name(".%s.%d" % (self.path.name, os.getpid()))
         with contextlib.suppress(OSError):  # a full RAM disk must not end an installation
-            content: dict = {"message": text}
+            content: dict[str, Any] = {"message": text}
             if count is not None:
                 content["bytes"] = {"done": count[0], "total": count[1]}
             draft.write_text(json.dumps(content) + "\n")
@@ -60,7 +61,7 @@ MARKER = "IMAGE_URL_DONE"
 TOKEN = "OCI_REGISTRY_AUTH_TOKEN"  # the name of a variable, not a secret
 
 
-def run_program(name: str, install: Callable[..., None], arguments: list) -> int:
+def run_program(name: str, install: Callable[..., None], arguments: list[str]) -> int:
     """Run install(image URL, bootstrap file, machine, devices, progress, token); return the exit code.
 
     The marker is printed only when everything is done. The registry token leaves the environment first, so that no
@@ -112,7 +113,7 @@ INSTALLATION = "KUBENODE_INSTALLATION"
 CONSENT = "KUBENODE_CONSENT"
 
 
-def installed_record(machine: str, image_url: str, image_digest: str, command: str) -> dict:
+def installed_record(machine: str, image_url: str, image_digest: str, command: str) -> dict[str, str]:
     """Return what /etc/kubenode/installed.json holds; the URL as it may be shown."""
     installation = os.environ.get(INSTALLATION, "")
     known = {"installation": installation} if re.fullmatch("[0-9a-f]{32}", installation) else {}

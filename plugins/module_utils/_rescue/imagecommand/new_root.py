@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from .arguments import Bootstrap
 from .basics import Refused, Say
@@ -97,7 +97,17 @@ def write_into(root: Path, name: str, data: bytes, mode: int, folder_mode: int =
 # --- Finds the root file system of the new system.
 
 
-def look_around() -> dict:
+class RootFacts(TypedDict):
+    """What a file system is: whether it is a root, of which system, with which cloud-init; and its fstab."""
+
+    root: bool
+    name: str
+    cloud_init: bool
+    switched_off: bool
+    fstab: str
+
+
+def look_around() -> RootFacts:
     """Say what the file system at / is; runs inside it."""
     releases = [Path(name) for name in ("/etc/os-release", "/usr/lib/os-release") if os.path.lexists(name)]
     inits = ("/sbin/init", "/usr/sbin/init", "/usr/lib/systemd/systemd", "/lib/systemd/systemd", "/init")
@@ -118,11 +128,11 @@ class Root:
 
     KINDS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 
-    def __init__(self, partition: Partition, folder: str, facts: dict) -> None:
+    def __init__(self, partition: Partition, folder: str, facts: RootFacts) -> None:
         self.partition, self.folder, self.facts = partition, folder, facts
 
     @classmethod
-    def find(cls, partitions: list, work: Path, say: Say) -> list:
+    def find(cls, partitions: list[Partition], work: Path, say: Say) -> list[Root]:
         """Look into every file system for an os-release and an init."""
         found = []
         for partition in [one for one in partitions if one.fs in cls.KINDS]:
@@ -134,7 +144,7 @@ class Root:
         return found
 
     @classmethod
-    def _look(cls, partition: Partition, top: Path) -> list:
+    def _look(cls, partition: Partition, top: Path) -> list[Root]:
         facts = inside(top, look_around)
         if facts["root"]:
             return [cls(partition, ".", facts)]
@@ -146,7 +156,7 @@ class Root:
 # --- What the new system mounts on its own.
 
 
-def var_mounts(fstab: str, partitions: list) -> list:
+def var_mounts(fstab: str, partitions: list[Partition]) -> list[tuple[str, Partition, str]]:
     """Find what the new system mounts above /var/lib/cloud: (mount point, partition, options)."""
     found = []
     for line in fstab.splitlines():
@@ -176,18 +186,21 @@ def forget_instance() -> None:
         link.unlink()
 
 
-def meta_data(machine: str, keys: list, installation: str = "") -> bytes:
+def meta_data(machine: str, keys: list[str], installation: str = "") -> bytes:
     """Return the meta-data of the seed: a new instance, its name, and its SSH keys if there are any.
 
     The instance carries the id of the installation, where there is one: cloud-init shows it in the new system.
     """
-    meta: dict = {"instance-id": "iid-kubenode-%s" % (installation or uuid.uuid4()), "local-hostname": machine}
+    meta: dict[str, Any] = {
+        "instance-id": "iid-kubenode-%s" % (installation or uuid.uuid4()),
+        "local-hostname": machine,
+    }
     if keys:
         meta["public-keys"] = keys
     return "".join("%s: %s\n" % (name, json.dumps(value)) for name, value in meta.items()).encode()
 
 
-def seed_cloud_init(root: Path, bootstrap: Bootstrap, record: dict) -> None:
+def seed_cloud_init(root: Path, bootstrap: Bootstrap, record: dict[str, str]) -> None:
     """Hand user data, host name and keys to cloud-init as a NoCloud seed, and let it look nowhere else."""
     seed = "/var/lib/cloud/seed/nocloud/"
     meta = meta_data(record["machine"], bootstrap.keys, record.get("installation", ""))
@@ -200,7 +213,7 @@ def seed_cloud_init(root: Path, bootstrap: Bootstrap, record: dict) -> None:
     inside(root, forget_instance)
 
 
-def check_cloud_init(roots: list) -> None:
+def check_cloud_init(roots: list[Root]) -> None:
     """Refuse an image that would never read the cloud-init data it is given."""
     if len(roots) != 1:
         where = ", ".join(str(root.partition) for root in roots) or "none was found"
@@ -214,7 +227,7 @@ def check_cloud_init(roots: list) -> None:
 # --- Hands bootstrap data to Ignition.
 
 
-def seed_ignition(partitions: list, work: Path, data: bytes, say: Say) -> None:
+def seed_ignition(partitions: list[Partition], work: Path, data: bytes, say: Say) -> None:
     """Put an Ignition config where Fedora CoreOS (boot partition) or Flatcar (OEM partition) looks for it."""
     for label, name, proof in (("boot", "/ignition/config.ign", "ignition.firstboot"), ("OEM", "/config.ign", "")):
         for partition in [one for one in partitions if one.label == label]:
@@ -232,7 +245,9 @@ def seed_ignition(partitions: list, work: Path, data: bytes, say: Say) -> None:
 # --- Writes host name, bootstrap data and the installed record into the new root.
 
 
-def seed_root(root: Root, partitions: list, work: Path, bootstrap: Bootstrap, record: dict, say: Say) -> None:
+def seed_root(
+    root: Root, partitions: list[Partition], work: Path, bootstrap: Bootstrap, record: dict[str, str], say: Say
+) -> None:
     """Write host name, bootstrap data and the installed record into the new root file system."""
     machine = record["machine"]
     with contextlib.ExitStack() as stack:

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from ..._common.mounts import private_mounts
 from ..._common.text import whole_number
@@ -42,7 +43,7 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     job.disk.check()
     registry, image = looked_up(url, token, progress)
 
-    def record() -> dict:
+    def record() -> dict[str, str]:
         return installed_record(machine, url.shown, image.digest, NAME)
 
     if image.container and len(image.layers) > 1:
@@ -74,7 +75,7 @@ def looked_up(url: OciUrl, token: str, progress: Progress) -> tuple[Registry, Oc
     return registry, image
 
 
-def pull(target: Path, room: int, image_url: str, progress: Progress, token: str) -> dict:
+def pull(target: Path, room: int, image_url: str, progress: Progress, token: str) -> dict[str, Any]:
     """Bring the one file of an image into a file of at most so many bytes; it gets its name when it is proven.
 
     Return the digests of the file and of what the image URL means, and the size.
@@ -108,7 +109,7 @@ def pull(target: Path, room: int, image_url: str, progress: Progress, token: str
     return {"digest": layer.digest, "image": image.digest, "size": layer.size}
 
 
-def to_file(arguments: list) -> int:
+def to_file(arguments: list[str]) -> int:
     """Run pull(); print what it returns as one line of JSON, or why not; return the exit code."""
     token = os.environ.pop(TOKEN, "")
     room = whole_number(arguments[1]) if len(arguments) == 4 else None
@@ -129,6 +130,6 @@ def proof(layer: Descriptor) -> Digest:
     return Digest(layer.algorithm, layer.hex)
 
 
-def main(arguments: list) -> int:
+def main(arguments: list[str]) -> int:
     """Run the command."""
     return to_file(arguments[1:]) if arguments[:1] == [TO_FILE] else run_program(NAME, install, arguments)

@@ -36,7 +36,7 @@ class Login:
     def __init__(self, url: OciUrl, token: str, agent: str, pause: float, say: Say) -> None:
         self.url, self.agent, self.pause, self.say = url, agent, pause, say
         self.basic = ""
-        self.ways: list = []  # headers that are still to be tried for a token without a user
+        self.ways: list[str] = []  # headers that are still to be tried for a token without a user
         self.header = ""
         if ":" in token:
             self.basic = "Basic " + base64.b64encode(token.encode("utf-8", "surrogateescape")).decode()
@@ -48,7 +48,7 @@ class Login:
             self.header = self.ways.pop(0)
         self.given = bool(token)
 
-    def renew(self, challenges: list) -> bool:
+    def renew(self, challenges: list[str]) -> bool:
         """Answer the challenges of a 401; return whether there is a new header to try."""
         if self.ways:
             self.header = self.ways.pop(0)
@@ -62,7 +62,7 @@ class Login:
                 return True
         return False
 
-    def _fetch(self, values: dict) -> str:
+    def _fetch(self, values: dict[str, str]) -> str:
         try:
             realm = urllib.parse.urlsplit(values["realm"])
             realm.port  # noqa: B018 - raises ValueError when it is none
@@ -146,7 +146,7 @@ class Registry:
         self.url, self.agent, self.say, self.pause = url, agent, say, pause
         self.login = Login(url, token, agent, pause, say)
 
-    def manifest(self, reference: str) -> tuple:
+    def manifest(self, reference: str) -> tuple[dict[str, Any], str]:
         """Return a manifest or index by tag or digest, as an object, and its digest."""
         asked = RegistryTransfer(self, "manifests", reference)
         data = whole(asked, DOCUMENT_LIMIT)
@@ -158,7 +158,7 @@ class Registry:
             ))  # fmt: skip
         return as_object(data, "manifest"), digest
 
-    def document(self, descriptor: Descriptor, what: str) -> dict:
+    def document(self, descriptor: Descriptor, what: str) -> dict[str, Any]:
         """Return a small blob as an object."""
         return as_object(self.small_blob(descriptor, what), what)
 
@@ -239,7 +239,7 @@ class Blob(RegistryTransfer):
             yield chunk
 
 
-def as_object(data: bytes, what: str) -> dict:
+def as_object(data: bytes, what: str) -> dict[str, Any]:
     """Return JSON that must be an object."""
     try:
         found = json.loads(data.decode("utf-8"))
@@ -293,7 +293,7 @@ class OciImage:
         if self.container:
             self._check(registry.document(config, "configuration"))
 
-    def _choose(self, index: dict, shown: str) -> Descriptor:
+    def _choose(self, index: dict[str, Any], shown: str) -> Descriptor:
         entries = index["manifests"] if isinstance(index["manifests"], list) else []
         there = []
         for entry in map(Descriptor, entries):
@@ -307,7 +307,7 @@ class OciImage:
             shown, self.architecture, ", ".join(there) or "nothing with a platform"
         ))  # fmt: skip
 
-    def _check(self, config: dict) -> None:
+    def _check(self, config: dict[str, Any]) -> None:
         found = (config.get("os", "linux"), config.get("architecture", self.architecture))
         if found != ("linux", self.architecture):
             raise Refused("image: it is made for %.40s/%.40s, this machine is linux/%s" % (*found, self.architecture))

@@ -100,7 +100,7 @@ def install_raw(
         table.commit()
 
 
-def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: dict, say: Say) -> None:
+def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: dict[str, str], say: Say) -> None:
     """Make the system on the disk this machine's: grow, seed, record."""
     partitions = table.partitions(work)
     if bootstrap.kind == "ignition":  # such images grow themselves at first boot and may not be touched otherwise
@@ -141,7 +141,7 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     source = Source(url, NAME, say=progress.say)
     digest = Digest.of(source)
 
-    def written() -> dict:
+    def written() -> dict[str, str]:
         return record(url, digest, job)
 
     with writing(job.disk, progress) as work:
@@ -149,11 +149,11 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     progress.say("%s: installed on %s" % (machine, job.disk.path))
 
 
-def record(url: ImageUrl, digest: Digest, job: Job) -> dict:
+def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
     """Return the installed record; the digest is known when the image is written."""
     return installed_record(job.machine, url.shown(), "%s:%s" % (digest.algorithm, digest.hash.hexdigest()), NAME)
 
 
-def main(arguments: list) -> int:
+def main(arguments: list[str]) -> int:
     """Run the command."""
     return run_program(NAME, install, arguments)

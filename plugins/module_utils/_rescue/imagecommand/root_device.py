@@ -16,7 +16,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 from .basics import BLOCK, LIBC, MIB, Refused, patience, run
 
@@ -43,7 +43,7 @@ class Writer:
         self.fd, self.size = fd, size
         self.position = self.written = self.zeros = 0
         self.tail = max((size - EDGE) // GRAIN * GRAIN, 0)
-        self.held: list = []
+        self.held: list[tuple[int, bytes]] = []
         self.ways = [self._punch, self._zeroout, self._overwrite]
 
     def prepare(self) -> None:
@@ -143,6 +143,10 @@ BLKPG = 0x1269
 ADD, DELETE, RESIZE = 1, 2, 3
 
 
+#: Start and length of partitions by number, in sectors of 512 bytes.
+Extents = Dict[int, Tuple[int, int]]
+
+
 class KernelPartition(NamedTuple):
     """A partition as the kernel has it; start and length in sectors of 512 bytes, device as major:minor."""
 
@@ -184,7 +188,7 @@ class Disk:
         if uses:
             raise Refused("root device %s: it is in use: %s" % (self.path, "; ".join(uses)))
 
-    def kernel_partitions(self) -> dict:
+    def kernel_partitions(self) -> dict[int, KernelPartition]:
         """Return what the kernel has, by number in the order of place."""
         return kernel_partitions(self.sysfs)
 
@@ -196,11 +200,11 @@ class Disk:
                 return found.device
         raise Refused("root device %s: partition %d has gone from the kernel" % (self.path, number))
 
-    def extents(self) -> dict:
+    def extents(self) -> Extents:
         """Return start and length of the partitions by number, in sectors, as the kernel has them."""
         return {number: (one.start, one.length) for number, one in self.kernel_partitions().items()}
 
-    def uses(self) -> list:
+    def uses(self) -> list[str]:
         """Say what holds the disk or a partition of it: md and device mapper, mounts, swap; each with the way out."""
         partitions = self.kernel_partitions().values()
         folders = [self.sysfs, *(one.folder for one in partitions)]
@@ -258,7 +262,7 @@ class Disk:
         finally:
             os.close(fd)
 
-    def believe(self, wanted: dict) -> None:
+    def believe(self, wanted: Extents) -> None:
         """Make the kernel's partitions those wanted, by number: start and length, see extents().
 
         Not by partx, which stops at gaps in the numbers; not by a scan, which not every kernel does on every device.
@@ -290,7 +294,7 @@ class Disk:
             self.believe({})
 
 
-def changes(present: dict, wanted: dict) -> list:
+def changes(present: Extents, wanted: Extents) -> list[tuple[int, int, tuple[int, int]]]:
     """Return what makes the partitions present those wanted, as (operation, number, (start, length)); pure."""
     found = []
     for number, (start, length) in sorted({**present, **wanted}.items()):
@@ -318,14 +322,14 @@ def device_number(path: str) -> str:
     return ""
 
 
-def entries(folder: Path) -> list:
+def entries(folder: Path) -> list[str]:
     """Return the names in a folder of the kernel's, none when it has just gone."""
     with contextlib.suppress(OSError):
         return sorted(os.listdir(folder))
     return []
 
 
-def kernel_partitions(sysfs: Path) -> dict:
+def kernel_partitions(sysfs: Path) -> dict[int, KernelPartition]:
     """Return the partitions below the sysfs folder of a disk, by number in the order of place.
 
     Those that go while we look (udev, a scan of the kernel, the lab) are left out.
@@ -334,8 +338,8 @@ def kernel_partitions(sysfs: Path) -> dict:
     for folder in (sysfs / name for name in entries(sysfs)):
         with contextlib.suppress(OSError, ValueError):
             number, start, length = (int((folder / name).read_text()) for name in ("partition", "start", "size"))
-            found.append((start, number, length, (folder / "dev").read_text().strip(), folder))
-    return {number: KernelPartition(start, *others) for start, number, *others in sorted(found)}
+            found.append((number, KernelPartition(start, length, (folder / "dev").read_text().strip(), folder)))
+    return dict(sorted(found, key=lambda pair: (pair[1].start, pair[0])))
 
 
 # --- One partition of the written disk.
@@ -344,7 +348,7 @@ def kernel_partitions(sysfs: Path) -> dict:
 class Partition:
     """One partition of the written disk and what is on it."""
 
-    def __init__(self, number: int, disk: Disk, entry: dict, work: Path) -> None:
+    def __init__(self, number: int, disk: Disk, entry: dict[str, Any], work: Path) -> None:
         self.number, self.disk = number, disk
         self.node = self._node(disk.partition_device(number), work)
         self.partuuid = entry.get("uuid", "").lower()
@@ -421,7 +425,7 @@ class Table:
         if self.device != str(self.path):
             run("losetup", "--detach", self.device)
 
-    def _read(self) -> dict:
+    def _read(self) -> dict[int, dict[str, Any]]:
         table = json.loads(run("sfdisk", "--json", self.device))["partitiontable"]
         self.gpt = table["label"] == "gpt"
         self.last = table.get("lastlba", 0)
@@ -430,7 +434,7 @@ class Table:
             return {}  # logical partitions have their tables all over the disk
         return dict(sorted(found.items(), key=lambda pair: pair[1]["start"]))
 
-    def extents(self) -> dict:
+    def extents(self) -> Extents:
         """Return start and length, in the kernel's sectors of 512 bytes, of the partitions to work on, in order."""
         unit = self.unit
         shown = {number: one for number, one in self.entries.items() if self.esp or one["type"] not in self.EFI}
@@ -455,7 +459,7 @@ class Table:
         self.entries = self._read()
         self.back = self.disk.size - (self.last + 1) * self.disk.sector if self.gpt else 0
 
-    def partitions(self, work: Path, esp: bool = False) -> list:
+    def partitions(self, work: Path, esp: bool = False) -> list[Partition]:
         """Return the partitions to work on, known to the kernel, in the order of their place.
 
         With `esp` the EFI system partition is one of them, under the name of a plain one.

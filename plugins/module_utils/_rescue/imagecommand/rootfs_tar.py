@@ -12,19 +12,19 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..._common.mounts import private_mounts
 from .arguments import Job
 from .basics import MIB, Refused
 from .boot_loader import Firmware, entered, install_bios, install_efi, write_menu
-from .filesystems import Layout, check_tools, make_filesystem, mounted
-from .incoming import Digest, Download, Incoming, Source
+from .filesystems import Layout, Volume, check_tools, make_filesystem, mounted
+from .incoming import Digest, Download, Incoming, Source, Transfer
 from .invocation import Progress, installed_record, run_program, writing
 from .new_root import Root, inside, look_around, seed_root, write_into
 from .raw_disk import FOREIGN
-from .root_device import Disk, Table, Writer
+from .root_device import Disk, Partition, Table, Writer
 from .tar_extract import Unpacker
 from .tar_reader import Survey, survey_archive
 from .url import ImageUrl
@@ -47,7 +47,9 @@ def check_archive_head(head: bytes) -> None:
 class RootFs:
     """One installation: everything that can be refused before the disk is touched is refused in the constructor."""
 
-    def __init__(self, job: Job, layout: Layout, sources: list, layered: bool, progress: Progress) -> None:
+    def __init__(
+        self, job: Job, layout: Layout, sources: Sequence[tuple[Transfer, Digest]], layered: bool, progress: Progress
+    ) -> None:
         """Sources are pairs of a source and its digest, in the order in which they are unpacked."""
         self.job, self.layout, self.layered, self.progress = job, layout, layered, progress
         if job.bootstrap.kind == "ignition":
@@ -78,7 +80,7 @@ class RootFs:
         count = (survey.members, sum(survey.bytes.values()) // 10**6)
         self.progress.say("image: %d members, %d MB, proven and looked through" % count)
 
-    def _mounts(self) -> list:
+    def _mounts(self) -> list[tuple[str, int]]:
         return [(one.purpose, size) for one, size in zip(self.layout.volumes, self.sizes) if one.mounted]
 
     def _check_incoming(self, incoming: Incoming) -> None:
@@ -115,7 +117,7 @@ class RootFs:
         for download in self.downloads:
             download.close()
 
-    def _purposes(self) -> list:
+    def _purposes(self) -> list[str]:
         return [one.purpose for one in self.layout.volumes]
 
     @staticmethod
@@ -127,7 +129,7 @@ class RootFs:
             disk.believe({})
             return writer.finish()
 
-    def _format(self, partitions: list) -> None:
+    def _format(self, partitions: list[Partition]) -> None:
         for volume, partition in zip(self.layout.volumes, partitions):
             if volume.purpose == "esp":  # what an earlier system left there must not boot
                 with open(partition.node, "r+b") as stream:
@@ -140,7 +142,7 @@ class RootFs:
             partition.probe()
 
     @contextlib.contextmanager
-    def _mounted(self, volumes: list, work: Path) -> Iterator[Path]:
+    def _mounted(self, volumes: list[tuple[Volume, Partition]], work: Path) -> Iterator[Path]:
         """Mount the new root with all below it."""
         found = {volume.purpose: partition for volume, partition in volumes}
         with contextlib.ExitStack() as stack:
@@ -178,14 +180,14 @@ class RootFs:
             done += len(block)
             self.progress.tick(state, lambda: self._count(incoming, number))
 
-    def _count(self, incoming: Incoming, number: int) -> tuple:
+    def _count(self, incoming: Incoming, number: int) -> tuple[int, int | None]:
         """Return (bytes done, bytes in all or None) of all archives as they come; ``number`` of them are unpacked."""
         sizes = [download.size for download in self.downloads if download.size is not None]
         if len(sizes) < len(self.downloads):
             return incoming.read, None
         return sum(sizes[:number]) + incoming.read, sum(sizes)
 
-    def _fstab(self, volumes: list) -> str:
+    def _fstab(self, volumes: list[tuple[Volume, Partition]]) -> str:
         lines = ["# written by the image command that installed this system"]
         order = {mount: place for place, mount in enumerate(self.layout.mounts())}
         for volume, partition in sorted(volumes, key=lambda one: order.get(one[0].purpose, 99)):
@@ -196,10 +198,10 @@ class RootFs:
                 lines.append("UUID=%s %s" % (uuid, fstab_fields(volume.purpose, volume.fs)))
         return "\n".join(lines) + "\n"
 
-    def _halves(self) -> tuple:
+    def _halves(self) -> tuple[bool, bool]:
         return self.firmware.halves(self.survey.found)
 
-    def _boot_loaders(self, volumes: list, work: Path) -> None:
+    def _boot_loaders(self, volumes: list[tuple[Volume, Partition]], work: Path) -> None:
         """Install GRUB for both kinds of firmware if that can be, for this machine's in any case."""
         uefi, bios = self._halves()
         esp = next(partition for volume, partition in volumes if volume.purpose == "esp")
@@ -262,11 +264,11 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     progress.say("%s: installed on %s" % (machine, job.disk.path))
 
 
-def record(url: ImageUrl, digest: Digest, job: Job) -> dict:
+def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
     """Return the installed record; the digest is known when the archive is unpacked."""
     return installed_record(job.machine, url.shown(), "%s:%s" % (digest.algorithm, digest.hash.hexdigest()), NAME)
 
 
-def main(arguments: list) -> int:
+def main(arguments: list[str]) -> int:
     """Run the command."""
     return run_program(NAME, install, arguments)

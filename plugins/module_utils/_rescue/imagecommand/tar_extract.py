@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .basics import MIB, Refused
 from .new_root import collect, enclose
-from .tar_reader import NONSENSE, Archive, Entry, Survey, shown
+from .tar_reader import NONSENSE, Archive, Entry, Extracted, Survey, shown
 
 # --- Puts the members of an archive into the root folder, which is that of the new system by then.
 
@@ -39,11 +39,13 @@ class Extraction:
 
     def __init__(self, survey: Survey, layered: bool) -> None:
         self.survey, self.layered = survey, layered
-        self.fresh: set = set()  # names that this archive brought, with the folders above them
-        self.folders: list = []  # path and time, set when nothing is put into them any more
-        self.left_out: dict = {}
+        self.fresh: set[bytes] = set()  # names that this archive brought, with the folders above them
+        self.folders: list[
+            tuple[bytes, tuple[int, int]]
+        ] = []  # path and time, set when nothing is put into them any more
+        self.left_out: dict[str, int] = {}
 
-    def run(self, archive: Archive) -> dict:
+    def run(self, archive: Archive) -> Extracted:
         """Put all of it in place; return the counts."""
         for entry in archive.entries():
             if self.layered and self._whiteout(entry.name):
@@ -180,7 +182,7 @@ def nanoseconds(header: tarfile.TarInfo) -> int:
     return int(max(0, min(header.mtime, LATEST))) * 10**9
 
 
-def extended_attributes(header: tarfile.TarInfo) -> list:
+def extended_attributes(header: tarfile.TarInfo) -> list[tuple[str, bytes]]:
     """Return the extended attributes of a member, as GNU tar and libarchive write them."""
     found = []
     for key, value in header.pax_headers.items():
@@ -192,7 +194,7 @@ def extended_attributes(header: tarfile.TarInfo) -> list:
     return found
 
 
-def extract(reading: int, mounts: list, layered: bool) -> dict:
+def extract(reading: int, mounts: list[str], layered: bool) -> Extracted:
     """Unpack what comes through a pipe; runs inside the new root."""
 
     def pieces() -> Iterator[bytes]:
@@ -211,7 +213,7 @@ def extract(reading: int, mounts: list, layered: bool) -> dict:
 class Unpacker:
     """A process that waits to unpack one archive; started before there are threads, which do not survive a fork."""
 
-    def __init__(self, mounts: list, layered: bool) -> None:
+    def __init__(self, mounts: list[str], layered: bool) -> None:
         self.answer, answering = os.pipe()
         reading, self.feed = os.pipe()
         with contextlib.suppress(OSError):  # a wider pipe means fewer context switches; not everyone may have it
@@ -241,7 +243,7 @@ class Unpacker:
             line += byte
         return Path(os.fsdecode(line[:-1]))
 
-    def unpack(self, top: Path, pieces: Iterable[bytes]) -> dict:
+    def unpack(self, top: Path, pieces: Iterable[bytes]) -> Extracted:
         """Unpack the archive into a mounted root; return what it held, see Survey.as_dict()."""
         with os.fdopen(self.feed, "wb", buffering=0) as pipe:
             self.feed = -1

@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 from .basics import MIB, Refused
 from .incoming import DECODERS, ByteSource, Digest, Incoming, Transfer, compression
@@ -123,7 +123,7 @@ class Entry:
             raise Refused("image: %s belongs to %d:%d" % (shown(self.name), header.uid, header.gid))
         self.extents = self._extents(header)
 
-    def _extents(self, header: tarfile.TarInfo) -> list:
+    def _extents(self, header: tarfile.TarInfo) -> list[tuple[int, int]]:
         """Return place and length of the data in the file: one piece, unless it has holes."""
         if self.kind != "file":
             return []
@@ -214,14 +214,28 @@ BLOCK_SIZE = 4096
 PER_FILE = 512  # an inode and its place in a folder, roughly
 
 
+class Count(TypedDict):
+    """What crosses the pipe from the process that unpacks; ``bytes`` by mount point."""
+
+    members: int
+    found: list[str]
+    bytes: dict[str, int]
+
+
+class Extracted(Count):
+    """The same of an archive that was unpacked; ``left_out``: how many of what could not be made."""
+
+    left_out: dict[str, int]
+
+
 class Survey:
     """A count of what is in archives, by the file system that it will be on."""
 
-    def __init__(self, mounts: list) -> None:
+    def __init__(self, mounts: list[str]) -> None:
         self.mounts = sorted((mount.strip("/").encode() for mount in mounts), key=len, reverse=True)
         self.bytes = {mount.decode(): 0 for mount in self.mounts}
         self.members = 0
-        self.found: set = set()
+        self.found: set[str] = set()
 
     def add(self, entry: Entry) -> None:
         """Count one member."""
@@ -233,18 +247,18 @@ class Survey:
         if mark and mark.lastgroup:
             self.found.add(list(MARKS)[int(mark.lastgroup[1:])])
 
-    def merge(self, other: dict) -> None:
+    def merge(self, other: Count) -> None:
         """Add another count, see as_dict()."""
         self.members += other["members"]
         self.found |= set(other["found"])
         for mount, count in other["bytes"].items():
             self.bytes[mount] += count
 
-    def as_dict(self) -> dict:
+    def as_dict(self) -> Count:
         """Return what can cross a pipe."""
         return {"members": self.members, "found": sorted(self.found), "bytes": self.bytes}
 
-    def check(self, wanted: list) -> None:
+    def check(self, wanted: list[str]) -> None:
         """Refuse what would not start, or would not read its bootstrap data."""
         for mark in wanted:
             if mark not in self.found:
@@ -253,7 +267,7 @@ class Survey:
         if "cloud-init" in wanted and "cloud-init.disabled" in self.found:
             raise Refused("bootstrap data: cloud-init is switched off in the image by /etc/cloud/cloud-init.disabled")
 
-    def check_sizes(self, sizes: dict) -> None:
+    def check_sizes(self, sizes: dict[str, int]) -> None:
         """Refuse what does not fit; sizes are those of the partitions in bytes, by mount point."""
         for mount, size in sizes.items():
             count = self.bytes[mount.strip("/")]

@@ -22,8 +22,8 @@ class Switched:
         self.switches = self._switches(fragment)
 
     @classmethod
-    def _switches(cls, fragment: str) -> dict:
-        found: dict = {}
+    def _switches(cls, fragment: str) -> dict[str, str]:
+        found: dict[str, str] = {}
         for name, value in urllib.parse.parse_qsl(fragment, keep_blank_values=True):
             if name not in cls.SWITCHES or name in found:
                 why = "is given twice" if name in found else "is unknown; known are %s" % ", ".join(cls.SWITCHES)

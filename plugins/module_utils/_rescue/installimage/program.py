@@ -163,7 +163,8 @@ class Program:
         """The disks to empty first, as the look saw them on whose word they may go."""
         try:
             with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
-                return json.load(file)
+                found: list[Disk] = json.load(file)
+                return found
         except FileNotFoundError:
             return []
 

@@ -74,7 +74,8 @@ def pack(spec: dict[str, Any]) -> bytes:
 
 def unpack(data: bytes) -> dict[str, Any]:
     """Undo :func:`pack`."""
-    return json.loads(data.decode("utf-8"))
+    found: dict[str, Any] = json.loads(data.decode("utf-8"))
+    return found
 
 
 def layout_of(spec: dict[str, Any], uefi: bool) -> layouts.Layout:
