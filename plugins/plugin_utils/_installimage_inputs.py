@@ -31,7 +31,7 @@ _SWITCHES = ("cosign-key", "file", "plain-http", "stall")
 class Inputs:
     """One machine's installation, complete and checked; ``local``: the image when it lies on the controller."""
 
-    spec: dict[str, Any]
+    spec: specs.Spec
     local: Path | None
 
 

@@ -103,7 +103,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> _installimage_
     return inputs
 
 
-def _preview(spec: dict[str, Any]) -> str:
+def _preview(spec: specs.Spec) -> str:
     """The configuration as far as it is known without the machine, secrets masked."""
     uefi = spec["uefi"] != specs.NO if not spec["partitions"] else spec["uefi"] == specs.YES
     layout = specs.layout_of(spec, uefi)
@@ -120,7 +120,7 @@ class _Run(RescueRun):
     noun = "installation"
     quiet = (program.RESULT, program.MARKER)
     writes_at_once = False
-    image: dict[str, str]
+    image: specs.Image
     local: Path | None = None
     outcome: dict[str, Any] | None = None
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .config_words import check_word, shown
 from .layout import Layout
+
+if TYPE_CHECKING:  # spec imports this module
+    from .spec import Spec
 
 #: Keys that follow from options of their own.
 OURS = {
@@ -133,7 +136,7 @@ def written(key: str, value: object) -> str | None:
 
 
 def autosetup(
-    spec: dict[str, Any],
+    spec: Spec,
     layout: Layout,
     drives: Sequence[str],
     image: str,
@@ -164,7 +167,7 @@ def autosetup(
         lines.append(" ".join(words + (["crypt"] if part.get("crypt") else [])))
     for one in layout.logical_volumes:
         lines.append(" ".join(["LV", one["vg"], one["name"], one["mount"], one["filesystem"], one["size"]]))
-    for one in layout.subvolumes:
-        lines.append(" ".join(["SUBVOL", one["volume"], one["subvolume"], one["mount"]]))
+    for inner in layout.subvolumes:
+        lines.append(" ".join(["SUBVOL", inner["volume"], inner["subvolume"], inner["mount"]]))
     lines.append("IMAGE %s" % image)
     return "".join(line + "\n" for line in lines)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypedDict
 
 from .config_words import ALL, check_size, check_word, mebibytes, shown
 from .image_names import RHEL_FAMILY, ImageName, release
@@ -32,14 +32,41 @@ _SUBVOLUME = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9@._+-]*(/[A-Za-z0-9@_][A-Za-z0-
 _PLAIN = ("swap", "lvm", "none")
 
 
+class Part(TypedDict):
+    """One entry of ``partitions``, in installimage's words; ``size``: such as 512M, or all."""
+
+    mount: str
+    filesystem: str
+    size: str
+    crypt: bool
+
+
+class LogicalVolume(TypedDict):
+    """One entry of ``logical_volumes``."""
+
+    vg: str
+    name: str
+    mount: str
+    filesystem: str
+    size: str
+
+
+class Subvolume(TypedDict):
+    """One entry of ``subvolumes``; ``volume``: the mount of its partition, such as btrfs.1."""
+
+    volume: str
+    subvolume: str
+    mount: str
+
+
 class Layout:
     """Partitions, volumes and subvolumes as the user wrote them, and the RAID below."""
 
     def __init__(
         self,
-        partitions: Sequence[dict[str, Any]],
-        logical_volumes: Sequence[dict[str, str]] = (),
-        subvolumes: Sequence[dict[str, str]] = (),
+        partitions: Sequence[Part],
+        logical_volumes: Sequence[LogicalVolume] = (),
+        subvolumes: Sequence[Subvolume] = (),
         swraid: int = 0,
         level: int = 1,
     ) -> None:
@@ -68,13 +95,13 @@ class Layout:
         for place, volume in enumerate(self.logical_volumes):
             if volume["mount"].startswith("/"):
                 yield volume["mount"], "logical_volumes[%d]" % place, volume["size"]
-        for place, volume in enumerate(self.subvolumes):
-            yield volume["mount"], "subvolumes[%d]" % place, ALL
+        for place, subvolume in enumerate(self.subvolumes):
+            yield subvolume["mount"], "subvolumes[%d]" % place, ALL
 
 
-def default_partitions(uefi: bool) -> list[dict[str, Any]]:
+def default_partitions(uefi: bool) -> list[Part]:
     """What is made when nothing is said: [ESP,] /boot, and / on the rest; no swap, as Kubernetes wants none."""
-    esp = [{"mount": "/boot/efi", "filesystem": "esp", "size": "256M", "crypt": False}] if uefi else []
+    esp: list[Part] = [{"mount": "/boot/efi", "filesystem": "esp", "size": "256M", "crypt": False}] if uefi else []
     return esp + [
         {"mount": "/boot", "filesystem": "ext4", "size": "1G", "crypt": False},
         {"mount": "/", "filesystem": "ext4", "size": ALL, "crypt": False},
@@ -113,7 +140,9 @@ def _check_system(layout: Layout, image: ImageName) -> list[str]:
     """What the system of the image does not know."""
     findings = []
     family = image.distro in RHEL_FAMILY
-    fields = [("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)]
+    fields: list[tuple[str, Part | LogicalVolume]] = [
+        ("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)
+    ]
     fields += [("logical_volumes[%d]" % place, volume) for place, volume in enumerate(layout.logical_volumes)]
     for field, one in fields:
         what, filesystem = "%s.filesystem %s" % (field, shown(one["filesystem"])), one["filesystem"]
@@ -196,7 +225,7 @@ def _spread(layout: Layout, count: int) -> int:
     return max(1, 1 if layout.raid is None else disks.get(layout.raid, 1))
 
 
-def _on_each_disk(layout: Layout, part: dict[str, Any], count: int) -> int:
+def _on_each_disk(layout: Layout, part: Part, count: int) -> int:
     """MiB that a partition takes of each disk: an array is spread over all of them, but /boot and ESP are mirrored.
 
     So is swap, unless the array is a striped one.

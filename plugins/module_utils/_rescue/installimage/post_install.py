@@ -14,10 +14,13 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import network, unlock
 from .network import Network
+
+if TYPE_CHECKING:  # spec imports this module
+    from .spec import Spec
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
@@ -214,7 +217,7 @@ _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage
 
 
 def script(
-    spec: dict[str, Any],
+    spec: Spec,
     nonce: str,
     instance: str,
     record: Mapping[str, str],

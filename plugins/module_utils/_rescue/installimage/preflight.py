@@ -8,7 +8,6 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..disks import disk_names, facts, gather, listing, wiping
 from ..disks.disk_tools import Tools
@@ -125,7 +124,7 @@ def blank(chosen: Sequence[Identity], tools: Tools) -> None:
         raise Refused(str(error)) from None
 
 
-def check_spec(spec: dict[str, Any], uefi: bool, sizes: Sequence[int], machine: str = "") -> Layout:
+def check_spec(spec: specs.Spec, uefi: bool, sizes: Sequence[int], machine: str = "") -> Layout:
     """Refuse a layout or an image that does not fit this machine; returns the layout."""
     name = spec["image"]["file_name"]
     try:

@@ -84,7 +84,7 @@ class Program:
     ``token``: for the registry that the image lies in.
     """
 
-    def __init__(self, spec: dict[str, Any], base: str, deadline: float, token: str = "") -> None:
+    def __init__(self, spec: specs.Spec, base: str, deadline: float, token: str = "") -> None:
         self._spec, self._base, self._deadline, self._token = spec, base, deadline, token
         self._work = os.path.join(base, specs.WORK)
         self._tools = Tools(run)
