@@ -237,7 +237,8 @@ def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
             )
         except FileNotFoundError:
             raise Refused("image: it is compressed with zstd, and zstd is missing in this rescue") from None
-        assert process.stdout is not None
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("they are pipes")
         output = process.stdout
         failure: list[BaseException] = []
         feeder = threading.Thread(target=_feed, args=(chunks, process.stdin, failure), daemon=True)
