@@ -71,8 +71,8 @@ docs: ## the HTML documentation in build/docs
 	@dev/setup main docs
 	@dev/docs
 
-commands: ## the image commands in playbooks/files, from their sources in commands/
-	@dev/assemble
+commands: ## the image commands in build/image-commands, one file each, for CAPH and others that run them
+	@dev/image-commands
 
 provision: ## the program `provision` in build/: base and join on a machine itself, one file
 	@dev/provision

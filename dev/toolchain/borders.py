@@ -10,7 +10,7 @@ from pathlib import Path
 
 OURS = ("ansible_collections", "kubenode", "provision")
 #: top-level folders that count as ours when imported by their bare name
-HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
+HOUSE = ("dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
 COMMON = UTILS + "/_common"
@@ -19,11 +19,12 @@ COMMON = UTILS + "/_common"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
+    "dev/toolchain/image_commands": ("dev", "plugins/plugin_utils/_programs"),
+    "dev/toolchain": ("dev", COMMON + "/zip_program"),  # programs are put together in one way
     "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
-    "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
     "provision": ("provision", COMMON, UTILS + "/_node/userdata"),
     "plugins": (UTILS, "plugins/plugin_utils"),
@@ -36,7 +37,7 @@ ALLOWED = {
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON),
     UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
     UTILS + "/_node": (UTILS + "/_node", COMMON),
-    "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
+    "tests/unit": ("plugins", "provision", "tests", "dev", "playbooks"),
 }
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import os
 import py_compile
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
+
+from plugins.module_utils._common.zip_program import main_of, zip_program
 
 from .paths import CHECKOUT
 from .report import SetupError, say
@@ -26,19 +26,12 @@ SOURCES = "plugins/module_utils/_liveimage/"
 OUTPUT = CHECKOUT / "build" / "image-server"
 #: the package's name inside, as the role image_server has it
 PACKAGE = "kubenode_liveimage"
-MAIN = f"""\
-import os
-import sys
-from {PACKAGE}.service.main import main
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
-"""
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+MAIN = main_of(PACKAGE + ".service.main", "sys.argv[1:], os.environ")
 
 
 def program(checkout: Path) -> bytes:
     """The whole file; equal sources and an equal Python give equal bytes."""
-    members = {"__main__.py": MAIN.encode("ascii")}
+    members = {"__main__.py": MAIN}
     for name in tracked_files(checkout):
         path = checkout / name
         if name.startswith(SOURCES) and name.endswith(".py") and path.is_file():
@@ -47,15 +40,7 @@ def program(checkout: Path) -> bytes:
             members[inside + "c"] = _compiled(path, inside)
     if len(members) == 1:
         raise SetupError("%s has no sources" % SOURCES)
-    buffer = io.BytesIO()
-    buffer.write(b"#!/usr/bin/env python3\n")
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for name in sorted(members):
-            entry = zipfile.ZipInfo(name, _ZIP_TIME)
-            entry.external_attr = 0o644 << 16
-            # stored: it starts faster, and every zlib makes other bytes
-            archive.writestr(entry, members[name])
-    return buffer.getvalue()
+    return zip_program(b"#!/usr/bin/env python3\n", members)
 
 
 def _compiled(path: Path, inside: str) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import assemble, borders, number_rules, sanity, text_rules
+from . import borders, number_rules, sanity, text_rules
 from .paths import CHECKOUT, NAME, NAMESPACE
 from .trees import copied_tree, linked_tree, tracked_files
 from .variables import variables
@@ -166,7 +166,7 @@ def shellcheck(job: Job) -> bool:
 def mypy(job: Job) -> bool:
     """Types of all Python sources but the tests; plugins go by the name they import each other by."""
     tree = linked_tree()
-    packages = ["lab", "dev", "provision", "commands", "ansible_collections.%s.%s.plugins" % (NAMESPACE, NAME)]
+    packages = ["lab", "dev", "provision", "ansible_collections.%s.%s.plugins" % (NAMESPACE, NAME)]
     command = ["mypy", "--cache-dir", str(CHECKOUT / "build" / "mypy"), "--show-absolute-path"]
     for package in packages:
         command += ["-p", package]
@@ -197,6 +197,5 @@ LINTERS = [
     Linter("borders", lambda job: job.none(borders.findings(CHECKOUT, tracked_files()))),
     Linter("numbers", lambda job: job.none(number_rules.findings(CHECKOUT, tracked_files()))),
     Linter("words", lambda job: job.none(text_rules.forbidden_words(CHECKOUT, tracked_files()))),
-    Linter("assembled", lambda job: job.none(assemble.findings(CHECKOUT))),
     Linter("length", lambda job: job.none(text_rules.too_long(CHECKOUT, tracked_files()))),
 ]

@@ -15,9 +15,10 @@ import lzma
 import os
 import re
 import tarfile
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from plugins.module_utils._common.zip_program import zip_program
 
 from . import wheels
 from .paths import CHECKOUT, NAME, NAMESPACE
@@ -29,15 +30,13 @@ OUTPUT = CHECKOUT / "build" / "provision"
 #: what of the collection a run on a node reads
 COLLECTION = ("COPYING", "LICENSES/", "galaxy.yml", "meta/", "playbooks/", "plugins/", "roles/")
 #: the image commands run in rescues, never on a node
-NOT_NEEDED = ("playbooks/files/",)
+NOT_NEEDED = ("plugins/module_utils/_rescue/imagecommand/",)
 #: names of ansible-core's former plugins, and the collections where they are today
 _ROUTES = "site/ansible/config/ansible_builtin_runtime.yml"
 _COMMENT = re.compile(rb"^ +#.*\n", re.MULTILINE)
 _ROUTE_ELSEWHERE = re.compile(rb"^    [^\s:]+:\n      redirect: (?!ansible\.builtin\.)\S+\n(?!      )", re.MULTILINE)
 _NO_ROUTES = re.compile(rb"^(  \w+:)\n(?!   )", re.MULTILINE)
 _PACKAGE = "provision"
-#: 1980 is the first year of a zip archive
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def collection_files(checkout: Path) -> Iterable[tuple[str, bytes]]:
@@ -83,15 +82,7 @@ def program(collection: Iterable[tuple[str, bytes]], version: str, preset: int =
     members[_PACKAGE + "/payload.sha256"] = (digest + "\n").encode("ascii")
     members[_PACKAGE + "/version"] = ("provision %s (payload %s)\n" % (version, digest[:16])).encode("ascii")
     members[_PACKAGE + "/payload.tar.xz"] = packed
-    buffer = io.BytesIO()
-    buffer.write((SOURCES / "start.sh").read_bytes())
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for name in sorted(members):
-            entry = zipfile.ZipInfo(name, _ZIP_TIME)
-            entry.external_attr = 0o644 << 16
-            # stored: the payload is compressed already, the rest is small, and every zlib makes other bytes
-            archive.writestr(entry, members[name])
-    return buffer.getvalue()
+    return zip_program((SOURCES / "start.sh").read_bytes(), members)
 
 
 def collection_version(checkout: Path) -> str:

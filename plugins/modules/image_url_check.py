@@ -167,7 +167,7 @@ machines:
       type: str
       returned: when nothing is wrong
     command_path:
-      description: Where the image command was found.
+      description: Where the image command was found; C(kubenode.provision/NAME) for one that comes with the collection.
       type: str
       returned: when nothing is wrong
     command_sha256:

@@ -319,7 +319,7 @@ image_url:
   type: str
   returned: always
 command_path:
-  description: Where the image command was found.
+  description: Where the image command was found; C(kubenode.provision/NAME) for one that comes with the collection.
   type: str
   returned: always
 boot_state:

@@ -188,7 +188,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import pack
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
 
 def main() -> None:

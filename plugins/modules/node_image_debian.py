@@ -151,11 +151,11 @@ import signal
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.mounts import private_mounts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.mounts import private_mounts
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 
 
 def main() -> None:
@@ -166,7 +166,7 @@ def main() -> None:
     # What mmdebstrap mounts would be copied into each container of this host, and one of them may hold it then.
     private_mounts()
     try:
-        result = debian_make.run(module.params, Tools(module.run_command), module.check_mode)
+        result = debian.run(module.params, Tools(module.run_command), module.check_mode)
     except NotPacked as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names, pre_provision
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, pre_provision
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _programs
 
 _ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"
 #: What Linux before 5.1 read of a first line.
@@ -22,8 +23,8 @@ _LONGEST_FIRST_LINE = 127
 #: Bytes of a command that travels with the call that starts it; a larger one is uploaded before.
 LARGEST_SENT_ALONG = 1024 * 1024
 _PIECE = 1024 * 1024
-#: The image commands that come with the collection.
-SHIPPED = Path(__file__).resolve().parents[2] / "playbooks" / "files"
+#: Where those image commands are found that are put together of modules of the collection.
+_COLLECTION = "kubenode.provision"
 
 
 class CommandNotUsable(ValueError):
@@ -34,6 +35,7 @@ class CommandNotUsable(ValueError):
 class Command:
     """An image command, looked at."""
 
+    #: COLLECTION/NAME for a shipped one, which is no file.
     path: str
     shipped: bool
     size: int
@@ -47,26 +49,29 @@ class Command:
         return self.size > LARGEST_SENT_ALONG
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes, read again."""
+        """Its bytes, read again where the head is not all of them."""
+        if not self.is_large:
+            yield self.head
+            return
         with open(self.path, "rb") as file:
             yield from iter(lambda: file.read(_PIECE), b"")
 
 
-def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Command:
+def find_command(name: str, directory: str, allowed: str = command_names.PREFIXED) -> Command:
     """The command ``name`` of ``directory``, else the one of that name shipped with the collection."""
     try:
-        names.check_command_name(name, allowed)
-    except names.InvalidName as exc:
+        command_names.check_command_name(name, allowed)
+    except command_names.InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name
     if path.is_symlink() or path.exists():
         return _read(path, Path(directory))
-    shipped = SHIPPED / name
-    if shipped.is_file():
-        return _command(shipped, is_shipped=True)
+    if name in _programs.IMAGE_COMMANDS:
+        content = _programs.image_command(name)
+        return Command(f"{_COLLECTION}/{name}", True, len(content), hashlib.sha256(content).hexdigest(), content)
     raise CommandNotUsable(
         f"there is no {path}, and the collection ships no command of that name "
-        f"(it ships: {', '.join(shipped_commands()) or 'none'}); put the program there or set command_dir"
+        f"(it ships: {', '.join(_programs.IMAGE_COMMANDS)}); put the program there or set command_dir"
     )
 
 
@@ -85,18 +90,11 @@ def find_pre_provision_command(given: str, directory: str, find_file: Callable[[
             raise CommandNotUsable(f"there is no such file{where}; put the program there") from exc
     try:
         pre_provision.check_name(path.name)
-    except names.InvalidName as exc:
+    except command_names.InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     if not path.is_symlink() and not path.exists():
         raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set command_dir")
     return _read(path, path.parent)
-
-
-def shipped_commands() -> list[str]:
-    """Names of the image commands that come with the collection."""
-    if not SHIPPED.is_dir():
-        return []
-    return sorted(path.name for path in SHIPPED.iterdir() if path.name.startswith(names.COMMAND_PREFIX))
 
 
 def _read(path: Path, directory: Path) -> Command:
@@ -113,21 +111,16 @@ def _read(path: Path, directory: Path) -> Command:
         raise CommandNotUsable(f"{path} is not executable; chmod +x {path}")
     if not os.access(real, os.R_OK):
         raise CommandNotUsable(f"{path} is not readable for the user that runs Ansible")
-    command = _command(path, is_shipped=False)
-    error = content_error(command.head)
-    if error is not None:
-        raise CommandNotUsable(f"{path} {error}")
-    return command
-
-
-def _command(path: Path, is_shipped: bool) -> Command:
     with path.open("rb") as file:
         head = file.read(LARGEST_SENT_ALONG)
         digest, size = hashlib.sha256(head), len(head)
         for piece in iter(lambda: file.read(_PIECE), b""):
             digest.update(piece)
             size += len(piece)
-    return Command(str(path), is_shipped, size, digest.hexdigest(), head)
+    error = content_error(head)
+    if error is not None:
+        raise CommandNotUsable(f"{path} {error}")
+    return Command(str(path), False, size, digest.hexdigest(), head)
 
 
 def content_error(content: bytes) -> str | None:

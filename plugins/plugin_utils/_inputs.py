@@ -16,7 +16,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
 from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
     Command,
@@ -52,7 +52,7 @@ def examine(
     """Check everything; returns the inputs, or None and every finding (``field value: why; fix``)."""
     findings: list[str] = []
     url, name = spec.get("image_url") or "", spec.get("command") or ""
-    _check(findings, "name", spec["name"], names.InvalidName, lambda: check_machine_name(spec["name"]))
+    _check(findings, "name", spec["name"], command_names.InvalidName, lambda: check_machine_name(spec["name"]))
     if not url:
         findings.append("image_url: missing; give what the image command gets as its first argument")
     if not name:
@@ -68,10 +68,12 @@ def examine(
             )
     command = None
     if name:
-        allowed = spec.get("command_names") or names.PREFIXED
+        allowed = spec.get("command_names") or command_names.PREFIXED
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
     devices = spec.get("root_devices") or []
-    _check(findings, "root_devices", devices, names.InvalidName, lambda: names.check_root_devices(devices))
+    _check(
+        findings, "root_devices", devices, command_names.InvalidName, lambda: command_names.check_root_devices(devices)
+    )
     bootstrap = read_bootstrap(spec, read_file, findings)
     if findings or command is None or bootstrap is None:
         return None, findings

@@ -14,12 +14,12 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_names import is_kernel_name
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image import EXAMPLE
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.words import shown
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.config_words import shown
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image_names import EXAMPLE
 from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import check_token, read_bootstrap
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -31,7 +31,7 @@ _SWITCHES = ("cosign-key", "file", "plain-http", "stall")
 class Inputs:
     """One machine's installation, complete and checked; ``local``: the image when it lies on the controller."""
 
-    spec: dict[str, Any]
+    spec: specs.Spec
     local: Path | None
 
 
@@ -167,7 +167,7 @@ def _check_reference(url: str, made: dict[str, str], require_digest: bool) -> li
 def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], findings: list[str]) -> Path | None:
     try:
         path = Path(find_file(value))
-        found = fetch.digest_of(str(path))
+        found = image_file.digest_of(str(path))
     except (AnsibleError, OSError) as exc:
         findings.append(f"image.file {shown(value)}: it cannot be read ({one_line(str(exc), 1000)})")
         return None
@@ -179,8 +179,8 @@ def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], fi
 
 def _check_devices(devices: list[str]) -> list[str]:
     try:
-        names.check_root_devices(devices)
-    except names.InvalidName as exc:
+        command_names.check_root_devices(devices)
+    except command_names.InvalidName as exc:
         return [f"root_devices {shown(devices)}: {exc}"]
     return [
         f"root_devices {shown(name)}: this name may belong to another disk after the next boot; give its WWN or its "

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, guard, hints, listing
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate, _inputs, _query, _rescue_call
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import BadInput, Flow, parse_host_keys
 from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
@@ -87,7 +87,7 @@ class _Disks:
         self._remote, self._given, self._flow = remote, given, flow
         self._words, self._check_mode = words, check_mode
         self._claim = given["claim_file"] or _claims.default_file(flow.machine)
-        self._disks: list[dict[str, Any]] = []
+        self._disks: list[Any] = []
 
     def result(self) -> dict[str, Any]:
         """Gate, look, choose, guard; always a result, never an exception of the flow."""
@@ -112,16 +112,16 @@ class _Disks:
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
-        return {"disks": self._disks, "table": table.lines(self._disks)}
+        return {"disks": self._disks, "table": listing.lines(self._disks)}
 
     def _found(self) -> dict[str, Any]:
         answer = self._look()
         try:
             chosen = self._choose()
-            strings = names.strings(chosen, self._disks, self._given["device_strings"])
+            strings = disk_names.strings(chosen, self._disks, self._given["device_strings"])
         except hints.HintError as exc:
             raise _Failed(str(exc), exc.permanent) from exc
-        except names.Unresolved as exc:
+        except disk_names.Unresolved as exc:
             raise _Failed(str(exc)) from exc
         roots = {
             "root_devices": strings,
@@ -150,11 +150,11 @@ class _Disks:
                     continue
             return answer
 
-    def _choose(self) -> list[dict[str, Any]]:
+    def _choose(self) -> list[Any]:
         wanted = self._given["root_device_hints"]
         return hints.choose(wanted, self._disks, _query.search) if wanted else []
 
-    def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
+    def _ready(self, chosen: list[Any], job: dict[str, bool]) -> dict[str, Any]:
         given, machine = self._given, self._flow.machine
         claimed = _claims.covers(self._claim, machine, chosen)
         listed = ", ".join(disk["name"] for disk in chosen)
@@ -194,7 +194,7 @@ class _Disks:
         kinds = [consents.REINSTALL] if self._words["reinstall"].names(machine) else []
         kinds += [consents.WIPE] if list(self._words["wipe"]) else []
         about["consent"] = consents.joined(*kinds) or consents.EMPTY
-        about["wiped"] = [] if later else [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about["wiped"] = [] if later else [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(verdict.wipe)
@@ -217,7 +217,7 @@ class _Disks:
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}
 
-    def _speeds(self, chosen: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    def _speeds(self, chosen: list[Any]) -> tuple[list[str], list[str]]:
         """What stands against the chosen disks by their speeds, and what could not be measured."""
         targets = [{key: disk[key] for key in _TARGET} for disk in chosen]
         measured = self._call(steps.MEASURE, targets=targets)["disks"]
@@ -236,7 +236,7 @@ class _Disks:
         by_name = {disk["name"]: disk for disk in self._disks}
         todo = [by_name[name] for name in verdict.wipe]
         about: dict[str, Any] = {"in_progress": False, "changed": bool(todo), "to_empty": [], "consent": consents.WIPE}
-        about["wiped"] = [names.stable(disk, self._disks) or disk["name"] for disk in todo]
+        about["wiped"] = [disk_names.stable(disk, self._disks) or disk["name"] for disk in todo]
         if todo:
             about["diff"] = guard.diff(self._disks, verdict.wipe)
         emptied = ", ".join(about["wiped"])
@@ -250,7 +250,7 @@ class _Disks:
         words = self._words[variable]
         return "" if words.covers(name, record) else words.why_not(name, record)
 
-    def _wipe(self, todo: list[dict[str, Any]], claimed: bool, about: dict[str, Any]) -> None:
+    def _wipe(self, todo: list[Any], claimed: bool, about: dict[str, Any]) -> None:
         targets = [{key: disk[key] for key in _TARGET} for disk in todo]
         try:
             self._disks = self._call(steps.WIPE, targets=targets)["disks"]

@@ -33,7 +33,7 @@ class Root:
         given = dict(base["packages"])
         options = {key: given.get(key) for key in _TEXTS} | {key: list(given.get(key) or []) for key in _LISTS}
         options["architecture"] = DEBIAN_NAMES.get(architecture, "amd64")  # another one is a finding of the matrix
-        name = f"debian-{debian.digest(options)}"
+        name = f"debian-{debian.options_digest(options)}"
         options["path"] = f"{folder}/{name[:32]}.tar.zst"
         self.findings = [f"{where}.{one}" for one in debian.findings(options)]
         self.options = {key: value for key, value in options.items() if value}

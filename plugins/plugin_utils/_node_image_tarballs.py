@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 from ansible_collections.kubenode.provision.plugins.plugin_utils._node_image_packages import DEBIAN_NAMES
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
 
@@ -164,8 +164,8 @@ def _tarball_name(
         return None
     name = re.sub(r"\{([^{}]*)\}", lambda match: facts[match[1]], template) + ".tar.zst"
     try:
-        told, meant = image.parse_image_name(name), image.parse_image_name(f"{system}-{architecture}-x.tar")
-    except image.InvalidImageName as exc:
+        told, meant = image_names.parse_image_name(name), image_names.parse_image_name(f"{system}-{architecture}-x.tar")
+    except image_names.InvalidImageName as exc:
         findings.append(f"the name {name!r} is none for installimage: {exc}")
         return None
     if told != meant:

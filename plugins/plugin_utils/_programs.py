@@ -1,64 +1,86 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs for a rescue, each one executable file: the same code that checks on the controller."""
+"""Programs for a rescue, each one executable file, made of the modules of module_utils that it needs."""
 
 from __future__ import annotations
 
 import functools
-import io
-import zipfile
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.zip_program import main_of, zip_program
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 
 #: module_utils, under one name of their own.
 TOP = "kubenode_rescue"
-_MAIN = f"import sys\nfrom {TOP}.%s import main\nsys.exit(main(%s))\n"
-#: The same bytes every time, as they are part of the identity of a job.
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+#: The shipped image commands, and the modules of _rescue.imagecommand whose ``main`` they are.
+IMAGE_COMMANDS = {
+    "image-url-command-oci": "oci",
+    "image-url-command-raw-disk": "raw_disk",
+    "image-url-command-rootfs-tar": "rootfs_tar",
+}
+#: Shell lines: a rescue need not know "python", and a missing python3 is said clearly.
+_FINDS_PYTHON = """\
+#!/bin/sh
+command -v python3 >/dev/null 2>&1 && exec python3 "$0" "$@"
+echo "{name}: python3 is missing in this rescue; install python3" >&2
+exit 127
+"""
+_FOLDER = Path(protocol.__file__).parents[1]
+_RELATIVE_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|[^\n#]*)", re.MULTILINE)
+
+
+@functools.cache
+def image_command(name: str) -> bytes:
+    """A shipped image command; KeyError when there is none of this name."""
+    files = _files(f"_rescue.imagecommand.{IMAGE_COMMANDS[name]}")
+    return zip_program(_FINDS_PYTHON.format(name=name).encode("ascii"), files)
 
 
 @functools.cache
 def installimage() -> bytes:
-    """What runs in the place of an image command: :mod:`_rescue.installimage.program`."""
-    packages = ("_common", "_rescue/disks", "_rescue/installimage")
-    return _packed("_rescue.installimage.program", "sys.argv[1:]", packages)
+    """What runs in the place of an image command: :mod:`_rescue.installimage.program`.
+
+    Its bytes are part of the identity of a job, so they are the same from every controller.
+    """
+    return zip_program(b"#!/usr/bin/python3\n", _files("_rescue.installimage.program"))
 
 
 @functools.cache
 def steps() -> bytes:
-    """What answers the controller's requests: :mod:`_rescue.steps`."""
-    return _packed("_rescue.steps", "", ("_common", "_rescue", "_rescue/disks"), without=("options.py",))
+    """What answers the controller's requests: :mod:`_rescue.steps`. It goes with every request, so it is compressed."""
+    files = _files("_rescue.steps", "", data=("_rescue/recorder.py",))
+    return zip_program(b"#!/usr/bin/python3\n", files, compressed=True)
 
 
 @functools.cache
 def runner_text() -> str:
     """The runner, a shell script."""
-    return Path(protocol.__file__).with_name("runner.sh").read_text(encoding="utf-8")
+    return (_FOLDER / "_rescue" / "runner.sh").read_text(encoding="utf-8")
 
 
-def _packed(module: str, arguments: str, packages: tuple[str, ...], without: tuple[str, ...] = ()) -> bytes:
-    """A zip archive that Python runs, with a line in front that makes it a program."""
-    folder = Path(protocol.__file__).parents[1]
-    packed = io.BytesIO()
-    packed.write(b"#!/usr/bin/python3\n")
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "__main__.py", _MAIN % (module, arguments))
-        _add(archive, f"{TOP}/__init__.py", "")
-        if "_rescue" not in packages:
-            _add(archive, f"{TOP}/_rescue/__init__.py", "")
-        for package in packages:
-            names = {path.name: path for path in sorted((folder / package).glob("*.py")) if path.name not in without}
-            if "__init__.py" not in names:
-                _add(archive, f"{TOP}/{package}/__init__.py", "")
-            for name, path in names.items():
-                _add(archive, f"{TOP}/{package}/{name}", path.read_text(encoding="utf-8"))
-    return packed.getvalue()
+def _files(module: str, arguments: str = "sys.argv[1:]", data: tuple[str, ...] = ()) -> dict[str, bytes]:
+    """The files of a program that calls ``main`` of a module: the module, and what it imports of module_utils."""
+    names = [f"{module.replace('.', '/')}.py", *data]
+    found: dict[str, bytes] = {}
+    while names:
+        name = names.pop()
+        if name not in found:
+            found[name] = (_FOLDER / name).read_bytes()
+            names += _imported(name, found[name].decode("utf-8"))
+    packages = {parent.as_posix() for name in found for parent in Path(name).parents[:-1]}
+    for name in [f"{package}/__init__.py" for package in packages]:
+        found[name] = (_FOLDER / name).read_bytes() if (_FOLDER / name).exists() else b""
+    members = {f"{TOP}/{name}": content for name, content in found.items()}
+    return {"__main__.py": main_of(f"{TOP}.{module}", arguments), f"{TOP}/__init__.py": b"", **members}
 
 
-def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
-    info = zipfile.ZipInfo(name, date_time=_EPOCH)
-    info.compress_type = zipfile.ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    archive.writestr(info, text)
+def _imported(name: str, text: str) -> Iterator[str]:
+    """The files of the modules that a file imports, by relative imports alone."""
+    for dots, package, words in _RELATIVE_IMPORT.findall(text):
+        base = Path(name).parents[len(dots) - 1] / package.replace(".", "/")
+        for word in re.findall(r"(\w+)(?: as \w+)?", words):
+            inner, outer = base / f"{word}.py", base.with_suffix(".py")
+            yield (inner if (_FOLDER / inner).exists() else outer).as_posix()

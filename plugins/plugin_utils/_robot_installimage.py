@@ -16,7 +16,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _command_file,
     _inputs,
     _installimage_inputs,
     _programs,
@@ -49,9 +48,9 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     inputs = _examined(host, given, flow.machine)
     spec = inputs.spec
     installation = check_installation(given["installation"]) or installed.new_installation()
-    files, token = {specs.EMPTY: json.dumps(given["empty"])}, ""
+    files, token = {specs.EMPTY: json.dumps(given["empty"]).encode("ascii")}, ""
     if spec["image"]["kind"] == specs.OCI:
-        files[specs.REGISTRY_CLIENT] = (_command_file.SHIPPED / _CLIENT).read_text(encoding="utf-8")
+        files[specs.REGISTRY_CLIENT] = _programs.image_command(_CLIENT)
         token = given["oci_registry_auth_token"] or ""
     job = jobs.Job(
         command=_programs.installimage(),
@@ -104,7 +103,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> _installimage_
     return inputs
 
 
-def _preview(spec: dict[str, Any]) -> str:
+def _preview(spec: specs.Spec) -> str:
     """The configuration as far as it is known without the machine, secrets masked."""
     uefi = spec["uefi"] != specs.NO if not spec["partitions"] else spec["uefi"] == specs.YES
     layout = specs.layout_of(spec, uefi)
@@ -121,7 +120,7 @@ class _Run(RescueRun):
     noun = "installation"
     quiet = (program.RESULT, program.MARKER)
     writes_at_once = False
-    image: dict[str, str]
+    image: specs.Image
     local: Path | None = None
     outcome: dict[str, Any] | None = None
 

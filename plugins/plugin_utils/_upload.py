@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils._lost import Patience
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import Remote, Unreachable
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
@@ -67,7 +67,7 @@ class Kind:
     copies: int
 
 
-IMAGE = Kind("image.file", "image", fetch.IMAGE_WAY_OUT, "0600", copies=0)
+IMAGE = Kind("image.file", "image", image_file.IMAGE_WAY_OUT, "0600", copies=0)
 COMMAND = Kind(
     "kubenode_image_url_command",
     "image command",
@@ -98,7 +98,7 @@ def upload(
     needed = size - there + kind.copies * size
     if needed:
         try:
-            fetch.check_room(needed, _room(answer), shown, kind.way_out)
+            image_file.check_room(needed, _room(answer), shown, kind.way_out)
         except Refused as exc:
             raise UploadFailed(str(exc)) from exc
     if whole:
@@ -113,7 +113,7 @@ def upload(
             if _there(answer) <= there:
                 raise UploadFailed(f"the rescue does not take more of the {kind.noun}; its memory is full")
             there = _there(answer)
-            progress(f"uploaded {fetch.mebibytes(there)} of {fetch.mebibytes(size)} of the {kind.noun}")
+            progress(f"uploaded {image_file.mebibytes(there)} of {image_file.mebibytes(size)} of the {kind.noun}")
     if not size:
         raise UploadFailed(f"{shown} is empty; give the {kind.noun}")
     found = _ask(remote, kind, _FINISH, target, wanted, kind.mode, sleep=sleep).get("digest", "")

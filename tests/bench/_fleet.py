@@ -16,8 +16,9 @@ from typing import Any
 from dev.stage import CHECKOUT, Stage
 from lab.client import call
 from tests.bench._cost import paid
+from tests.image_commands import image_command
 
-COMMAND = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+COMMAND = image_command("raw-disk")
 FORKS = "50"
 RESULTS = CHECKOUT / "build" / "bench"
 

@@ -8,32 +8,45 @@ import base64
 import re
 import urllib.parse
 import urllib.request
+from typing import Any
 
 AGENT = "kubenode.provision"
+#: Unredirected headers that urllib makes for each request.
+_OF_ONE_REQUEST = ("Host", "Content-length", "Content-type")
 
 
 class BadRedirect(ValueError):
-    """The server redirects to where we do not go; the text says no more of it than schemes."""
+    """The server redirects to where we do not go, of which the text says the ``scheme`` alone."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__("the server redirects from %s to %s, refused" % (old, new))
+        self.scheme = new
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Never from https to http, never with the login to another host, and with the method of the request."""
+    """Never from https to http, never with a private header to another host, and with the method of the request.
 
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
+    A header is private when the request holds it as an unredirected one.
+    """
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
         old, new = split_url(req.full_url), split_url(newurl)
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
-            raise BadRedirect("the server redirects from %s to %s, refused" % (old.scheme, new.scheme))
+            raise BadRedirect(old.scheme, new.scheme)
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is None:
             return None
         request.method = req.get_method()
-        login = req.unredirected_hdrs.get("Authorization")
-        if login and (old.scheme, old.netloc) == (new.scheme, new.netloc):
-            request.add_unredirected_header("Authorization", login)
+        if (old.scheme, old.netloc) == (new.scheme, new.netloc):
+            for name, value in req.unredirected_hdrs.items():
+                if name not in _OF_ONE_REQUEST:
+                    request.add_unredirected_header(name, value)
         return request
 
 
-def split_url(url):
+def split_url(url: str) -> urllib.parse.SplitResult:
     """A URL in its parts; raises ValueError, also for a port that is none."""
     parts = urllib.parse.urlsplit(url)
     if parts.port == 0:
@@ -41,7 +54,7 @@ def split_url(url):
     return parts
 
 
-def split_login(url):
+def split_login(url: str) -> tuple[str, str]:
     """A URL without its login and fragment, and the login as a header; raises ValueError, whose text may hold both."""
     parts = split_url(url)
     login, at, host = parts.netloc.rpartition("@")
@@ -49,12 +62,12 @@ def split_login(url):
     return bare, basic(urllib.parse.unquote_to_bytes(login)) if at else ""
 
 
-def basic(login):
+def basic(login: bytes) -> str:
     """The header of a login, given as bytes."""
     return "Basic " + base64.b64encode(login).decode("ascii")
 
 
-def parse_challenge(text):
+def parse_challenge(text: str) -> tuple[str, dict[str, str]]:
     """A WWW-Authenticate header taken apart: scheme in lower case, parameters."""
     scheme, dummy, rest = text.strip().partition(" ")
     pairs = re.findall(r'([A-Za-z]+)=(?:"([^"]*)"|([^",\s]+))', rest)

@@ -19,15 +19,16 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 
 from .._common import web
+from .._common.download import BUSY
 from .image_url import OCI_REFERENCE, redact
 
 #: Seconds for one answer, and for all tries together: a rescue's network may be coming up, a server may start again.
 ANSWER, ALL = 20.0, 60.0
 #: The fewest tries, however long they take, and the longest pause between two of them.
 TRIES, PAUSE = 4, 8.0
-_BUSY = (408, 425, 429, 500, 502, 503, 504)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
@@ -51,14 +52,14 @@ class _Final(Exception):
 class _Status(Exception):
     """The server answered with an error status."""
 
-    def __init__(self, error):
+    def __init__(self, error: urllib.error.HTTPError) -> None:
         super().__init__("HTTP %d %s" % (error.code, error.reason))
         self.code = error.code
         #: How it wants us to log in.
         self.challenges = error.headers.get_all("WWW-Authenticate", []) if error.headers else []
 
 
-def check(url, token="", pause=1.0, patience=ALL):
+def check(url: str, token: str = "", pause: float = 1.0, patience: float = ALL) -> None:
     """Returns when the image can be fetched, or nothing of ours can tell; raises :class:`NotFetchable`.
 
     ``pause``: seconds after the first try, which grow; ``patience``: for how long an error that may pass is borne.
@@ -73,7 +74,7 @@ def check(url, token="", pause=1.0, patience=ALL):
             return
         except _Status as error:
             reason = "%s; check the URL and who may read it" % error
-            if error.code not in _BUSY:
+            if error.code not in BUSY:
                 break
         except (_Passing, http.client.HTTPException, OSError) as error:
             reason = str(error) or type(error).__name__
@@ -90,7 +91,7 @@ def check(url, token="", pause=1.0, patience=ALL):
     raise NotFetchable("%s cannot be fetched in this rescue: %s" % (redact(url), reason))
 
 
-def _way_to(url, token):
+def _way_to(url: str, token: str) -> Callable[[], object] | None:
     """What asks for the image, once; None for what is not looked at."""
     scheme = url.partition(":")[0].lower()
     if scheme in ("http", "https"):
@@ -107,7 +108,7 @@ def _way_to(url, token):
     return None
 
 
-def _file(location, login):
+def _file(location: str, login: str) -> bytes | None:
     try:
         return _ask(location, login, "HEAD")
     except (_Status, _Passing, OSError, http.client.HTTPException):
@@ -120,7 +121,7 @@ def _file(location, login):
             raise
 
 
-def _ask(location, login, method, headers=None, read=0):
+def _ask(location: str, login: str, method: str, headers: dict[str, str] | None = None, read: int = 0) -> bytes:
     """The first bytes of a good answer."""
     request = urllib.request.Request(
         location, headers=dict({"User-Agent": web.AGENT}, **(headers or {})), method=method
@@ -147,7 +148,7 @@ def _ask(location, login, method, headers=None, read=0):
 class _Registry:
     """One manifest of a registry, and the logins that may be tried for it."""
 
-    def __init__(self, reference, scheme, token):
+    def __init__(self, reference: re.Match[str], scheme: str, token: str) -> None:
         host, name = reference.group("host"), reference.group("name")
         if host == "docker.io":
             host, name = "registry-1.docker.io", name if "/" in name else "library/" + name
@@ -162,7 +163,7 @@ class _Registry:
             coded = base64.b64encode(token.encode("utf-8", "surrogateescape")).decode("ascii")
             self._logins = ["Bearer " + token, "Bearer " + coded]
 
-    def ask(self):
+    def ask(self) -> bytes:
         """Raises unless the registry shows that the manifest is there."""
         logins, tried = list(self._logins), 0
         while True:
@@ -177,7 +178,7 @@ class _Registry:
                 if error.code != 401 or not logins:
                     raise _Final("%s; %s" % (error, self._way_out(error.code))) from None
 
-    def _manifest(self, login):
+    def _manifest(self, login: str) -> bytes:
         headers = {"Accept": _MANIFESTS}
         try:
             return _ask(self._location, login, "HEAD", headers)
@@ -186,7 +187,7 @@ class _Registry:
                 raise
         return _ask(self._location, login, "GET", headers)
 
-    def _answer_to(self, challenges):
+    def _answer_to(self, challenges: list[str]) -> str:
         """The login that one of the challenges asks for; empty when there is none."""
         for scheme, values in map(web.parse_challenge, challenges):
             if scheme == "bearer" and values.get("realm") and (self._basic or not self._given):
@@ -195,7 +196,7 @@ class _Registry:
                 return self._basic
         return ""
 
-    def _token_of(self, values):
+    def _token_of(self, values: dict[str, str]) -> str:
         realm = web.split_url(values["realm"])
         if realm.scheme not in (("https", "http") if self._scheme == "http" else ("https",)) or not realm.hostname:
             raise _Final("the registry wants the login sent to %s, refused" % realm.scheme)
@@ -207,7 +208,7 @@ class _Registry:
             answer = json.loads(_ask(location, self._basic, "GET", read=_MOST_BYTES).decode("utf-8"))
             token = answer.get("token") or answer.get("access_token")
         except _Status as error:
-            if error.code in _BUSY:
+            if error.code in BUSY:
                 raise
             text = "no token from %s: %s; %s" % (realm.hostname, error, self._way_out(401))
             raise _Final(text) from None
@@ -217,7 +218,7 @@ class _Registry:
             raise _Final("%s handed out no token" % realm.hostname)
         return token
 
-    def _way_out(self, code):
+    def _way_out(self, code: int) -> str:
         if code == 404:
             return "there is no such manifest; check registry, name and tag"
         if code == 403:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -30,7 +31,7 @@ class InvalidImageURL(ValueError):
     """The URL is refused; the text says why, without repeating the URL (it may hold credentials)."""
 
 
-def check_image_url(url):
+def check_image_url(url: str) -> str:
     """Return ``url`` when Go's ``url.ParseRequestURI`` takes it, else raise :class:`InvalidImageURL`."""
     raw = url.encode("utf-8", "surrogateescape")
     if _CONTROL.search(raw):
@@ -55,7 +56,7 @@ def check_image_url(url):
     return url
 
 
-def redact(url):
+def redact(url: str) -> str:
     """The URL without user info, query and fragment: what may be recorded and shown."""
     raw = url.split("#", 1)[0].split("?", 1)[0]
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//)?([^/]*)(.*)\Z", raw, re.DOTALL)
@@ -71,7 +72,7 @@ def redact(url):
     return scheme + slashes + authority + path
 
 
-def digest_in(url):
+def digest_in(url: str) -> str:
     """The digest that pins what the URL names, as ``sha256:…``; empty when there is none.
 
     ``#sha256=…`` and ``#sha512=…`` are switches of the shipped commands, ``oci://…@sha256:…`` is a reference by digest.
@@ -87,12 +88,12 @@ def digest_in(url):
     return ""
 
 
-def _split_scheme(raw):
+def _split_scheme(raw: bytes) -> tuple[bytes, bytes]:
     match = _SCHEME.match(raw)
     return (match.group(1), match.group(2)) if match else (b"", raw)
 
 
-def _check_authority(authority):
+def _check_authority(authority: bytes) -> None:
     userinfo, at, host = authority.rpartition(b"@")
     _check_host(host)
     if at:
@@ -103,7 +104,7 @@ def _check_authority(authority):
             _check_escapes(part)
 
 
-def _check_host(host):
+def _check_host(host: bytes) -> None:
     bracket = host.rfind(b"[")
     if bracket > 0:
         raise InvalidImageURL("'[' inside of the host: only an IPv6 address stands in brackets")
@@ -119,12 +120,12 @@ def _check_host(host):
     _unescape_host(name)
 
 
-def _check_port(port):
+def _check_port(port: bytes) -> None:
     if not _PORT.match(port):
         raise InvalidImageURL("the port after the host is not a number")
 
 
-def _check_ipv6_literal(literal):
+def _check_ipv6_literal(literal: bytes) -> None:
     address, zone_mark, zone = literal.partition(b"%25")
     text = _unescape_host(address)
     if zone_mark:
@@ -136,12 +137,12 @@ def _check_ipv6_literal(literal):
         raise InvalidImageURL("what stands in brackets is not an IPv6 address")
 
 
-def _unescape_host(text):
+def _unescape_host(text: bytes) -> bytes:
     bad = _NOT_IN_HOST.search(text)
     if bad:
         raise InvalidImageURL("the host holds %r, which no host name may hold" % bad.group().decode("latin-1"))
 
-    def unescape(digits):
+    def unescape(digits: bytes) -> None:
         # In a host, escapes are for bytes that are not ASCII, and for the percent sign of an IPv6 zone.
         if digits[:1] < b"8" and digits != b"25":
             raise InvalidImageURL(
@@ -151,12 +152,12 @@ def _unescape_host(text):
     return _check_escapes(text, unescape)
 
 
-def _unescape_zone(text):
+def _unescape_zone(text: bytes) -> bytes:
     bad = _NOT_IN_HOST.search(text)
     if bad:
         raise InvalidImageURL("the zone of the IPv6 address holds %r" % bad.group().decode("latin-1"))
 
-    def unescape(digits):
+    def unescape(digits: bytes) -> None:
         byte = bytes([int(digits, 16)])
         if digits != b"25" and byte != b" " and not _HOST_BYTE.match(byte):
             raise InvalidImageURL("the zone of the IPv6 address holds the escape %%%s" % digits.decode())
@@ -164,8 +165,8 @@ def _unescape_zone(text):
     return _check_escapes(text, unescape)
 
 
-def _check_escapes(text, check=None):
-    def replace(match):
+def _check_escapes(text: bytes, check: Callable[[bytes], object] | None = None) -> bytes:
+    def replace(match: re.Match[bytes]) -> bytes:
         digits = match.group(1)
         if not _HEX.match(digits):
             shown = match.group().decode("utf-8", "replace")
@@ -179,7 +180,7 @@ def _check_escapes(text, check=None):
     return _ESCAPE.sub(replace, text)
 
 
-def _is_ipv6(text):
+def _is_ipv6(text: bytes) -> bool:
     """Whether Go's ``netip.ParseAddr`` reads ``text`` (without zone) as an IPv6 address."""
     head, double, tail = text.partition(b"::")
     if double and b"::" in tail:

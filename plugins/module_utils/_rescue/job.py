@@ -12,9 +12,14 @@ import os
 import pkgutil
 import time
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Callable
 
 from .._common import installed
 from . import protocol
+
+#: Runs a program (``argv``, ``environ_update``) as ``AnsibleModule.run_command`` does: exit code, stdout, stderr.
+Run = Callable[..., "tuple[int, str, str]"]
 
 
 class JobError(Exception):
@@ -23,7 +28,7 @@ class JobError(Exception):
     ``begun``: disks were changed all the same.
     """
 
-    def __init__(self, message, begun=False):
+    def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)
         self.begun = begun
 
@@ -33,29 +38,29 @@ class Job:
 
     def __init__(
         self,
-        command,
-        bootstrap,
-        arguments,
-        token,
-        limit,
-        rule,
-        runner,
-        installation="",
-        devices=(),
-        consent="",
-        reinstall=None,
-        intent="",
-        files=None,
-        uploaded=None,
-        empty=(),
-        check_image=True,
-    ):
+        command: bytes,
+        bootstrap: bytes,
+        arguments: Sequence[str],
+        token: str,
+        limit: int,
+        rule: str,
+        runner: str,
+        installation: str = "",
+        devices: Iterable[str] = (),
+        consent: str = "",
+        reinstall: str | Sequence[str] | None = None,
+        intent: str = "",
+        files: Mapping[str, bytes] | None = None,
+        uploaded: Mapping[str, Any] | None = None,
+        empty: Iterable[Any] = (),
+        check_image: bool = True,
+    ) -> None:
         self.command, self.bootstrap, self.arguments = command, bootstrap, arguments
         self.token, self.limit, self.rule, self.runner = token, limit, rule, runner
         #: The installation's id, the disks it writes, and what allows that; the user's word, and the intent as JSON.
         self.installation, self.devices, self.consent = installation, list(devices), consent
         self.reinstall, self.intent = reinstall, intent
-        #: What else the program finds below the base: path → text, readable for root alone.
+        #: What else the program finds below the base: path → content, readable for root alone.
         self.files = dict(files or {})
         #: Of a command that was uploaded before, in place of ``command``: ``sha256``, ``size``, the job's ``digest``.
         self.uploaded = dict(uploaded or {})
@@ -64,32 +69,49 @@ class Job:
         self.empty, self.check_image = list(empty), check_image
 
     @property
-    def machine(self):
+    def machine(self) -> str:
         """The machine's name, an argument of every job."""
         return self.arguments[1]
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """The identity of the job; the token, the limit, the rule, the installation and ``files`` are no part of it."""
         return self.uploaded.get("digest") or protocol.job_digest(self.command, self.bootstrap, self.arguments)
 
-    def pack(self):
+    def pack(self) -> str:
         """One line of text for a C(no_log) option."""
         fields = dict(self.__dict__)
         for name in ("command", "bootstrap"):
-            fields[name] = base64.b64encode(fields[name]).decode("ascii")
+            fields[name] = _packed(fields[name])
+        fields["files"] = {path: _packed(content) for path, content in self.files.items()}
         return base64.b64encode(zlib.compress(json.dumps(fields).encode("utf-8"), 6)).decode("ascii")
 
     @classmethod
-    def unpack(cls, text):
+    def unpack(cls, text: str) -> Job:
         """Undo :meth:`pack`."""
         fields = json.loads(zlib.decompress(base64.b64decode(text)).decode("utf-8"))
         for name in ("command", "bootstrap"):
-            fields[name] = base64.b64decode(fields[name])
+            fields[name] = _unpacked(fields[name])
+        fields["files"] = {path: _unpacked(text) for path, text in fields["files"].items()}
         return cls(**fields)
 
 
-def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
+def _packed(content: bytes) -> str:
+    # Compressed twice, since base64 hides from zlib what repeats.
+    return base64.b64encode(zlib.compress(content, 6)).decode("ascii")
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
+def start_or_attach(
+    job: Job,
+    run: Run,
+    base: str = protocol.BASE,
+    prepare: Callable[[Run, Job], bool | None] | None = None,
+    decide: Callable[[protocol.Status | None], str] | None = None,
+) -> tuple[protocol.Status, bool]:
     """Returns ``(status, attached)``; an image command never runs twice at the same time.
 
     ``run(argv, environ_update={})`` runs a program and returns exit code, stdout and stderr, as
@@ -101,9 +123,9 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
         runner = _Runner(run, base)
         status = runner.status()
         todo = decide(status) if decide else protocol.decide(status, job.digest, job.rule)
-        if todo == protocol.ATTACH:
+        if status is not None and todo == protocol.ATTACH:
             return status, True
-        if todo == protocol.BUSY:
+        if status is not None and todo == protocol.BUSY:
             raise JobError(
                 "another image command is running in this rescue (job %s…, since %.0f s; other image URL, command, "
                 "bootstrap data or devices). Wait for it, or end it with: sh %s stop"
@@ -118,12 +140,12 @@ def start_or_attach(job, run, base=protocol.BASE, prepare=None, decide=None):
                 raise JobError(str(exc), bool(changed)) from exc
 
 
-def keep(base, name, text):
-    """Keep a text in the rescue, for whoever comes after us."""
+def keep(base: str, name: str, text: str) -> None:
+    """Keep a text in the rescue, for later runs."""
     _write(os.path.join(base, name), text.encode("utf-8", "replace"), 0o600)
 
 
-def installation_in(base=protocol.BASE):
+def installation_in(base: str = protocol.BASE) -> str:
     """The id of the installation that the last command of this rescue belongs to; empty when nothing tells."""
     try:
         with open(os.path.join(base, protocol.INSTALLATION), encoding="ascii") as file:
@@ -134,8 +156,8 @@ def installation_in(base=protocol.BASE):
 
 
 @contextlib.contextmanager
-def alone(base=protocol.BASE):
-    """Meanwhile, nobody else starts a job in this rescue; raises :class:`JobError` when somebody does for long."""
+def alone(base: str = protocol.BASE) -> Iterator[None]:
+    """Hold the lock of the start of jobs in this rescue; raises :class:`JobError` when another run holds it."""
     state_dir = os.path.join(base, protocol.STATE_DIR)
     os.makedirs(state_dir, mode=0o700, exist_ok=True)
     os.chmod(state_dir, 0o700)
@@ -143,12 +165,12 @@ def alone(base=protocol.BASE):
         yield
 
 
-def present(run, base=protocol.BASE):
+def present(run: Run, base: str = protocol.BASE) -> protocol.Status | None:
     """The status of the job in this rescue; None when there has been none."""
     return _Runner(run, base).status()
 
 
-def progress(run, base=protocol.BASE):
+def progress(run: Run, base: str = protocol.BASE) -> dict[str, bool]:
     """Whether the job in this rescue is running, and whether one has succeeded."""
     try:
         status = present(run, base)
@@ -160,7 +182,7 @@ def progress(run, base=protocol.BASE):
     return {"running": status.state == protocol.RUNNING, "succeeded": status.succeeded(protocol.MARKER_ONLY)}
 
 
-def forget(base=protocol.BASE):
+def forget(base: str = protocol.BASE) -> None:
     """The job that has ended counts no more: what it wrote is gone. Call it within :func:`alone`."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(base, protocol.STATE_DIR, "state"))
@@ -169,11 +191,11 @@ def forget(base=protocol.BASE):
 class _Runner:
     """The runner in its place."""
 
-    def __init__(self, run, base):
+    def __init__(self, run: Run, base: str) -> None:
         self.path = os.path.join(base, protocol.RUNNER)
         self._run, self._base = run, base
 
-    def status(self):
+    def status(self) -> protocol.Status | None:
         """What it says now; None when there is none."""
         if not os.path.exists(self.path):
             return None
@@ -183,19 +205,19 @@ class _Runner:
         except protocol.ProtocolError as exc:
             raise JobError("%s answers nonsense (%s); remove it if no command runs" % (self.path, exc)) from exc
 
-    def start(self, job):
+    def start(self, job: Job) -> protocol.Status:
         """Start the installed job; returns the first status."""
         code, answer, error = self._call("start", job.digest, str(job.limit))
         if code != 0:
             raise JobError("the command could not be started: %s" % error.strip())
         return protocol.parse_status(answer)
 
-    def _call(self, *words):
+    def _call(self, *words: str) -> tuple[int, str, str]:
         return self._run(["sh", self.path] + list(words), environ_update={"KUBENODE_BASE": self._base})
 
 
 @contextlib.contextmanager
-def _staged(job, base):
+def _staged(job: Job, base: str) -> Iterator[None]:
     """Meanwhile, an uploaded command lies beside its place, proven: no disk is emptied for one that is not whole."""
     try:
         if job.uploaded:
@@ -206,7 +228,7 @@ def _staged(job, base):
             os.unlink(_staging(base))
 
 
-def head(job, base=protocol.BASE):
+def head(job: Job, base: str = protocol.BASE) -> bytes:
     """The beginning of the command; call it while the job is prepared."""
     if not job.uploaded:
         return job.command[:256]
@@ -214,11 +236,11 @@ def head(job, base=protocol.BASE):
         return file.read(256)
 
 
-def _staging(base):
+def _staging(base: str) -> str:
     return os.path.join(base, protocol.COMMAND) + ".staged"
 
 
-def _stage(job, base):
+def _stage(job: Job, base: str) -> None:
     # A copy: a lost connection may hold the upload open, and the kernel runs nothing that is open for writing.
     source = os.path.join(base, protocol.COMMANDS, job.uploaded["sha256"])
     try:
@@ -234,13 +256,13 @@ def _stage(job, base):
         raise JobError("nothing was started: %s does not hold the image command that was sent; run again" % source)
 
 
-def _copied(source, target):
+def _copied(source: BinaryIO, target: BinaryIO) -> Iterator[bytes]:
     for piece in iter(lambda: source.read(1 << 20), b""):
         target.write(piece)
         yield piece
 
 
-def _install(job, base):
+def _install(job: Job, base: str) -> None:
     state_dir = os.path.join(base, protocol.STATE_DIR)
     _write(os.path.join(base, protocol.RUNNER), job.runner.encode("utf-8"), 0o700)
     # Beside this file, in the program that brought both.
@@ -255,12 +277,12 @@ def _install(job, base):
     _write(os.path.join(state_dir, "token"), job.token.encode("utf-8"), 0o600)
     _write(os.path.join(base, protocol.INSTALLATION), job.installation.encode("ascii"), 0o600)
     _write(os.path.join(base, protocol.CONSENT), job.consent.encode("ascii", "replace"), 0o600)
-    for path, text in job.files.items():
-        _write(os.path.join(base, path), text.encode("utf-8"), 0o600)
+    for path, content in job.files.items():
+        _write(os.path.join(base, path), content, 0o600)
     _write(os.path.join(base, protocol.INTENT), job.intent.encode("utf-8", "replace"), 0o600)
 
 
-def _write(path, content, mode):
+def _write(path: str, content: bytes, mode: int) -> None:
     # A file is there as a whole, with its mode, or not at all.
     new = path + ".new"
     with _create(new, mode) as file:
@@ -269,7 +291,7 @@ def _write(path, content, mode):
 
 
 @contextlib.contextmanager
-def _create(path, mode):
+def _create(path: str, mode: int) -> Iterator[BinaryIO]:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -279,7 +301,7 @@ def _create(path, mode):
 
 
 @contextlib.contextmanager
-def _lock(path, patience=120.0):
+def _lock(path: str, patience: float = 120.0) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + patience

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible.module_utils.basic import env_fallback
 
 from .._common.wording import VARIABLES
 from .installimage import spec as installimage
 
 
-def _flow_options(boot_state):
+def _flow_options(boot_state: str) -> dict[str, Any]:
     return {
         "boot_state": {"type": "str", "default": boot_state},
         "boot_state_since": {"type": "str"},
@@ -30,7 +32,7 @@ _PRE_PROVISION = {"pre_provision_command": {"type": "str"}, "pre_provision_timeo
 _COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
 
 
-def _installation_options():
+def _installation_options() -> dict[str, Any]:
     return {
         "installation": {"type": "str"},
         "consent": {"type": "str", "default": "empty"},
@@ -39,7 +41,7 @@ def _installation_options():
     }
 
 
-def image_url_command_spec():
+def image_url_command_spec() -> dict[str, Any]:
     """Options of image_url_command."""
     return dict(
         _flow_options("BootingToRescue"),
@@ -74,7 +76,7 @@ def image_url_command_spec():
     )
 
 
-def pre_provision_command_spec():
+def pre_provision_command_spec() -> dict[str, Any]:
     """Options of pre_provision_command."""
     return dict(
         _flow_options("BootingToRescue"),
@@ -96,7 +98,7 @@ def pre_provision_command_spec():
     )
 
 
-def robot_installimage_spec():
+def robot_installimage_spec() -> dict[str, Any]:
     """Options of robot_installimage."""
     filesystem = {"type": "str", "required": True}
     return dict(
@@ -178,7 +180,7 @@ def robot_installimage_spec():
     )
 
 
-def machine_boot_spec():
+def machine_boot_spec() -> dict[str, Any]:
     """Options of machine_boot."""
     return dict(
         _flow_options("RunningImageCommand"),
@@ -211,7 +213,7 @@ def machine_boot_spec():
     )
 
 
-def machine_install_spec():
+def machine_install_spec() -> dict[str, Any]:
     """Options of machine_install; each step has those of the module of its name, which are looked at when it begins."""
     return {
         "machines": {
@@ -237,7 +239,7 @@ def machine_install_spec():
     }
 
 
-def image_url_check_spec():
+def image_url_check_spec() -> dict[str, Any]:
     """Options of image_url_check."""
     return {
         "machines": {
@@ -267,7 +269,7 @@ def image_url_check_spec():
     }
 
 
-def node_image_source_spec():
+def node_image_source_spec() -> dict[str, Any]:
     """Options of node_image_source."""
     return {
         "images": {
@@ -285,7 +287,7 @@ def node_image_source_spec():
     }
 
 
-def node_image_sink_spec():
+def node_image_sink_spec() -> dict[str, Any]:
     """Options of node_image_sink."""
     return {
         "dest": {"type": "path", "required": True},
@@ -293,7 +295,7 @@ def node_image_sink_spec():
     }
 
 
-def node_image_archive_spec():
+def node_image_archive_spec() -> dict[str, Any]:
     """Options of node_image_archive."""
     return {
         "source": {"type": "path", "required": True},
@@ -310,7 +312,7 @@ def node_image_archive_spec():
     }
 
 
-def node_image_debian_spec():
+def node_image_debian_spec() -> dict[str, Any]:
     """Options of node_image_debian."""
     return {
         "path": {"type": "path", "required": True},
@@ -327,7 +329,7 @@ def node_image_debian_spec():
     }
 
 
-def machine_quarantine_spec():
+def machine_quarantine_spec() -> dict[str, Any]:
     """Options of machine_quarantine."""
     return {
         "machines": {"type": "list", "elements": "dict", "required": True},
@@ -338,7 +340,7 @@ def machine_quarantine_spec():
     }
 
 
-def machine_lock_spec():
+def machine_lock_spec() -> dict[str, Any]:
     """Options of machine_lock."""
     return {
         "names": {"type": "list", "elements": "str", "required": True},
@@ -347,7 +349,7 @@ def machine_lock_spec():
     }
 
 
-def machine_disks_spec():
+def machine_disks_spec() -> dict[str, Any]:
     """Options of machine_disks."""
     return dict(
         _flow_options("BootingToRescue"),
@@ -380,7 +382,7 @@ def machine_disks_spec():
     )
 
 
-def installimage_check_spec():
+def installimage_check_spec() -> dict[str, Any]:
     """Options of installimage_check: what robot_installimage will be given, as far as it is known."""
     installation = robot_installimage_spec()
     names = (

@@ -75,7 +75,7 @@ def make(
         limit=limit,
         rule=protocol.MARKER_ONLY,
         runner=runner,
-        files={STARTED_BY: started_by},
+        files={STARTED_BY: started_by.encode("utf-8")},
     )
 
 
@@ -123,7 +123,7 @@ def start_or_attach(job: jobs.Job, run: Callable[..., Any], base: str = protocol
                     "another pre-provision command is running in this rescue, since %.0f s; it ends within %d s of its "
                     "start. Run again then" % (status.seconds, status.limit)
                 )
-            ours = status.job == job.digest and _started_by(own) == job.files[STARTED_BY]
+            ours = status.job == job.digest and _started_by(own).encode("utf-8") == job.files[STARTED_BY]
             return protocol.ATTACH if ours or status.state == protocol.RUNNING else protocol.START
 
         def put(_run: Callable[..., Any], job: jobs.Job) -> None:

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Sequence
 
 from .._common.text import whole_number
 
@@ -49,12 +50,12 @@ class ProtocolError(ValueError):
     """The answer is not one of the runner; the text says what is wrong with it."""
 
 
-def job_digest(command, bootstrap, arguments):
+def job_digest(command: bytes, bootstrap: bytes, arguments: Sequence[str]) -> str:
     """What makes two jobs the same: the program, the bootstrap data and the arguments."""
     return job_digest_in_pieces([command], len(command), bootstrap, arguments)
 
 
-def job_digest_in_pieces(pieces, size, bootstrap, arguments):
+def job_digest_in_pieces(pieces: Iterable[bytes], size: int, bootstrap: bytes, arguments: Sequence[str]) -> str:
     """The same of a program that comes in pieces, ``size`` bytes in all."""
     digest = hashlib.sha256(b"%d:" % size)
     for piece in pieces:
@@ -68,7 +69,7 @@ def job_digest_in_pieces(pieces, size, bootstrap, arguments):
 class Status:
     """One answer of the runner."""
 
-    def __init__(self, fields):
+    def __init__(self, fields: dict[str, str]) -> None:
         self.job = fields.get("job", "")
         self.run = fields.get("id", "")
         self.boot_id = fields["boot"]
@@ -94,18 +95,18 @@ class Status:
             raise ProtocolError("the boot id is not one")
 
     @property
-    def next_offset(self):
+    def next_offset(self) -> int:
         """Where the next poll goes on."""
         return self.offset + len(self.log)
 
-    def succeeded(self, rule):
+    def succeeded(self, rule: str) -> bool:
         """Whether the command has ended and ended well by ``rule``."""
         if self.state != EXITED or not self.marker:
             return False
         return rule == MARKER_ONLY or self.exit_code == 0
 
 
-def parse_status(text):
+def parse_status(text: str) -> Status:
     """Read the answer of ``runner.sh status``; anything else raises :class:`ProtocolError`."""
     _before, start, answer = text.partition("kubenode-runner=1\n")
     if not start:
@@ -123,7 +124,7 @@ def parse_status(text):
         raise ProtocolError("the answer of the runner is malformed: %s" % exc) from exc
 
 
-def message_of(output):
+def message_of(output: bytes) -> str:
     """The ``message`` of an ``output.json``; empty when there is none or the file is being written."""
     try:
         content = json.loads(output.decode("utf-8"))
@@ -133,7 +134,7 @@ def message_of(output):
     return message if isinstance(message, str) else ""
 
 
-def bytes_of(output):
+def bytes_of(output: bytes) -> tuple[int, int | None] | None:
     """The ``bytes`` of an ``output.json`` as (done, total or None); None when there are none that can be."""
     try:
         count = json.loads(output.decode("utf-8"))["bytes"]
@@ -145,11 +146,11 @@ def bytes_of(output):
     return done, total
 
 
-def _is_count(number):
+def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 63
 
 
-def output_error(output, size=None):
+def output_error(output: bytes, size: str | None = None) -> str:
     """What is wrong with an ``output.json`` that its command has finished; empty when nothing is, or it is missing.
 
     ``output`` is what the runner sends of it, ``size`` how many bytes it has, as text.
@@ -176,7 +177,7 @@ def output_error(output, size=None):
     return ""
 
 
-def parse_fetch(text):
+def parse_fetch(text: str) -> bytes:
     """Undo ``runner.sh fetch``: the gzip bytes; raises :class:`ProtocolError`."""
     body, end, _rest = text.partition("end=1")
     if not end:
@@ -187,7 +188,7 @@ def parse_fetch(text):
 ATTACH, START, BUSY = "attach", "start", "busy"
 
 
-def decide(status, job, rule):
+def decide(status: Status | None, job: str, rule: str) -> str:
     """What to do about ``job`` when the rescue is in ``status`` (None: it knows no runner yet)."""
     if status is None or status.state == NONE:
         return START
@@ -198,7 +199,7 @@ def decide(status, job, rule):
     return START
 
 
-def explain_failure(status, rule, interpreter=""):
+def explain_failure(status: Status, rule: str, interpreter: str = "") -> str:
     """Why a command that has ended did not succeed, and what to do about it.
 
     ``interpreter``: what the command's first line names, if it is a script.
@@ -234,7 +235,7 @@ def explain_failure(status, rule, interpreter=""):
     return text + explain_code(status.exit_code, interpreter)
 
 
-def explain_code(code, interpreter):
+def explain_code(code: int | None, interpreter: str) -> str:
     """What the exit codes of a program that was not found or not run mean."""
     named = " (%s)" % interpreter if interpreter else ""
     if code == 127:
@@ -251,20 +252,20 @@ def explain_code(code, interpreter):
     return ""
 
 
-def _number(fields, key):
+def _number(fields: dict[str, str], key: str) -> int:
     found = whole_number(fields.get(key) or "0")
     if found is None:
         raise ProtocolError("%s is no number" % key)
     return found
 
 
-def _seconds(text):
+def _seconds(text: str) -> float:
     if not _SECONDS.match(text):
         raise ProtocolError("seconds is no number")
     return float(text)
 
 
-def _decode(text):
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except ValueError as exc:

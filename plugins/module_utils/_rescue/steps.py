@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import job as jobs
 from . import pre_provision, protocol, targets
@@ -19,7 +21,7 @@ IMAGE_COMMAND, INSTALLIMAGE, PRE_PROVISION = "image command", "installimage", "p
 LOOK, MEASURE, WIPE = "look at disks", "measure disks", "empty disks"
 
 
-def answer(request):
+def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What became of a request: its results, or ``failed`` with ``msg``."""
     try:
         return _STEPS[request["step"]](request)
@@ -29,14 +31,18 @@ def answer(request):
         return {"failed": True, "msg": str(exc), "begun": exc.begun}
 
 
-def _start(request, prepare=None, decide=None):
+def _start(
+    request: dict[str, Any],
+    prepare: Callable[[jobs.Run, jobs.Job], bool] | None = None,
+    decide: Callable[[jobs.Job], Callable[[protocol.Status | None], str]] | None = None,
+) -> dict[str, Any]:
     job = jobs.Job.unpack(request["payload"])
     status, attached = jobs.start_or_attach(job, run, prepare=prepare, decide=decide and decide(job))
     finished = attached and status.state != protocol.RUNNING
     return {"attached": attached, "finished": finished, "installation": jobs.installation_in()}
 
 
-def _in_english(argv, environ_update=None):
+def _in_english(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
     return run(argv, dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})))
 
 
@@ -50,7 +56,7 @@ _STEPS = {
 }
 
 
-def run(argv, environ_update=None):
+def run(argv: Sequence[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a program, as text; 127 when it is not there."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
@@ -65,7 +71,7 @@ def run(argv, environ_update=None):
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def main():
+def main() -> int:
     """Answer one request."""
     sys.stdout.write(json.dumps(answer(json.load(sys.stdin))) + "\n")
     return 0

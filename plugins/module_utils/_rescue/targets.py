@@ -8,20 +8,24 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from .._common import consent as consents
 from .._common import intents, origin
 from . import fetchable, job, protocol
-from .disks import facts, gather, names, serve, table, tools, wiping
+from .disks import disk_names, disk_tools, facts, gather, listing, serve, wiping
+from .disks.facts import Identity
+from .job import Job, Run
 
 #: Besides the kinds of consent: the user's word names the machine, and what lies on its disks says whether the word was
-#: used up by that; somebody else has looked at the disks and emptied them.
+#: used up by that; the caller has looked at the disks and emptied them.
 NAMED, CHECKED = "named", "checked"
 #: Prints what is on the disks that its arguments name.
 LOOK = origin.SCRIPT_OF_DISKS + 'seen_disks "$@"\n'
 
 
-def kinds_of(text):
+def kinds_of(text: str) -> list[str]:
     """The kinds in a consent; raises ValueError for a word that is none."""
     kinds = (text or consents.EMPTY).split("+")
     unknown = sorted(set(kinds) - set(consents.KINDS) - {NAMED, CHECKED})
@@ -30,22 +34,23 @@ def kinds_of(text):
     return kinds
 
 
-def decider(wanted, base=protocol.BASE):
+def decider(wanted: Job, base: str = protocol.BASE) -> Callable[[protocol.Status | None], str]:
     """What to do about a job when the rescue is in a status; a job whose disks are to be emptied begins from the start.
 
     Unless it is of the same installation: then it is the one that emptied them.
     """
 
-    def decide(status):
+    def decide(status: protocol.Status | None) -> str:
         todo = protocol.decide(status, wanted.digest, wanted.rule)
         if todo != protocol.ATTACH or not wanted.empty or job.installation_in(base) == wanted.installation:
             return todo
-        return protocol.BUSY if status.state == protocol.RUNNING else protocol.START
+        running = status is not None and status.state == protocol.RUNNING
+        return protocol.BUSY if running else protocol.START
 
     return decide
 
 
-def prepare(run, wanted, base=protocol.BASE):
+def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
     """Make the disks of a job ready for it, when it may write them; raises JobError. Returns whether any was changed.
 
     Whatever may refuse comes first, then the note that it has begun, and only then the first change.
@@ -78,14 +83,14 @@ def prepare(run, wanted, base=protocol.BASE):
     return empties
 
 
-def _begun(wanted, base):
+def _begun(wanted: Job, base: str) -> dict[str, Any] | None:
     """The intent of an earlier start in this rescue that was allowed to write for this installation; None for none."""
     intent = intents.parse(_kept(base) or "")
     known = intents.is_open(intent, wanted.machine, wanted.installation) and intent.get("begun") is True
     return intent if known else None
 
 
-def _kept(base):
+def _kept(base: str) -> str | None:
     """The intent that an earlier start put into this rescue, as text; None for none."""
     try:
         with open(os.path.join(base, protocol.INTENT), encoding="utf-8") as file:
@@ -95,7 +100,7 @@ def _kept(base):
 
 
 @contextlib.contextmanager
-def _noted(wanted, begun, base):
+def _noted(wanted: Job, begun: dict[str, Any] | None, base: str) -> Iterator[None]:
     """The intent is in the rescue before a disk is changed, so that who comes after a cut goes on.
 
     Where nothing was changed after all, it goes again.
@@ -116,14 +121,14 @@ def _noted(wanted, begun, base):
         raise
 
 
-def _guard(run, wanted, named):
+def _guard(run: Run, wanted: Job, named: bool) -> None:
     """Raises unless the disks hold nothing, or what the user's word covers."""
     words = consents.Words("reinstall", wanted.reinstall if named else ())
     goes = {str(uuid).lower() for uuid in _intent(wanted).get("goes") or []}
     try:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
-    except (serve.ServeError, names.Unresolved) as exc:
+    except (serve.ServeError, disk_names.Unresolved) as exc:
         raise job.JobError("nothing was started: %s" % exc) from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
@@ -136,21 +141,21 @@ def _guard(run, wanted, named):
         why = words.why_not(wanted.machine, left[0]) if said else _way_out(wanted.machine)
         raise job.JobError(
             "nothing was started and nothing was written, as disk %s is not empty. It holds:\n  %s\n%s"
-            % (disk["name"], "\n  ".join(table.held(disk)), why)
+            % (disk["name"], "\n  ".join(listing.held(disk)), why)
         )
 
 
-def _intent(wanted):
+def _intent(wanted: Job) -> dict[str, Any]:
     """That of this job, which says which systems without a record the word means."""
     intent = intents.parse(wanted.intent)
     return intent if intents.is_open(intent, wanted.machine, wanted.installation) else {}
 
 
-def _way_out(machine):
+def _way_out(machine: str) -> str:
     return "To write it, name the machine: %s" % consents.extra_var("reinstall", [machine])
 
 
-def _look_at_interpreter(head):
+def _look_at_interpreter(head: bytes) -> None:
     """Raises when the command cannot start in this rescue, by its first line."""
     first = head.partition(b"\n")[0]
     words = [os.fsdecode(word) for word in first[2:].split()] if first.startswith(b"#!") else []
@@ -167,12 +172,12 @@ def _look_at_interpreter(head):
         )
 
 
-def _path():
+def _path() -> str:
     """Where the runner lets a command look for programs."""
     return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
-def _look_at_image(wanted):
+def _look_at_image(wanted: Job) -> None:
     """Raises when the disks would be emptied for an image that cannot be had."""
     if not wanted.check_image:
         return
@@ -185,8 +190,8 @@ def _look_at_image(wanted):
         ) from exc
 
 
-def _empty(run, wanted, checked, base):
-    able = tools.Tools(_in_english(run))
+def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
+    able = disk_tools.Tools(_in_english(run))
     try:
         if checked:
             serve.empty(able, wanted.empty)
@@ -197,21 +202,21 @@ def _empty(run, wanted, checked, base):
             wiping.wipe(able, [_name(device, facts.identities(raw)) for device in wanted.devices])
     except wiping.WipeError as exc:
         raise job.JobError("the disks could not be emptied before the start: %s" % exc, exc.begun) from exc
-    except (gather.GatherError, names.Unresolved) as exc:
+    except (gather.GatherError, disk_names.Unresolved) as exc:
         raise job.JobError("the disks could not be emptied before the start: %s" % exc) from exc
 
 
-def _in_english(run):
+def _in_english(run: Run) -> Run:
     """The tools' output is read; the command itself keeps the language of the rescue."""
 
-    def speak(argv, environ_update=None, **more):
+    def speak(argv: Sequence[str], environ_update: dict[str, str] | None = None, **more: Any) -> tuple[int, str, str]:
         return run(argv, environ_update=dict({"LANG": "C", "LC_ALL": "C"}, **(environ_update or {})), **more)
 
     return speak
 
 
-def _name(device, disks):
+def _name(device: str, disks: Sequence[Identity]) -> str:
     """The kernel's name of a disk; the kernel's own names are taken as they are."""
     if any(disk["name"] == device for disk in disks):
         return device
-    return names.one(device, disks)["name"]
+    return disk_names.one(device, disks)["name"]

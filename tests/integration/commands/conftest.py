@@ -16,14 +16,12 @@ from pathlib import Path
 import pytest
 
 from dev.toolchain.test import memory
+from tests.image_commands import image_command
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.registry import Front
 from tests.integration.commands.web import Web
 
-FILES = Path(__file__).parents[3] / "playbooks/files"
-COMMAND = FILES / "image-url-command-raw-disk"
-ROOTFS_TAR = FILES / "image-url-command-rootfs-tar"
-OCI = FILES / "image-url-command-oci"
+COMMAND, ROOTFS_TAR, OCI = image_command("raw-disk"), image_command("rootfs-tar"), image_command("oci")
 OLD = b"\xaa" * MIB
 #: MiB of old data at the beginning of a disk: where images have data, holes and borders of both
 OLD_MIB = 24

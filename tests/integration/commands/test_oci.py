@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from commands.parts.cosign import check_signature
-from commands.parts.errors import Refused
-from commands.parts.oci_image import OciImage
-from commands.parts.oci_url import OciUrl
-from commands.parts.registry import Registry as Client
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+    OciImage,
+    check_signature,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+    Registry as Client,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import OciUrl
 from tests.integration.commands.conftest import OCI, Target
 from tests.integration.commands.disks import MIB, mount, node
 from tests.integration.commands.registry import INDEX, LOGIN, MANIFEST, Front, Registry, sha256, with_password

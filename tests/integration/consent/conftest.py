@@ -18,13 +18,13 @@ import yaml
 
 from dev.dedicated import DedicatedStage
 from dev.stage import CHECKOUT, Stage
+from tests.image_commands import written_by_shell
 from tests.integration.accounts import cloud_call, robot_call
 from tests.integration.playbooks.conftest import Playground
 from tests.waiting import until
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
 DONE = "echo IMAGE_URL_DONE\n"
-RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
 #: Seconds in which a machine boots, however loaded the host is.
 BOOTS = 180
 #: Words of a run that must see what a machine runs: it waits for as long as a machine may need to answer.
@@ -99,8 +99,7 @@ class Scene(Playground[Stage]):
 
     def raw_disk(self, before: str = "", after: str = "") -> str:
         """The script of an image command that does what the shipped one does, and something before and after it."""
-        whole = f"cat >/root/raw-disk <<'END-OF-RAW-DISK'\n{RAW_DISK.read_text()}\nEND-OF-RAW-DISK\n"
-        return f'{whole}chmod 0700 /root/raw-disk\n{before}\n/root/raw-disk "$@" || exit 1\n{after}\n'
+        return f'{written_by_shell("raw-disk", "/root/raw-disk")}{before}\n/root/raw-disk "$@" || exit 1\n{after}\n'
 
     # --- other people
 

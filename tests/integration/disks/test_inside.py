@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
     serve,
     wiping,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 from tests.integration.commands.disks import fill, loop, mount, node, sh
 
 pytestmark = pytest.mark.root

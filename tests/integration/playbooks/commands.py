@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from dev.stage import CHECKOUT
-
-RAW_DISK = CHECKOUT / "playbooks" / "files" / "image-url-command-raw-disk"
+from tests.image_commands import written_by_shell
 
 
 def waiting_command(folder):
@@ -18,11 +16,7 @@ set -e
 echo start >> /root/starts
 echo "start $(wc -l < /root/starts)"
 while [ ! -e /root/go ]; do sleep 0.2; done
-cat > /root/raw-disk <<'END-OF-RAW-DISK'
-{RAW_DISK.read_text()}
-END-OF-RAW-DISK
-chmod 0700 /root/raw-disk
-/root/raw-disk "$@"
+{written_by_shell("raw-disk", "/root/raw-disk")}/root/raw-disk "$@"
 """
     path.write_text(script)
     path.chmod(0o755)

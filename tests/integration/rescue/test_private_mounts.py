@@ -38,7 +38,7 @@ def test_nobody_else_sees_what_is_mounted_while_an_archive_is_made(tmp_path, mon
         return {"seen": found}
 
     monkeypatch.setattr(module, "AnsibleModule", Module)
-    monkeypatch.setattr(module.debian_make, "run", run)
+    monkeypatch.setattr(module.debian, "run", run)
     child = os.fork()
     if not child:
         try:

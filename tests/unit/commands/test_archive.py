@@ -11,11 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commands.parts.archive import Archive, inner_name, shown
-from commands.parts.content import kind_of_content
-from commands.parts.errors import Refused
-from commands.parts.extract import extended_attributes, nanoseconds
-from commands.parts.survey import Survey, survey_archive
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_extract import (
+    extended_attributes,
+    nanoseconds,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_reader import (
+    Archive,
+    Survey,
+    inner_name,
+    kind_of_content,
+    shown,
+    survey_archive,
+)
 
 
 def pack(*members: tarfile.TarInfo, data: bytes = b"data", form: int = tarfile.PAX_FORMAT) -> bytes:

@@ -13,8 +13,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands.parts.authorized_keys import authorized_keys, plain_key
-from commands.parts.cloud_init import meta_data
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import (
+    authorized_keys,
+    plain_key,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.new_root import meta_data
 
 
 def pack(*fields: bytes) -> str:

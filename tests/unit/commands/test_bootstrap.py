@@ -8,9 +8,9 @@ import gzip
 
 import pytest
 
-from commands.parts.bootstrap import kind_of_bootstrap
-from commands.parts.errors import Refused
-from commands.parts.image import check_head
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.raw_disk import check_head
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands.parts.decompress import decompress, unzstd
-from commands.parts.errors import Refused
-from commands.parts.formats import compression, zstd_size
-from commands.parts.stream import blocks
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import (
+    blocks,
+    compression,
+    decompress,
+    unzstd,
+    zstd_size,
+)
 
 
 def zstd(data: bytes) -> bytes:

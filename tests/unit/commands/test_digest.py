@@ -8,10 +8,9 @@ import hashlib
 
 import pytest
 
-from commands.parts.digest import Digest
-from commands.parts.errors import Refused
-from commands.parts.source import Source
-from commands.parts.url import ImageUrl
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Digest, Source
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl
 
 ONE, TWO = "a1" * 32, "B2" * 32
 

@@ -7,8 +7,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.parts import disk
-from commands.parts.disk import KernelPartition, entries, kernel_partitions
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand import root_device as disk
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.root_device import (
+    KernelPartition,
+    entries,
+    kernel_partitions,
+)
 
 
 def partition(folder, name, **attributes):

@@ -8,8 +8,8 @@ import base64
 
 import pytest
 
-from commands.parts.errors import Refused
-from commands.parts.url import ImageUrl
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl
 
 
 @pytest.mark.parametrize(

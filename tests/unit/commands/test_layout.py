@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.parts.errors import Refused
-from commands.parts.layout import Layout
-from commands.parts.rootfs import fstab_fields
-from commands.parts.sizes import MIB
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import MIB, Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.filesystems import Layout
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.rootfs_tar import fstab_fields
 
 
 @pytest.fixture(autouse=True)

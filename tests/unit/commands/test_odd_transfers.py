@@ -12,15 +12,20 @@ from email.message import Message
 import pytest
 from hypothesis import given
 
-from commands.parts.bootstrap import kind_of_bootstrap
-from commands.parts.errors import Interrupted, Refused
-from commands.parts.extract import LATEST, nanoseconds
-from commands.parts.login import Login
-from commands.parts.oci_url import OciUrl
-from commands.parts.registry import Descriptor, error_code
-from commands.parts.source import Source
-from commands.parts.transfer import Transfer
-from commands.parts.url import ImageUrl
+from ansible_collections.kubenode.provision.plugins.module_utils._common.download import LONGEST_WAIT, Interrupted
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.arguments import kind_of_bootstrap
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import Source, Transfer
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+    Descriptor,
+    Login,
+    error_code,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.tar_extract import (
+    LATEST,
+    nanoseconds,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import ImageUrl, OciUrl
 from tests.unit.common import odd
 
 DATA = b"an image"
@@ -84,7 +89,7 @@ def test_how_long_a_server_asks_to_wait_is_a_number_or_nothing(text):
     error = urllib.error.HTTPError("http://h/", 503, "busy", headers, io.BytesIO())
     found = Transfer("http://h/", "tests", 5.0).judge(error)
     if isinstance(found, Interrupted):
-        assert 0 <= found.wait <= Transfer.LONGEST_WAIT
+        assert 0 <= found.wait <= LONGEST_WAIT
     else:
         assert isinstance(found, Refused)
 

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.parts.cosign import public_key
-from commands.parts.errors import Refused
-from commands.parts.login import Login, parse_challenge
-from commands.parts.oci_image import OciImage
-from commands.parts.oci_url import OciUrl
-from commands.parts.registry import Descriptor, as_object
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.oci_registry import (
+    Descriptor,
+    Login,
+    OciImage,
+    as_object,
+    parse_challenge,
+    public_key,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.url import OciUrl
 
 HEX = "ab" * 32
 CONFIG = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": f"sha256:{HEX}", "size": 2}

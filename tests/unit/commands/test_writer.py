@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands.parts.errors import Refused
-from commands.parts.stream import blocks
-from commands.parts.writer import EDGE, Writer
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.basics import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.incoming import blocks
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.imagecommand.root_device import EDGE, Writer
 
 GRAIN = 256 * 1024
 DEVICE = 48 * GRAIN

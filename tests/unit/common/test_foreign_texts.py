@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.images im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key
 from provision import variables
 from tests.unit.common import odd
@@ -48,7 +48,7 @@ def test_our_own_files_that_were_damaged_are_none(text, tmp_path):
     with pytest.raises(ValueError, match="was not written by the role join"):
         kubeconfig.token_of(text)
     (tmp_path / "archive.json").write_text(text)
-    assert debian_make._known(str(tmp_path / "archive"), "abc") is None
+    assert debian._known(str(tmp_path / "archive"), "abc") is None
 
 
 @pytest.mark.parametrize("encoded", ["é", "A", "=", "\ud800"])

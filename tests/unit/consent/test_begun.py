@@ -24,7 +24,7 @@ def rescue(tmp_path, monkeypatch):
     monkeypatch.setattr(targets.serve, "look", lambda *_given, **_more: {"disks": [{"name": "sda", "holds": holds}]})
     monkeypatch.setattr(targets.gather, "read", lambda *_given, **_more: None)
     monkeypatch.setattr(targets.facts, "identities", lambda _raw: [{"name": "sda"}])
-    monkeypatch.setattr(targets.table, "held", lambda _disk: ["a system"])
+    monkeypatch.setattr(targets.listing, "held", lambda _disk: ["a system"])
 
     def wipe(_tools, _disks):
         intent = json.loads((tmp_path / protocol.INTENT).read_text())

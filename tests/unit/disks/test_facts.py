@@ -17,10 +17,12 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks i
     facts,
     gather,
     parse,
-    table,
     wiping,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.tools import Tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import (
+    listing as table,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.disk_tools import Tools
 from tests.unit.disks import recorded
 
 CANNOT_BE_READ = "it cannot be read, so what it holds is unknown"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, hints, names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import disk_names, facts, hints
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _query
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
@@ -166,8 +166,8 @@ def test_two_paths_to_one_disk_are_never_one_answer():
     found = facts.facts(recorded.odd())
     with pytest.raises(hints.HintError, match="means 2 disks"):
         hints.choose({"wwn": "0x500a07510a1b2c3d"}, found)
-    with pytest.raises(names.Unresolved, match="several"):
-        names.one("3500A07510A1B2C3", found)
+    with pytest.raises(disk_names.Unresolved, match="several"):
+        disk_names.one("3500A07510A1B2C3", found)
 
 
 WWN = st.integers(1, 2**64 - 1).map("{:016x}".format)
@@ -234,24 +234,24 @@ def test_never_a_disk_that_must_not_be_chosen_never_a_guess(disks, wanted):
 
 
 def test_names_for_other_modules():
-    assert names.strings(DISKS[2:3], DISKS, "short") == ["nvme0n1"]
-    assert names.strings(DISKS[2:3], DISKS, "wwn") == ["eui.0025385b71b00001"]
-    assert names.strings(DISKS[2:3], DISKS, "by-id") == ["nvme-SAMSUNG_S1"]
-    with pytest.raises(names.Unresolved, match="device_strings"):
-        names.strings(DISKS[3:4], DISKS, "by-id")
-    assert [one["name"] for one in names.resolve(["S2", "0X50014EE2B1A00001"], DISKS)] == ["nvme1n1", "sda"]
-    with pytest.raises(names.Unresolved, match="same disk"):
-        names.resolve(["S2", "eui.0025385b71b00002"], DISKS)
-    with pytest.raises(names.Unresolved, match="another disk after the next boot"):
-        names.one("sda", DISKS)
-    with pytest.raises(names.Unresolved, match="there are: sda"):
-        names.one("nobody", DISKS)
+    assert disk_names.strings(DISKS[2:3], DISKS, "short") == ["nvme0n1"]
+    assert disk_names.strings(DISKS[2:3], DISKS, "wwn") == ["eui.0025385b71b00001"]
+    assert disk_names.strings(DISKS[2:3], DISKS, "by-id") == ["nvme-SAMSUNG_S1"]
+    with pytest.raises(disk_names.Unresolved, match="device_strings"):
+        disk_names.strings(DISKS[3:4], DISKS, "by-id")
+    assert [one["name"] for one in disk_names.resolve(["S2", "0X50014EE2B1A00001"], DISKS)] == ["nvme1n1", "sda"]
+    with pytest.raises(disk_names.Unresolved, match="same disk"):
+        disk_names.resolve(["S2", "eui.0025385b71b00002"], DISKS)
+    with pytest.raises(disk_names.Unresolved, match="another disk after the next boot"):
+        disk_names.one("sda", DISKS)
+    with pytest.raises(disk_names.Unresolved, match="there are: sda"):
+        disk_names.one("nobody", DISKS)
 
 
 def test_a_name_that_two_disks_have_is_stable_for_neither():
     twins = [disk("sda", serial="X", wwn="0x1"), disk("sdb", serial="X", wwn="0x1", by_id=["scsi-b"])]
-    assert names.stable(twins[0], twins) == ""
-    assert names.stable(twins[1], twins) == "scsi-b"
+    assert disk_names.stable(twins[0], twins) == ""
+    assert disk_names.stable(twins[1], twins) == "scsi-b"
 
 
 @pytest.mark.parametrize(("value", "shown"), [(False, "false"), ("false", '"false"'), (0, "0"), ([1], '"[1]"')])

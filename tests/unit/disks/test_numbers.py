@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import disk, raw
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import raw, source_disk
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, hints, inside, parse
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import tools
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import processes
 from tests.unit.common import odd
 from tests.unit.disks import recorded
 
@@ -100,10 +100,10 @@ def test_a_raid_whose_size_is_no_number_is_not_started(total):
 def test_only_processes_have_numbers_for_names(tmp_path):
     for name in ("²", "٣", "self", "9" * 300):
         (tmp_path / "proc" / name[:200]).mkdir(parents=True)
-    tools.kill_below(str(tmp_path), str(tmp_path / "proc"))
+    processes.kill_below(str(tmp_path), str(tmp_path / "proc"))
 
 
-class Disk(disk.Disk):
+class Disk(source_disk.Disk):
     """A disk whose tools print what a test says."""
 
     def __init__(self, printed: dict) -> None:
@@ -126,6 +126,6 @@ def test_a_file_system_of_unknown_size_is_not_packed(text):
     for blocks, size in (("5", text), (text, "4096")):
         image._disk = Disk({"e2fsck": "", "resize2fs": f"Estimated minimum size: {blocks}\n",
                             "dumpe2fs": f"Block size: {size}\n"})  # fmt: skip
-        image._root = disk.Partition("/dev/sda1", 1, {}, 0, 1 << 40)
+        image._root = source_disk.Partition("/dev/sda1", 1, {}, 0, 1 << 40)
         with pytest.raises(NotPacked):
             image._shrink()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, words
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, config_words
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image import (
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image_names import (
     SUFFIXES,
     InvalidImageName,
     check_architecture,
@@ -230,14 +230,14 @@ def test_a_specification_survives_the_way():
 
 @given(st.text(max_size=40))
 def test_a_word_is_one_word_on_one_line(text):
-    if words.check_word("x", text) == []:
+    if config_words.check_word("x", text) == []:
         assert text.split() == [text]
         assert not set(text) & set("'\"\\`$;&|<>()\n\r\t ")
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_a_passphrase_is_one_word(text):
-    if words.check_passphrase("x", text) == []:
+    if config_words.check_passphrase("x", text) == []:
         assert text.split() == [text]
         assert not set(text) & set("'\"\\`")
 
@@ -297,4 +297,4 @@ def test_a_name_that_is_taken_is_harmless_in_a_path(name):
         return
     assert "/" not in name
     assert not name.startswith((".", "-"))
-    assert words.check_word("x", name) == [] or words.PROMPT in name
+    assert config_words.check_word("x", name) == [] or config_words.PROMPT in name

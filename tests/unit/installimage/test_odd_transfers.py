@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _upload
 from tests.unit.common import odd
 
@@ -23,7 +23,7 @@ PLACES = ("http://[", "http://[::1/x", "http://127.0.0.1:99999/", "http://127.0.
 
 
 def fetched(url: str, folder: Path, wanted: str = DIGEST) -> str:
-    return fetch.Download(url, str(folder / "x.tar"), "https://x/x.tar", pause=0).fetch(wanted)
+    return image_file.Download(url, str(folder / "x.tar"), "https://x/x.tar", pause=0).fetch(wanted)
 
 
 @pytest.mark.parametrize("length", odd.WORDS)

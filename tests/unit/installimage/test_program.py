@@ -17,13 +17,15 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
     autosetup,
-    fetch,
-    install,
+    image_file,
+    preflight,
     program,
-    rescue,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
+    installer as install,
 )
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _programs
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _robot_installimage as action
 from tests.unit.disks import recorded
@@ -178,7 +180,7 @@ def test_the_client_of_registries_alone_gets_the_token(tmp_path, monkeypatch, ca
     monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "unused")
     found = pulled(tmp_path)
     assert found["path"] == tmp_path / specs.WORK / "images" / NAME
-    assert found["digest"] == fetch.digest_of(found["path"])
+    assert found["digest"] == image_file.digest_of(found["path"])
     printed = capfd.readouterr()
     assert "image: found" in printed.out
     assert "geheim" not in printed.out + printed.err
@@ -202,13 +204,13 @@ def test_what_a_registry_gives_is_looked_at_before_a_disk_is_written(tmp_path, m
 
 def test_a_token_in_the_environment_is_gone_when_others_are_started(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("OCI_REGISTRY_AUTH_TOKEN", "user:geheim")
-    monkeypatch.setattr(rescue, "check_command", lambda command: subprocess.run(["env"], check=True))
+    monkeypatch.setattr(preflight, "check_command", lambda command: subprocess.run(["env"], check=True))
     monkeypatch.setattr(program.signal, "signal", lambda number, handler: None)
 
     def find(wanted, tools):
         raise Refused("no disks")
 
-    monkeypatch.setattr(rescue, "find", find)
+    monkeypatch.setattr(preflight, "find", find)
     (tmp_path / "bootstrap.data").write_bytes(specs.pack(spec_for()))
     assert program.main(["shown", str(tmp_path / "bootstrap.data")]) == 1
     printed = capfd.readouterr().out
@@ -223,11 +225,11 @@ def spec_for(**fields) -> dict:
 
 
 def test_the_rescue_decides_about_the_esp():
-    mounts = [part["mount"] for part in rescue.check_spec(spec_for(), True, [8192 * MIB], "x86_64").partitions]
+    mounts = [part["mount"] for part in preflight.check_spec(spec_for(), True, [8192 * MIB], "x86_64").partitions]
     assert mounts == ["/boot/efi", "/boot", "/"]
     without = spec_for(partitions=[{"mount": "/", "filesystem": "ext4", "size": "all"}])
     with pytest.raises(Refused, match="there is no ESP") as caught:
-        rescue.check_spec(without, True, [8192 * MIB], "x86_64")
+        preflight.check_spec(without, True, [8192 * MIB], "x86_64")
     assert caught.value.permanent
 
 
@@ -242,7 +244,7 @@ def test_the_rescue_decides_about_the_esp():
 )
 def test_what_does_not_fit_the_machine(fields, uefi, size, machine, reason):
     with pytest.raises(Refused, match=reason):
-        rescue.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
+        preflight.check_spec(spec_for(**fields), uefi, [size * MIB], machine)
 
 
 # --- disks that are not installed on
@@ -263,10 +265,10 @@ def kept(monkeypatch, pvs: dict, chosen=("sda",), targets=(), lvm2=True, **field
     blkid = {f"sd{letter}": content if f"sd{letter}" in pvs else recorded.FREE for letter in disks}
     blank = dict.fromkeys(blkid, False)
     raw = facts.Raw(recorded.lsblk(*disks.values()), blkid=blkid, edges=blank, **(known if lvm2 else {}))
-    monkeypatch.setattr(rescue.gather, "read", lambda tools, health: raw)
+    monkeypatch.setattr(preflight.gather, "read", lambda tools, health: raw)
     layout = specs.layout_of(spec_for(**fields), False)
     found = {disk["name"]: disk for disk in facts.facts(raw)}
-    return rescue.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
+    return preflight.check_disks([found[name] for name in chosen], None, layout, [found[name] for name in targets])
 
 
 def test_a_layout_without_lvm_leaves_all_groups_alone(monkeypatch):

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _lost, _upload
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable
 
@@ -93,7 +93,7 @@ def web() -> Iterator[Web]:
 
 def fetched(web: Web, folder: Path, wanted: str = DIGEST, url: str = "") -> str:
     target = folder / "x.tar"
-    digest = fetch.Download(url or web.url, str(target), "https://x/x.tar", pause=0).fetch(wanted)
+    digest = image_file.Download(url or web.url, str(target), "https://x/x.tar", pause=0).fetch(wanted)
     assert target.read_bytes() == web.content
     assert os.listdir(folder) == ["x.tar"]
     return digest
@@ -152,7 +152,7 @@ def test_the_login_goes_to_its_own_server_only(web, tmp_path):
     other = Web()
     web.location = other.url
     url = web.url.replace("//", "//user:p%40ss@")
-    fetch.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(DIGEST)
+    image_file.Download(url, str(tmp_path / "x.tar"), "x", pause=0).fetch(DIGEST)
     assert web.requests[0]["Authorization"] == "Basic " + base64.b64encode(b"user:p@ss").decode()
     assert "Authorization" not in other.requests[0]
     other.server.shutdown()
@@ -160,13 +160,13 @@ def test_the_login_goes_to_its_own_server_only(web, tmp_path):
 
 
 def test_what_does_not_fit_is_refused_with_figures(web, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "RESERVE", 1 << 60)
+    monkeypatch.setattr(image_file, "RESERVE", 1 << 60)
     with pytest.raises(Refused, match=r"needs 3 MiB .* are free"):
         fetched(web, tmp_path)
     monkeypatch.undo()
-    fetch.check_room(10 << 20, (10 << 20) + fetch.RESERVE, "x")
+    image_file.check_room(10 << 20, (10 << 20) + image_file.RESERVE, "x")
     with pytest.raises(Refused, match="needs 10 MiB of the rescue's memory, and 265 MiB are free of which 256 MiB"):
-        fetch.check_room(10 << 20, (10 << 20) + fetch.RESERVE - 1, "x")
+        image_file.check_room(10 << 20, (10 << 20) + image_file.RESERVE - 1, "x")
 
 
 # --- uploads
@@ -280,7 +280,7 @@ def test_a_command_can_be_run_where_it_lies_and_is_called_one(source):
 
 @pytest.mark.parametrize(("kind", "needed"), [(_upload.IMAGE, 3), (_upload.COMMAND, 6)])
 def test_what_is_missing_names_what_the_user_set(source, kind, needed):
-    line = Line(memory=str(((needed << 20) + fetch.RESERVE) // 1024) + "\nbefore=")
+    line = Line(memory=str(((needed << 20) + image_file.RESERVE) // 1024) + "\nbefore=")
     with pytest.raises(_upload.UploadFailed) as refusal:
         sent(line, source, kind=kind)
     room = f"needs {needed} MiB of the rescue's memory, and {256 + needed} MiB are free of which 256 MiB stay with the"
@@ -290,11 +290,11 @@ def test_what_is_missing_names_what_the_user_set(source, kind, needed):
 
 def test_a_command_that_is_there_needs_the_room_of_its_copy(source):
     target = sent(Line(), source, kind=_upload.COMMAND)
-    line = Line(memory=str((len(DATA) + fetch.RESERVE) // 1024) + "\nbefore=")
+    line = Line(memory=str((len(DATA) + image_file.RESERVE) // 1024) + "\nbefore=")
     with pytest.raises(_upload.UploadFailed, match="needs 3 MiB"):
         sent(line, source, kind=_upload.COMMAND)
     assert target.read_bytes() == DATA
-    enough = Line(memory=str((len(DATA) + fetch.RESERVE) // 1024 + 1) + "\nbefore=")
+    enough = Line(memory=str((len(DATA) + image_file.RESERVE) // 1024 + 1) + "\nbefore=")
     sent(enough, source, kind=_upload.COMMAND)
     assert (enough.calls, enough.sent) == (1, 0)
 
@@ -308,7 +308,7 @@ def test_a_command_that_becomes_shorter_while_it_is_sent_is_refused(source):
 
 
 def test_too_little_memory_is_refused_before_anything_is_sent(source, monkeypatch):
-    monkeypatch.setattr(fetch, "RESERVE", 1 << 60)
+    monkeypatch.setattr(image_file, "RESERVE", 1 << 60)
     line = Line()
     with pytest.raises(_upload.UploadFailed, match=r"needs 3 MiB of the rescue's memory"):
         sent(line, source)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    install,
+    installer,
     post_install,
     verdict,
 )
@@ -230,7 +230,7 @@ def test_the_part_that_failed_and_what_was_said_in_it_are_told_and_not_the_advic
     )
     assert not failure.permanent
     told = []
-    terminal = install.Terminal(lambda line: None, told.append)
+    terminal = installer.Terminal(lambda line: None, told.append)
     terminal.take(REAL_TERMINAL.encode())
     terminal.end()
     assert told == ["installimage 9/15: Setting up network config", "installimage 10/15: Executing additional commands"]
@@ -253,7 +253,7 @@ def test_a_part_counts_until_it_is_done():
 
 def test_the_passphrase_that_installimage_prints_is_not_passed_on():
     said = []
-    terminal = install.Terminal(said.append, lambda text: None, "correct-horse")
+    terminal = installer.Terminal(said.append, lambda text: None, "correct-horse")
     terminal.take(b"CRYPTPASSWORD corr")
     terminal.take(b"ect-horse\nPART / ext4 all crypt\n")
     terminal.end()
@@ -322,7 +322,7 @@ def test_nobody_who_does_not_know_the_word_can_report(text):
 
 def test_steps_are_told_once_as_they_begin():
     said, told = [], []
-    terminal = install.Terminal(said.append, told.append)
+    terminal = installer.Terminal(said.append, told.append)
     for data in (
         b"\x1b[2J\x1b[1;32m  1/16",
         b" : delete partitions \x1b[60G\x1b[1;36m busy \x1b[0m",
@@ -339,8 +339,8 @@ def test_steps_are_told_once_as_they_begin():
 
 
 def test_the_terminal_keeps_the_end_of_a_long_output(monkeypatch):
-    monkeypatch.setattr(install, "MOST", 1000)
-    terminal = install.Terminal(lambda line: None, lambda text: None)
+    monkeypatch.setattr(installer, "MOST", 1000)
+    terminal = installer.Terminal(lambda line: None, lambda text: None)
     terminal.take(b"".join(b"line %d\n" % number for number in range(10000)))
     terminal.end()
     assert len(terminal.text) <= 1000
@@ -349,7 +349,7 @@ def test_the_terminal_keeps_the_end_of_a_long_output(monkeypatch):
 
 @given(st.binary())
 def test_any_output_can_be_read(data):
-    terminal = install.Terminal(lambda line: None, lambda text: None)
+    terminal = installer.Terminal(lambda line: None, lambda text: None)
     terminal.take(data)
     terminal.end()
     verdict.tail(terminal.text)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.outlet import HttpTarget, Outlet
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.writer import ArchiveWriter, HttpTarget
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_names
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_sink
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_tarballs as files
 
@@ -45,7 +45,7 @@ def test_names_of_both_formats():
 @pytest.mark.parametrize("base", sorted(files.SYSTEMS))
 def test_known_bases_are_what_installimage_takes_them_for(base):
     (name,) = names(build(base))
-    told = image.parse_image_name(name)
+    told = image_names.parse_image_name(name)
     assert told.distro == base.partition("-")[0]
     assert str(told.version).startswith(base.partition("-")[2].replace(".", ""))
 
@@ -81,7 +81,7 @@ def test_any_name_is_refused_or_fits(template):
         (name,) = names(build(), name=template)
     except files.TarballsNotUsable:
         return
-    assert image.parse_image_name(name).distro == "debian"
+    assert image_names.parse_image_name(name).distro == "debian"
     assert "/" not in name
 
 
@@ -132,7 +132,7 @@ def sink(tmp_path):
 
 
 def test_a_file_arrives_whole_under_its_name(sink, tmp_path):
-    outlet = Outlet(HttpTarget(f"{sink}/secret/file"), ["zstd", "-q", "-1"])
+    outlet = ArchiveWriter(HttpTarget(f"{sink}/secret/file"), ["zstd", "-q", "-1"])
     for _number in range(300):
         outlet.write(b"line\n" * 1000)
     assert not (tmp_path / "file").exists()
@@ -145,7 +145,7 @@ def test_what_is_cut_off_leaves_nothing(sink, tmp_path):
     target = HttpTarget(f"{sink}/secret/file")
     target.write(b"half")
     target.abort()
-    again = Outlet(HttpTarget(f"{sink}/secret/file"))
+    again = ArchiveWriter(HttpTarget(f"{sink}/secret/file"))
     again.write(b"whole")
     while True:
         try:
@@ -153,14 +153,14 @@ def test_what_is_cut_off_leaves_nothing(sink, tmp_path):
             break
         except NotPacked as error:  # the server has not yet seen the end of the first one
             assert "409" in str(error)
-            again = Outlet(HttpTarget(f"{sink}/secret/file"))
+            again = ArchiveWriter(HttpTarget(f"{sink}/secret/file"))
             again.write(b"whole")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
 
 
 @pytest.mark.parametrize(("path", "status"), [("/secret/other", 404), ("/file", 404)])
 def test_other_places_are_refused(sink, tmp_path, path, status):
-    outlet = Outlet(HttpTarget(sink + path))
+    outlet = ArchiveWriter(HttpTarget(sink + path))
     with pytest.raises(NotPacked, match=str(status)):
         outlet.finish()
     assert list(tmp_path.iterdir()) == []
@@ -181,7 +181,7 @@ def test_broken_chunks_leave_nothing(sink, tmp_path, body):
 def test_a_target_without_room_is_told(tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), _file_sink.handler({"/file": "/dev/null/file"}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    outlet = Outlet(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))
+    outlet = ArchiveWriter(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))
     with pytest.raises(NotPacked, match="507"):
         outlet.finish()
     server.shutdown()

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian, debian_make
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as images
 
@@ -126,8 +126,8 @@ def test_no_text_becomes_an_option_of_its_own(text, field):
 def test_how_it_is_fetched_does_not_decide_what_it_is():
     same = [{"keyring": "/k"}, {"apt_options": ["A::B 1;"]}, {"path": "other.tar.xz"}, {"force": True}]
     other = [{"suite": "bookworm"}, {"include": ["jq"]}, {"mirrors": ["http://a.example/d"]}, {"architecture": "arm64"}]
-    assert {debian.digest({**PLAIN, **change}) for change in same} == {debian.digest(PLAIN)}
-    assert len({debian.digest({**PLAIN, **change}) for change in [{}, *other]}) == 5
+    assert {debian.options_digest({**PLAIN, **change}) for change in same} == {debian.options_digest(PLAIN)}
+    assert len({debian.options_digest({**PLAIN, **change}) for change in [{}, *other]}) == 5
 
 
 class Tool:
@@ -151,40 +151,40 @@ class Tool:
 def test_it_is_made_once_and_anew_when_forced_changed_or_damaged(tmp_path):
     path, tool = tmp_path / "new/metal.tar.zst", Tool()
     options = {**PLAIN, "path": str(path)}
-    assert debian_make.run(options, tool, check_mode=True)["changed"]
+    assert debian.run(options, tool, check_mode=True)["changed"]
     assert not path.parent.exists()
-    made = debian_make.run(options, tool)
+    made = debian.run(options, tool)
     assert made["changed"]
     assert made["sha256"] == hashlib.sha256(b"archive").hexdigest()
-    again = debian_make.run(options, tool)
+    again = debian.run(options, tool)
     assert (again["changed"], again["sha256"], tool.calls) == (False, made["sha256"], 1)
     assert sorted(one.name for one in path.parent.iterdir()) == ["metal.tar.zst", "metal.tar.zst.json"]
-    assert debian_make.run({**options, "force": True}, tool)["changed"]
-    assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
+    assert debian.run({**options, "force": True}, tool)["changed"]
+    assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
     for damaged in (b"cut", b"Archive"):
         path.write_bytes(damaged)
-        assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
+        assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
     path.with_name("metal.tar.zst.json").write_text("[")
-    assert debian_make.run({**options, "include": ["jq"]}, tool)["changed"]
+    assert debian.run({**options, "include": ["jq"]}, tool)["changed"]
     assert tool.calls == 6
 
 
 def test_a_failure_leaves_the_old_archive_and_says_why(tmp_path):
     path = tmp_path / "metal.tar.zst"
     options = {**PLAIN, "path": str(path)}
-    debian_make.run(options, Tool())
+    debian.run(options, Tool())
     told = "I: running\nE: Unable to locate package nosuch\x1b[31m\nW: later\n"
     with pytest.raises(NotPacked, match="Unable to locate package nosuch") as caught:
-        debian_make.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, told))
+        debian.run({**options, "include": ["nosuch"]}, Tool(b"half", 25, told))
     assert "\x1b" not in str(caught.value)
     assert path.read_bytes() == b"archive"
-    assert not debian_make.run(options, Tool())["changed"]
+    assert not debian.run(options, Tool())["changed"]
     assert not list(tmp_path.glob(".partial*"))
 
 
 def test_bad_options_are_told_before_the_program_is_looked_for(tmp_path):
     with pytest.raises(NotPacked, match="- suite 'X'"):
-        debian_make.run({**PLAIN, "suite": "X", "path": str(tmp_path / "a.tar")}, None)
+        debian.run({**PLAIN, "suite": "X", "path": str(tmp_path / "a.tar")}, None)
 
 
 def build(base, **matrix):

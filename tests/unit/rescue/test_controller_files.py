@@ -24,10 +24,10 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file i
     LARGEST_SENT_ALONG,
     CommandNotUsable,
     find_command,
-    shipped_commands,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
 from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils._programs import IMAGE_COMMANDS
 from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
 from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
 from tests.waiting import until
@@ -63,8 +63,9 @@ def test_a_link_within_the_directory_is_followed(tmp_path):
 
 
 def test_a_shipped_command_is_found_by_name_unless_the_directory_has_one(tmp_path):
-    for name in shipped_commands():
-        assert find_command(name, str(tmp_path / "nowhere")).shipped
+    for name in IMAGE_COMMANDS:
+        found = find_command(name, str(tmp_path / "nowhere"))
+        assert (found.shipped, found.path) == (True, f"kubenode.provision/{name}")
         own = put(tmp_path / name)
         assert find_command(name, str(tmp_path)).path == str(own)
 
@@ -134,9 +135,10 @@ def test_a_large_command_that_no_machine_can_run_is_refused(tmp_path, head, why)
 
 
 def test_the_shipped_commands_go_along_with_the_call_that_starts_them():
-    for name in shipped_commands():
+    for name in IMAGE_COMMANDS:
         command = find_command(name, "/nowhere")
         assert (command.is_large, hashlib.sha256(command.head).hexdigest()) == (False, command.sha256)
+        assert b"".join(command.pieces()) == command.head
 
 
 def test_a_bad_name_does_not_leave_the_directory(tmp_path):

@@ -57,20 +57,10 @@ def test_long_files_are_found_by_their_folder(tmp_path):
         write(tmp_path, "lab/long.py", "x = 1\n" * 401),
         write(tmp_path, "lab/fits.py", "x = 1\n" * 400),
         write(tmp_path, "plugins/modules/m.py", "x = 1\n" * 500),
-        write(tmp_path, "playbooks/files/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
+        write(tmp_path, "lab/command", "#!/usr/bin/python3\n" + "x = 1\n" * 800),
         write(tmp_path, "lab/table.json", "{}\n" * 500),
     ]
     assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == [names[0], names[3]]
-
-
-def test_what_is_made_from_sources_may_be_long_and_the_sources_may_not(tmp_path):
-    head = "#!/bin/sh\n" + text_rules.GENERATED + "\n"
-    names = [
-        write(tmp_path, "playbooks/files/made", head + "x = 1\n" * 800),
-        write(tmp_path, "playbooks/files/hidden", "#!/bin/sh\n" + "x = 1\n" * 800 + text_rules.GENERATED),
-        write(tmp_path, "commands/parts/long.py", "x = 1\n" * 301),
-    ]
-    assert [line.split(":")[0] for line in text_rules.too_long(tmp_path, names)] == names[1:]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +69,6 @@ def test_what_is_made_from_sources_may_be_long_and_the_sources_may_not(tmp_path)
         ("a.py", "", "python"),
         ("a", "#!/usr/bin/env python3\n", "python"),
         ("a", "#!/bin/sh\nset -eu\n", "sh"),
-        ("a", "#!/bin/sh\n" + "'" * 3 + "':'\nexec python3\n", "python"),
-        ("a", '#!/bin/sh\n""":"\nexec python3\n"""\n', "python"),
         ("a.sh", "set -eu\n", "sh"),
         ("a", "#!/usr/bin/perl\n", ""),
         ("a.txt", "python3\n", ""),

@@ -1,12 +1,24 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""A root file system of Debian packages: what it is made of, and the call of mmdebstrap that makes it (pure)."""
+"""A root file system of Debian packages: what it is made of, and the run of mmdebstrap that makes it."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
+import time
+from typing import Any
+
+from ..._common.text import json_value
+from ..disks.disk_tools import Tools
+from ..installimage.image_file import digest_of
+from .errors import NotPacked
+
+# --- A root file system of Debian packages: what it is made of, and the call of mmdebstrap that makes it (pure).
+
 
 #: What a machine needs that boots it, gets its bootstrap data by cloud-init and is then worked on by Ansible.
 PACKAGES = (
@@ -55,7 +67,7 @@ users: []
 manage_etc_hosts: true
 # There is no package with locales; cloud-init of Debian 12 calls that an error.
 locale: false
-# An installer that made host keys has told them already.
+# An installer that made host keys has reported them already.
 ssh_deletekeys: false
 """,
     # Debian makes it, and the folder of GRUB's configuration, with the package that also writes to a disk. installimage
@@ -109,7 +121,7 @@ _LINE = re.compile(r"deb(?: \[[\w.:/=+, -]+\])?(?: [^\s\[\]'\"]+){2,}")
 _LOGIN = re.compile(r"://[^/\s]*@")
 
 
-def findings(options):
+def findings(options: dict[str, Any]) -> list[str]:
     """What speaks against the options of node_image_debian, one text each."""
     found = []
     if not options["path"].endswith(SUFFIXES):
@@ -132,18 +144,18 @@ def findings(options):
     return list(dict.fromkeys(found))
 
 
-def packages(options):
+def packages(options: dict[str, Any]) -> list[str]:
     """All packages that are asked for by name, sorted."""
     kernel = options["kernel"] or "linux-image-%s" % options["architecture"]
     return sorted({kernel, *PACKAGES, *LOADERS[options["architecture"]], *options["include"]})
 
 
-def hooks(options):
+def hooks(options: dict[str, Any]) -> tuple[str, ...]:
     """The shell scripts that make the tree fit for any machine."""
     return HOOKS + _DROPBEAR if "dropbear-initramfs" in packages(options) else HOOKS
 
 
-def digest(options):
+def options_digest(options: dict[str, Any]) -> str:
     """SHA-256 of all that decides about the content; how it is fetched does not."""
     content = {
         "format": 2,
@@ -156,7 +168,7 @@ def digest(options):
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def command(options, target):
+def command(options: dict[str, Any], target: str) -> list[str]:
     """The arguments of mmdebstrap that make the archive ``target``, whose suffix chooses the compression."""
     return [
         "--architectures=%s" % options["architecture"],
@@ -173,3 +185,95 @@ def command(options, target):
         target,
         *options["mirrors"],
     ]
+
+
+# --- One run of node_image_debian: look what is there, have mmdebstrap make it, keep what it was made of.
+
+
+_PROGRAM = "mmdebstrap"
+
+
+def run(options: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[str, Any]:
+    """Make the archive; returns the results of the module. Raises :class:`NotPacked`."""
+    found = findings(options)
+    if found:
+        raise NotPacked("nothing was made:\n" + "\n".join("- %s" % one for one in found))
+    path, digest = options["path"], options_digest(options)
+    about = {"path": path, "packages": packages(options)}
+    known = None if options["force"] else _known(path, digest)
+    if known:
+        return dict(about, changed=False, **known)
+    if not tools.has(_PROGRAM):
+        raise NotPacked("the program %s is missing on the host that this runs on; install the package" % _PROGRAM)
+    folder = _nearest(os.path.dirname(os.path.abspath(path)))
+    if not os.access(folder, os.W_OK):
+        raise NotPacked("path %s: the folder %s cannot be written" % (path, folder))
+    if check_mode:
+        return dict(about, changed=True)
+    began = time.monotonic()
+    made = _made(options, tools)
+    _keep(path, dict(made, digest=digest))
+    return dict(about, changed=True, seconds=round(time.monotonic() - began, 1), **made)
+
+
+def _made(options: dict[str, Any], tools: Tools) -> dict[str, Any]:
+    folder, name = os.path.split(os.path.abspath(options["path"]))
+    partial = os.path.join(folder, ".partial-%s" % name)  # with the suffix, which chooses the compression
+    try:
+        os.makedirs(folder, exist_ok=True)
+        code, _out, err = tools(_PROGRAM, *command(options, partial), limit=options["timeout"])
+        if code:
+            raise NotPacked("mmdebstrap made no root file system of %s: %s" % (options["suite"], _last(err)))
+        made = {"sha256": _sha256_of(partial), "size": os.path.getsize(partial)}
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_record(options["path"]))  # an old record must not describe a new file
+        os.rename(partial, options["path"])
+        return made
+    except OSError as error:
+        raise NotPacked("%s: %s" % (error.filename or options["path"], error.strerror or error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+
+
+def _nearest(folder: str) -> str:
+    """The folder, or the one above it that exists: it is made in there."""
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _last(text: str) -> str:
+    """The end of what a program said, errors first; safe to print."""
+    lines = ["".join(one for one in line if one.isprintable()) for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E: ", "Err:"))]
+    return " / ".join((errors or lines)[-6:])[:1500] or "it said nothing"
+
+
+def _record(path: str) -> str:
+    return path + ".json"
+
+
+def _known(path: str, digest: str) -> dict[str, Any] | None:
+    """What the record says of a file that was made of the same, and is still that file to the last bit."""
+    try:
+        with open(_record(path), encoding="utf-8") as file:
+            record = json_value(file.read())
+        about = {"sha256": record["sha256"], "size": os.path.getsize(path)}
+        if record["digest"] == digest and _sha256_of(path) == about["sha256"]:
+            return about
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _keep(path: str, record: dict[str, Any]) -> None:
+    partial = _record(path) + ".partial"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1, sort_keys=True)
+        file.write("\n")
+    os.rename(partial, _record(path))
+
+
+def _sha256_of(path: str) -> str:
+    return digest_of(path).partition(":")[2]

@@ -9,7 +9,7 @@ class NotPacked(Exception):
     """No archive was made; the text says why, and what helps."""
 
 
-def shown(name):
+def shown(name: bytes) -> str:
     """A file name (bytes) as text that is safe to print, at most 200 characters of it."""
     text = name.decode("utf-8", "backslashreplace")
     return "".join(one if one.isprintable() else "\\x%02x" % ord(one) for one in text)[:200]

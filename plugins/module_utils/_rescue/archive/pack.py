@@ -9,14 +9,16 @@ import os
 import re
 import stat
 import time
+from collections.abc import Callable
+from typing import Any
 
-from .disk import Disk
+from ..disks.disk_tools import Tools
 from .errors import NotPacked
-from .outlet import FileTarget, HttpTarget, Outlet, compressor
-from .packing import Packing
+from .packing import Packing, Tree
 from .raw import RawImage
 from .root import Root
-from .tree import Tree
+from .source_disk import Disk, Partition
+from .writer import ArchiveWriter, FileTarget, HttpTarget, compressor
 
 TARBALL, RAW = "tarball", "raw"
 _RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)?\Z")
@@ -25,7 +27,7 @@ _RAW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.raw(\.zst|\.gz|\.xz)
 class Order:
     """What is to be made: options of the module, checked as far as no disk is needed."""
 
-    def __init__(self, params, tools):
+    def __init__(self, params: dict[str, Any], tools: Tools) -> None:
         self.kind, self.source = params["kind"], params["source"]
         self.path, self.url = params["path"], params["url"]
         self.name = params["name"] or os.path.basename(self.path or "")
@@ -39,17 +41,19 @@ class Order:
         if self.path and not os.access(folder, os.W_OK):
             raise NotPacked("path %s: its folder is missing or cannot be written" % self.path)
 
-    def target(self):
+    def target(self) -> FileTarget | HttpTarget:
         """Where the file goes."""
         return HttpTarget(self.url) if self.url else FileTarget(self.path)
 
 
-def run(params, tools, check_mode=False):
+def run(params: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[str, Any]:
     """Make the file; returns the results of the module. Raises :class:`NotPacked`."""
     order = Order(params, tools)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        disk, partition, crossed = None, None, []
+        disk: Disk | None = None
+        partition: Partition | None = None
+        crossed: list[str] = []
         top = os.path.realpath(order.source)
         try:
             is_folder = stat.S_ISDIR(os.stat(top).st_mode)
@@ -68,17 +72,19 @@ def run(params, tools, check_mode=False):
             return dict(about, changed=True)
         if order.kind == RAW:
             stack.close()  # its file system is shrunk, so it must not be mounted
+            if disk is None or partition is None:
+                raise AssertionError("a raw image is made of a disk")
             image = RawImage(disk, partition, epoch)
-            about.update(_let_out(order, lambda outlet: {"image_bytes": image.write(outlet.write)}))
+            about.update(_let_out(order, lambda writer: {"image_bytes": image.write(writer.write)}))
         else:
             tree = Tree(top, order.exclude)
             for mount in crossed:
                 tree.cross(mount)
-            about.update(_let_out(order, lambda outlet: _pack(tree, epoch, outlet)))
+            about.update(_let_out(order, lambda writer: _pack(tree, epoch, writer)))
     return dict(about, changed=True, seconds=round(time.monotonic() - began, 1))
 
 
-def _judge(order, root):
+def _judge(order: Order, root: Root) -> None:
     if order.kind == TARBALL:
         root.check_name(order.name)
     faults = root.faults() if order.prebaked else []
@@ -89,21 +95,21 @@ def _judge(order, root):
         )
 
 
-def _pack(tree, epoch, outlet):
-    packing = Packing(tree, epoch, outlet.write)
+def _pack(tree: Tree, epoch: int, writer: ArchiveWriter) -> dict[str, Any]:
+    packing = Packing(tree, epoch, writer.write)
     packing.run()
     return {"members": packing.members, "content_bytes": packing.bytes, "left_out": tree.left_out}
 
 
-def _let_out(order, make):
-    outlet = Outlet(order.target(), order.compressor)
+def _let_out(order: Order, make: Callable[[ArchiveWriter], dict[str, Any]]) -> dict[str, Any]:
+    writer = ArchiveWriter(order.target(), order.compressor)
     try:
-        about = make(outlet)
-        outlet.finish()
+        about = make(writer)
+        writer.finish()
     except OSError as error:
-        outlet.abort()
+        writer.abort()
         raise NotPacked("%s: %s" % (error.filename or order.source, error.strerror or error)) from error
     except BaseException:
-        outlet.abort()
+        writer.abort()
         raise
-    return dict(about, sha256=outlet.sha256, size=outlet.size)
+    return dict(about, sha256=writer.sha256, size=writer.size)

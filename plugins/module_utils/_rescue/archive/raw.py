@@ -11,9 +11,11 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 
 from ..._common.text import whole_number
 from .errors import NotPacked
+from .source_disk import Disk, Partition
 
 MIB = 1 << 20
 SECTOR = 512
@@ -27,7 +29,7 @@ _PIECE = 1 << 20
 class RawImage:
     """The image of a disk whose last partition is the root file system, an ext4."""
 
-    def __init__(self, disk, root, epoch):
+    def __init__(self, disk: Disk, root: Partition, epoch: int) -> None:
         self._disk, self._root, self._epoch = disk, root, epoch
         if root.kind != "ext4" or disk.partitions[-1].node != root.node:
             raise NotPacked(
@@ -35,7 +37,7 @@ class RawImage:
                 "the archive by image-url-command-rootfs-tar instead" % (root.kind, root.node)
             )
 
-    def write(self, write):
+    def write(self, write: Callable[[bytes], object]) -> int:
         """Shrink, and hand out the image piece by piece; returns its size in bytes."""
         length = self._shrink()
         size = self._root.start + length + _TAIL
@@ -46,17 +48,17 @@ class RawImage:
             write(os.pread(table.fileno(), _TAIL, size - _TAIL))
         return size
 
-    def _tool(self, *argv, accept=(0,)):
+    def _tool(self, *argv: str, accept: Sequence[int] = (0,)) -> str:
         # times that e2fsprogs writes would be the only difference between two images of a disk
         return self._disk.run("env", "E2FSPROGS_FAKE_TIME=%d" % self._epoch, *argv, limit=1800, accept=accept)
 
-    def _shrink(self):
+    def _shrink(self) -> int:
         node = self._root.node
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
-        told = self._tool("resize2fs", "-P", node)
+        answer = self._tool("resize2fs", "-P", node)
         header = self._disk.run("dumpe2fs", "-h", node)
         found = re.search(r"^Block size: +([0-9]+)$", header, re.M)
-        block, blocks = whole_number(found and found.group(1)), whole_number(told.rpartition(":")[2].strip())
+        block, blocks = whole_number(found and found.group(1)), whole_number(answer.rpartition(":")[2].strip())
         if block is None:
             raise NotPacked("raw image: dumpe2fs tells no block size of %s" % node)
         if blocks is None:
@@ -67,7 +69,7 @@ class RawImage:
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
         return length
 
-    def _table(self, fd, size, length):
+    def _table(self, fd: int, size: int, length: int) -> None:
         """The partition table as it must be on a disk of the image's size, with all its names and UUIDs."""
         with open(self._disk.path, "rb") as source:
             os.pwrite(fd, source.read(MIB), 0)
@@ -86,7 +88,7 @@ class RawImage:
         if done.returncode:
             raise NotPacked("raw image: sfdisk failed: %s" % done.stderr.strip()[-300:])
 
-    def _head(self, table, write):
+    def _head(self, table: int, write: Callable[[bytes], object]) -> None:
         """Everything before the root file system: the new table, then boot loaders and small partitions as they are."""
         first = min(one.start for one in self._disk.partitions)
         write(os.pread(table, first, 0))
@@ -100,7 +102,7 @@ class RawImage:
                 write(piece)
                 left -= len(piece)
 
-    def _file_system(self, length, write):
+    def _file_system(self, length: int, write: Callable[[bytes], object]) -> None:
         """The blocks that the file system uses; what was deleted in it is zeros."""
         command = ["e2image", "-ra", self._root.node, "-"]
         with tempfile.TemporaryFile() as said:
@@ -119,9 +121,9 @@ class RawImage:
                 reader.stdout.close()
                 code = reader.wait()
             said.seek(0)
-            told = said.read().decode("utf-8", "replace").strip()[-300:]
+            complaint = said.read().decode("utf-8", "replace").strip()[-300:]
         if code and done < length:
-            raise NotPacked("raw image: e2image failed (exit code %d): %s" % (code, told))
+            raise NotPacked("raw image: e2image failed (exit code %d): %s" % (code, complaint))
         while done < length:
             piece = bytes(min(_PIECE, length - done))
             write(piece)

@@ -8,8 +8,9 @@ import json
 import os
 import re
 import stat
+from typing import Any
 
-from ..installimage import image
+from ..installimage import image_names
 from .errors import NotPacked
 
 _MOST = 1 << 20
@@ -35,7 +36,7 @@ _OF_ONE = (
 class Root:
     """Facts of the root file system below ``top``."""
 
-    def __init__(self, top):
+    def __init__(self, top: str) -> None:
         self.top = top
         self.release: dict[str, str] = next((found for found in map(self._release, _RELEASES) if found), {})
         if not self.release:
@@ -44,28 +45,28 @@ class Root:
         self.machine = self._machine()
         self.base = self._base()
 
-    def check_name(self, file_name):
+    def check_name(self, file_name: str) -> None:
         """Refuse a file name that tells installimage another distribution, version or architecture."""
         try:
-            told = image.parse_image_name(file_name)
-        except image.InvalidImageName as error:
+            named = image_names.parse_image_name(file_name)
+        except image_names.InvalidImageName as error:
             raise NotPacked("name %r: %s" % (file_name, error)) from error
         own = self.release.get("ID", "")
         own = _DISTROS.get(own, own)
-        if own != told.distro:
+        if own != named.distro:
             raise NotPacked(
-                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, told.distro, own)
+                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, named.distro, own)
             )
         digits = re.sub(r"[^0-9]", "", self.release.get("VERSION_ID", ""))
-        if told.version and digits and not str(told.version).startswith(digits):
+        if named.version and digits and not str(named.version).startswith(digits):
             raise NotPacked(
                 "name %r: its version is %d, and the root file system is %s; begin the number with %s"
-                % (file_name, told.version, self.name, digits)
+                % (file_name, named.version, self.name, digits)
             )
-        if self.machine and told.machine != self.machine:
-            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, told.machine, self.machine))
+        if self.machine and named.machine != self.machine:
+            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, named.machine, self.machine))
 
-    def faults(self):
+    def faults(self) -> list[str]:
         """What speaks against a node image of it: not prebaked, or one machine's identity is in it."""
         found = []
         if not self.base.get("prebaked"):
@@ -81,7 +82,7 @@ class Root:
                 found.append("/%s is there: %s" % (path, why))
         return found
 
-    def epoch(self):
+    def epoch(self) -> int:
         """The time of the newest file that a package brought, in seconds; without packages that of os-release."""
         newest = 0
         for listing in sorted(name for name in self._names(_DPKG) if name.endswith(".list")):
@@ -90,14 +91,14 @@ class Root:
                     newest = max(newest, self._file_time(path))
         return newest or max(self._file_time("/" + path) for path in _RELEASES)
 
-    def _file_time(self, path):
+    def _file_time(self, path: str) -> int:
         try:
             info = os.lstat(self.top + path)
         except OSError:
             return 0
         return int(info.st_mtime) if stat.S_ISREG(info.st_mode) else 0
 
-    def _release(self, path):
+    def _release(self, path: str) -> dict[str, str]:
         values = {}
         for line in self._text(path).splitlines():
             match = re.match(r"([A-Z_0-9]+)=(.*)\Z", line.strip())
@@ -105,7 +106,7 @@ class Root:
                 values[match.group(1)] = match.group(2).strip("\"'")
         return values
 
-    def _machine(self):
+    def _machine(self) -> str:
         for path in _PROGRAMS:
             head = self._bytes(path, 20)
             if head[:4] == b"\x7fELF":
@@ -113,17 +114,17 @@ class Root:
                 return _ELF.get(number, "machine type %d" % number)
         return ""
 
-    def _base(self):
+    def _base(self) -> dict[str, Any]:
         try:
             base = json.loads(self._text("etc/kubenode/base.json") or "{}")
         except (ValueError, RecursionError):
             base = {}
         return base if isinstance(base, dict) else {}
 
-    def _exists(self, path):
+    def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self.top, path))
 
-    def _names(self, folder):
+    def _names(self, folder: str) -> list[str]:
         if not self._plain(folder):
             return []
         try:
@@ -131,10 +132,10 @@ class Root:
         except OSError:
             return []
 
-    def _text(self, path, most=_MOST):
+    def _text(self, path: str, most: int = _MOST) -> str:
         return self._bytes(path, most).decode("utf-8", "replace")
 
-    def _bytes(self, path, most):
+    def _bytes(self, path: str, most: int) -> bytes:
         """The begin of a regular file; empty when there is none. Links in the file system must not lead out of it."""
         if not self._plain(os.path.dirname(path)):
             return b""
@@ -155,7 +156,7 @@ class Root:
         finally:
             os.close(fd)
 
-    def _plain(self, folder):
+    def _plain(self, folder: str) -> bool:
         """Whether a folder is reached without a link."""
         path = self.top
         for word in folder.split("/"):

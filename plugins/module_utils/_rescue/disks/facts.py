@@ -7,10 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 from ..._common import installed
 from ..._common.text import is_digits
 from . import parse
+from .parse import Content, Health, Node
 
 #: Devices of type "disk" that are none: memory, network, the rescue's own.
 _NO_DISKS = re.compile(r"(zram|ram|nbd|rbd|drbd|fd|sr|md|dm-|bcache|zd)[0-9]")
@@ -36,10 +39,57 @@ TABLE, FILESYSTEM, RAID, LVM, CRYPT, SWAP, SYSTEM, UNKNOWN = (
 )
 
 
+class _Always(TypedDict):
+    kind: str
+    device: str
+    type: str
+    label: str
+    uuid: str
+    detail: str
+    disks: list[str]
+    mounts: list[str]
+    in_use: bool
+
+
+class Held(_Always, total=False):
+    """One thing that a disk holds. ``disks``: the names of all disks that it spans.
+
+    ``system`` and ``installed`` (the installed record) are there for the root file system of a system alone.
+    """
+
+    system: str
+    installed: dict[str, str]
+
+
+class Identity(TypedDict):
+    """What a disk is, whatever it holds; ``size`` in bytes."""
+
+    name: str
+    path: str
+    size: int
+    wwn: str
+    serial: str
+    model: str
+    by_id: list[str]
+    by_path: str
+    kind: str
+    rotational: bool
+    read_only: bool
+    removable: bool
+
+
+class Disk(Identity):
+    """All facts of a disk; ``content_id`` is another one as soon as something else is on it."""
+
+    health: Health
+    holds: list[Held]
+    content_id: str
+
+
 class Raw:
     """What was read on the machine, see gather.py. Every mapping is by kernel name; what was not read is absent."""
 
-    def __init__(self, lsblk, **more):
+    def __init__(self, lsblk: str, **more: Any) -> None:
         self.nodes = parse.block_devices(lsblk)
         #: ``blkid --probe`` (exit code, text), ``wipefs --json``, whether the first or last MiB holds data
         self.blkid = more.get("blkid", {})
@@ -63,23 +113,23 @@ class Raw:
         #: ``{"system": name, "record": text}``, see inside.py
         self.systems = more.get("systems", {})
 
-    def places(self, node):
+    def places(self, node: Node) -> list[str]:
         """Where a device is mounted."""
         found = (
             self.mounts.get(node.number, []) + self.mounts.get(node.path, []) + self.mounts.get("/dev/" + node.name, [])
         )
         return sorted(set(found))
 
-    def is_swap(self, node):
+    def is_swap(self, node: Node) -> bool:
         """Whether the machine swaps on a device now."""
         return node.path in self.swaps or "/dev/" + node.name in self.swaps
 
-    def disks(self, types=("disk",)):
+    def disks(self, types: Sequence[str] = ("disk",)) -> list[Node]:
         """The whole disks, in the order of their names."""
         found = [node for node in self.nodes.values() if node.type in types and not _NO_DISKS.match(node.name)]
         return sorted(found, key=lambda node: (len(node.name), node.name))
 
-    def below(self, node):
+    def below(self, node: Node) -> list[Node]:
         """The device and everything that lies on it, each once, what lies below first."""
         order, todo = [], [node.name]
         while todo:
@@ -90,26 +140,29 @@ class Raw:
         return [self.nodes[name] for name in order]
 
 
-def identities(raw, types=("disk",)):
+def identities(raw: Raw, types: Sequence[str] = ("disk",)) -> list[Identity]:
     """What tells the disks apart: ``name, path, size, wwn, serial, model, by_id, by_path, kind, rotational``, and
     ``read_only``, ``removable``. Without what they hold."""
     return [_identity(raw, node) for node in raw.disks(types)]
 
 
-def facts(raw, types=("disk",)):
+def facts(raw: Raw, types: Sequence[str] = ("disk",)) -> list[Disk]:
     """All facts of all disks; see the RETURN section of machine_disks."""
     groups = Groups(raw, types)
-    found = []
+    found: list[Disk] = []
     for node in raw.disks(types):
-        one = _identity(raw, node)
-        one["health"] = _health(raw, node)
-        one["holds"] = _holds(raw, node, groups)
-        one["content_id"] = content_id(raw, node)
-        found.append(one)
+        found.append(
+            {
+                **_identity(raw, node),
+                "health": _health(raw, node),
+                "holds": _holds(raw, node, groups),
+                "content_id": content_id(raw, node),
+            }
+        )
     return found
 
 
-def volume_groups(raw, types=("disk",)):
+def volume_groups(raw: Raw, types: Sequence[str] = ("disk",)) -> list[tuple[str, str, list[str]]]:
     """Every physical volume that LVM itself sees: ``(group or "", device, names of the disks below it)``."""
     below = {disk.name: raw.below(disk) for disk in raw.disks(types)}
     found = []
@@ -120,7 +173,7 @@ def volume_groups(raw, types=("disk",)):
     return found
 
 
-def content_id(raw, disk):
+def content_id(raw: Raw, disk: Node) -> str:
     """A digest of what is on the disk and its partitions, in order to notice that it is not the same any more."""
     seen = []
     for node in raw.below(disk):
@@ -130,7 +183,7 @@ def content_id(raw, disk):
     return hashlib.sha256(json.dumps(sorted(seen)).encode("utf-8")).hexdigest()
 
 
-def _identity(raw, node):
+def _identity(raw: Raw, node: Node) -> Identity:
     tran = node.text("tran").lower()
     removable = parse.flag(node.fields.get("rm")) or tran == "usb"
     return {
@@ -149,14 +202,14 @@ def _identity(raw, node):
     }
 
 
-def _preference(link):
+def _preference(link: str) -> tuple[bool, bool, int, str]:
     """Links that people can read come first, then those that are sure to be the disk's own."""
     unlike = link.startswith(("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-3", "scsi-0", "scsi-1"))
     # newer versions of udev add the name space's number at the end
     return (unlike, link.startswith("scsi-"), len(link), link)
 
 
-def _kind(name, tran):
+def _kind(name: str, tran: str) -> str:
     if name.startswith("nvme") or tran == "nvme":
         return "nvme"
     if name.startswith("vd") or tran == "virtio":
@@ -166,8 +219,8 @@ def _kind(name, tran):
     return "usb" if tran == "usb" else "scsi"
 
 
-def _health(raw, node):
-    found = {"status": "unknown", "detail": "smartctl is not there"}
+def _health(raw: Raw, node: Node) -> Health:
+    found: Health = {"status": "unknown", "detail": "smartctl is not there"}
     if node.name in raw.smart:
         found = parse.smart(*raw.smart[node.name])
     if found["status"] == "unknown" and node.name in raw.nvme:
@@ -179,41 +232,41 @@ def _health(raw, node):
 class Groups:
     """Which disks are bound together, by RAID, volume group, multi-device file system or a device over both."""
 
-    def __init__(self, raw, types):
+    def __init__(self, raw: Raw, types: Sequence[str]) -> None:
         self._raw = raw
         self._disks = {disk.name: {node.name for node in raw.below(disk)} for disk in raw.disks(types)}
-        self._members: dict = {}
-        self._names: dict = {}
+        self._members: dict[tuple[str, ...], set[str]] = {}
+        self._names: dict[tuple[str, ...], list[str]] = {}
         self._pvs = {row.get("pv_name", ""): row for row in raw.pvs}
         for node in raw.nodes.values():
             for key in self._keys(node):
                 self._members.setdefault(key, set()).update(self._roots(node))
                 self._names.setdefault(key, []).append(node.name)
 
-    def disks(self, node):
+    def disks(self, node: Node) -> list[str]:
         """The names of all disks that the content of this device spans."""
         found = self._roots(node)
         for key in self._keys(node):
             found |= self._members[key]
         return sorted(found, key=lambda name: (len(name), name))
 
-    def members(self, node):
+    def members(self, node: Node) -> list[str]:
         """The names of all devices that belong together with this one."""
         return sorted({name for key in self._keys(node) for name in self._names[key]})
 
-    def volume_group(self, node):
+    def volume_group(self, node: Node) -> str:
         """Name of the volume group of a physical volume."""
         return self._volume_group(node)[1]
 
-    def _roots(self, node):
+    def _roots(self, node: Node) -> set[str]:
         return {disk for disk, below in self._disks.items() if node.name in below}
 
-    def _volume_group(self, node):
+    def _volume_group(self, node: Node) -> tuple[str, str]:
         row = self._pvs.get(node.path) or self._pvs.get("/dev/" + node.name) or {}
         return row.get("vg_uuid", ""), row.get("vg_name", "")
 
-    def _keys(self, node):
-        keys = []
+    def _keys(self, node: Node) -> list[tuple[str, ...]]:
+        keys: list[tuple[str, ...]] = []
         for one in contents(self._raw, node):
             kind = one["type"]
             if one["usage"] == LOST:
@@ -229,12 +282,12 @@ class Groups:
         return keys
 
 
-def contents(raw, node):
+def contents(raw: Raw, node: Node) -> list[Content]:
     """Every kind of content of one device: ``{type, uuid, label, usage, version}``; partition tables have usage
     ``table``."""
     code, text = raw.blkid.get(node.name, (None, ""))
     tags = parse.tags(text)
-    found = []
+    found: list[Content] = []
     if tags.get("TYPE"):
         label = tags.get("LABEL") or tags.get("PART_ENTRY_NAME", "") if tags["TYPE"] != "linux_raid_member" else ""
         found.append(
@@ -255,7 +308,9 @@ def contents(raw, node):
             if one["type"] not in known and not (known and one["type"] in ("dos", "PMBR")):
                 found.append(_table(one["type"], one["uuid"]))
         elif one["type"] not in known:
-            found.append(dict(one, version=""))
+            found.append(
+                {"type": one["type"], "uuid": one["uuid"], "label": one["label"], "usage": one["usage"], "version": ""}
+            )
         known.add(one["type"])
     if not found and raw.lost.get(node.name):
         offset, text = raw.lost[node.name]
@@ -283,12 +338,12 @@ def contents(raw, node):
     return found
 
 
-def _table(kind, uuid):
+def _table(kind: str, uuid: str) -> Content:
     return {"type": kind, "uuid": uuid, "label": "", "usage": "table", "version": ""}
 
 
-def _holds(raw, disk, groups):
-    entries: list = []
+def _holds(raw: Raw, disk: Node, groups: Groups) -> list[Held]:
+    entries: list[Held] = []
     for node in raw.below(disk):
         known = [one for one in contents(raw, node) if not _is_frame(raw, node, one)]
         entries.extend(_entry(raw, node, one, groups) for one in known)
@@ -297,17 +352,17 @@ def _holds(raw, disk, groups):
     return entries
 
 
-def _is_frame(raw, node, one):
+def _is_frame(raw: Raw, node: Node, one: Content) -> bool:
     """Whether it is the table of an extended partition, which its disk's table tells of already."""
     return one["usage"] == "table" and node.type == "part" and _part_type(raw, node) in _EXTENDED
 
 
-def _part_type(raw, node):
+def _part_type(raw: Raw, node: Node) -> str:
     tags = parse.tags(raw.blkid.get(node.name, (None, ""))[1])
     return (tags.get("PART_ENTRY_TYPE") or node.text("parttype")).lower()
 
 
-def _of_unknown(raw, node, disk, groups):
+def _of_unknown(raw: Raw, node: Node, disk: Node, groups: Groups) -> list[Held]:
     """What is to say of a device on which nothing known was found."""
     role = _GPT_ROLES.get(_part_type(raw, node), "")
     if role:
@@ -324,7 +379,9 @@ def _of_unknown(raw, node, disk, groups):
     return []
 
 
-def _make(raw, node, kind, kind_of, groups, uuid="", label="", detail=""):
+def _make(
+    raw: Raw, node: Node, kind: str, kind_of: str, groups: Groups, uuid: str = "", label: str = "", detail: str = ""
+) -> Held:
     places = raw.places(node)
     return {
         "kind": kind,
@@ -339,7 +396,7 @@ def _make(raw, node, kind, kind_of, groups, uuid="", label="", detail=""):
     }
 
 
-def _entry(raw, node, one, groups):
+def _entry(raw: Raw, node: Node, one: Content, groups: Groups) -> Held:
     kind, detail = _classify(raw, node, one, groups)
     entry = _make(raw, node, kind, one["type"], groups, one["uuid"], one["label"], detail)
     inside = raw.systems.get(node.name)
@@ -353,7 +410,7 @@ def _entry(raw, node, one, groups):
     return entry
 
 
-def record_of(text):
+def record_of(text: str | None) -> dict[str, str] | None:
     """The installed record in a file's text, its known keys alone; None when it is none."""
     try:
         content = json.loads(text or "")
@@ -363,7 +420,7 @@ def record_of(text):
     return found if found.get("machine") else None
 
 
-def _classify(raw, node, one, groups):
+def _classify(raw: Raw, node: Node, one: Content, groups: Groups) -> tuple[str, str]:
     kind, usage = one["type"], one["usage"]
     if usage == LOST:
         return UNKNOWN, "at %s, in no partition: a partition table may be lost" % one["version"]
@@ -386,7 +443,7 @@ def _classify(raw, node, one, groups):
     return UNKNOWN, usage
 
 
-def _of_physical_volume(raw, node, groups):
+def _of_physical_volume(raw: Raw, node: Node, groups: Groups) -> str:
     name = groups.volume_group(node)
     if not name:
         return "physical volume of no volume group" if raw.has_lvm else "physical volume; lvm2 is not there"
@@ -394,7 +451,7 @@ def _of_physical_volume(raw, node, groups):
     return "volume group %s (%s)" % (name, ", ".join(volumes[:20]) or "no volumes")
 
 
-def _of_raid_member(raw, node, groups):
+def _of_raid_member(raw: Raw, node: Node, groups: Groups) -> str:
     tags = raw.md.get(node.name, {})
     level = tags.get("MD_LEVEL", "RAID")
     level = "RAID%s" % level[4:] if re.match(r"raid[0-9]+\Z", level) else level

@@ -5,8 +5,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from . import facts, parse
+from .disk_tools import Tools
+from .facts import Raw
+from .parse import Node, Speed
 
 _COLUMNS = (
     "NAME,KNAME,PATH,MAJ:MIN,SIZE,RO,RM,ROTA,TRAN,TYPE,WWN,SERIAL,MODEL,FSTYPE,LABEL,UUID,PARTTYPE,PKNAME,LOG-SEC"
@@ -26,7 +31,7 @@ class GatherError(Exception):
     """The disks cannot be listed; the text says why."""
 
 
-def block_devices(tools):
+def block_devices(tools: Tools) -> str:
     """The text of lsblk, without which nothing can be said."""
     code, out, err = tools("lsblk", "--json", "--bytes", "--output", _COLUMNS)
     # 32: a device has gone while lsblk looked, 64: some were found.
@@ -35,16 +40,23 @@ def block_devices(tools):
     return out
 
 
-def identities(tools, types=("disk",)):
+def identities(tools: Tools, types: Sequence[str] = ("disk",)) -> list[facts.Identity]:
     """Name, size, WWN, serial number and links of every disk now, see facts.identities(); fast."""
     return facts.identities(_raw(block_devices(tools), **_links()), types)
 
 
-def read(tools, types=("disk",), health=True, systems=None):
+def read(
+    tools: Tools,
+    types: Sequence[str] = ("disk",),
+    health: bool = True,
+    systems: Mapping[str, dict[str, str]] | None = None,
+) -> Raw:
     """All that facts.facts() is made of, as :class:`facts.Raw`; ``systems``: see inside.look()."""
     listing = block_devices(tools)
     found = _raw(listing)
-    more = dict(_links(), blkid={}, wipefs={}, edges={}, lost={}, md={}, smart={}, nvme={}, systems=systems or {})
+    more: dict[str, Any] = dict(
+        _links(), blkid={}, wipefs={}, edges={}, lost={}, md={}, smart={}, nvme={}, systems=systems or {}
+    )
     more["mountinfo"] = _text("/proc/self/mountinfo")
     more["swaps"] = _text("/proc/swaps")
     more["whole"] = {disk.name for disk in found.disks(types)}
@@ -60,7 +72,7 @@ def read(tools, types=("disk",), health=True, systems=None):
     return _raw(listing, **more)
 
 
-def lost(tools, path, size):
+def lost(tools: Tools, path: str, size: int) -> tuple[int, str] | None:
     """What still lies where partitions began, on a disk without a table: ``(offset, text of blkid)`` of the first.
 
     None when nothing does, and an empty text when the disk cannot be read there.
@@ -84,14 +96,14 @@ def lost(tools, path, size):
     return None
 
 
-def _raw(listing, **more):
+def _raw(listing: str, **more: Any) -> Raw:
     try:
         return facts.Raw(listing, **more)
     except parse.ParseError as exc:
         raise GatherError(str(exc)) from exc
 
 
-def _contents(tools, node, more):
+def _contents(tools: Tools, node: Node, more: dict[str, Any]) -> None:
     """What one device holds."""
     code, out, _err = tools("blkid", "--probe", "--output", "export", node.path)
     more["blkid"][node.name] = (code, out)
@@ -107,7 +119,7 @@ def _contents(tools, node, more):
             more["lost"][node.name] = lost(tools, node.path, node.size)
 
 
-def _health(tools, disk, more):
+def _health(tools: Tools, disk: Node, more: dict[str, Any]) -> None:
     if not disk.size:
         return
     if tools.has("smartctl"):
@@ -118,7 +130,7 @@ def _health(tools, disk, more):
         more["nvme"][disk.name] = (code, out)
 
 
-def read_speed(tools, path):
+def read_speed(tools: Tools, path: str) -> Speed:
     """How fast a disk is read from its beginning, see parse.read_speed(); it takes three seconds and writes nothing."""
     if not tools.has("fio"):
         return {"speed": None, "failed": False, "detail": "fio is not there"}
@@ -129,7 +141,7 @@ def read_speed(tools, path):
     return parse.read_speed(code, out)
 
 
-def has_data(path, size):
+def has_data(path: str, size: int) -> bool | None:
     """Whether the first or the last MiB holds anything but one byte repeated; None when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -145,11 +157,11 @@ def has_data(path, size):
     return False
 
 
-def _links():
+def _links() -> dict[str, dict[str, str]]:
     return {"by_id": _targets("/dev/disk/by-id"), "by_path": _targets("/dev/disk/by-path")}
 
 
-def _targets(folder):
+def _targets(folder: str) -> dict[str, str]:
     found = {}
     try:
         for link in os.listdir(folder):
@@ -159,7 +171,7 @@ def _targets(folder):
     return found
 
 
-def _text(path):
+def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

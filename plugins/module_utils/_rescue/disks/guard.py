@@ -2,17 +2,24 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Guards: what may be erased, and what keeps the chosen disks from being written (pure).
 
-Nothing is erased that nobody consented to. There are three kinds of consent, each to single disks: ``wipe`` names the
+Nothing is erased without consent. There are three kinds of consent, each to single disks: ``wipe`` names the
 disk; the disk holds what we installed for this machine and ``reinstall`` names the machine; an unfinished run has
 claimed the disk.
 """
 
 from __future__ import annotations
 
-from ..._common import consent as consents
-from . import names, parse, table
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Callable, Mapping
 
-#: Mount points of a running system: such a disk is never emptied, whoever consented.
+from ..._common import consent as consents
+from . import disk_names, listing, parse
+from .facts import Disk
+from .parse import Speed
+
+#: (variable, name, record) → why an entry of the variable does not cover that installation; empty when it does.
+Used = Callable[[str, str, Any], str]
+#: Mount points of a running system: such a disk is never emptied, whatever the consent.
 _SYSTEM_MOUNTS = ("/", "/usr", "/boot", "/boot/efi", "/var", "/etc", "/root", "/nix", "/sysroot", "/run/initramfs")
 _EVERYTHING = ("all", "*", "any")
 
@@ -21,24 +28,24 @@ class Verdict:
     """``wipe``: names of the disks to empty, in order; ``errors``: why nothing is done at all; ``permanent``: trying
     again will not mend it."""
 
-    def __init__(self):
-        self.wipe = []
-        self.errors = []
+    def __init__(self) -> None:
+        self.wipe: list[str] = []
+        self.errors: list[str] = []
         self.permanent = False
 
-    def refuse(self, text, permanent=False):
+    def refuse(self, text: str, permanent: bool = False) -> None:
         """One more reason."""
         self.errors.append(text)
         self.permanent = self.permanent or permanent
 
 
-def is_ours(disk, machine):
+def is_ours(disk: Disk, machine: str) -> bool:
     """Whether every system on the disk is one that we installed for this machine, and there is one."""
     systems = [entry for entry in disk["holds"] if entry["kind"] == "system"]
     return bool(systems) and all((entry.get("installed") or {}).get("machine") == machine for entry in systems)
 
 
-def is_of_another(disk, machine):
+def is_of_another(disk: Disk, machine: str) -> str:
     """The other machine for which we installed what is on the disk; empty when there is none."""
     for entry in disk["holds"]:
         owner = (entry.get("installed") or {}).get("machine")
@@ -47,16 +54,18 @@ def is_of_another(disk, machine):
     return ""
 
 
-def check_entries(wipe):
+def check_entries(wipe: Iterable[str]) -> list[str]:
     """What is wrong with the entries of ``wipe`` whatever disks there are, a line each."""
     return [
         "wipe: %r names no disk; name each disk by its WWN, serial number or by-id name" % str(text)
         for text in wipe
-        if not str(text).strip() or str(text).strip().lower() in _EVERYTHING or names.is_kernel_name(str(text).strip())
+        if not str(text).strip()
+        or str(text).strip().lower() in _EVERYTHING
+        or disk_names.is_kernel_name(str(text).strip())
     ]
 
 
-def _never(_variable, _name, _record):
+def _never(_variable: str, _name: str, _record: Mapping[str, Any]) -> str:
     return ""
 
 
@@ -64,12 +73,12 @@ def _never(_variable, _name, _record):
 _LEAST = {True: 20000, False: 40000}
 
 
-def too_slow(disk, speed):
+def too_slow(disk: Disk, speed: float) -> bool:
     """Whether a disk that is read at ``speed`` KiB/s is too slow to be written."""
     return speed < _LEAST[bool(disk["rotational"])]
 
 
-def speeds(disks, chosen, measured):
+def speeds(disks: Sequence[Disk], chosen: Sequence[str], measured: Sequence[Speed]) -> tuple[list[str], list[str]]:
     """What stands against the chosen disks (names) by their speeds, and what could not be measured: two lists of texts.
 
     ``measured``: what gather.read_speed() said of each, in their order.
@@ -78,7 +87,7 @@ def speeds(disks, chosen, measured):
     against, unknown = [], []
     for name, found in zip(chosen, measured):
         disk = by_name[name]
-        text = "disk %s (%s)" % (name, names.identity(disk))
+        text = "disk %s (%s)" % (name, disk_names.identity(disk))
         way_out = "replace it, or say health: check"
         if found["failed"]:
             against.append("%s is failing: %s; %s" % (text, found["detail"], way_out))
@@ -91,7 +100,16 @@ def speeds(disks, chosen, measured):
     return against, unknown
 
 
-def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, health=True, used=_never):
+def judge(
+    disks: Sequence[Disk],
+    chosen: Sequence[str],
+    machine: str,
+    wipe: Sequence[str] = (),
+    reinstall: bool = False,
+    claimed: bool = False,
+    health: bool = True,
+    used: Used = _never,
+) -> Verdict:
     """What is to be done so that the chosen disks (names) may be written; see :class:`Verdict`.
 
     ``claimed``: whether exactly the chosen disks are claimed by an unfinished run; ``health``: refuse failing ones;
@@ -105,20 +123,20 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
     for name, text in entries.items():
         # A claim is for the chosen disks alone.
         for why in () if claimed and name in chosen else _used_up(by_name[name], "wipe", text, used):
-            verdict.refuse("disk %s (%s): %s" % (name, names.identity(by_name[name]), why))
+            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(by_name[name]), why))
     for name in chosen:
         disk = by_name[name]
         if health and disk["health"]["status"] == "failed":
             verdict.refuse(
                 "disk %s (%s) is failing: %s; replace it, or say health: ignore"
-                % (name, names.identity(disk), disk["health"]["detail"]),
+                % (name, disk_names.identity(disk), disk["health"]["detail"]),
                 permanent=True,
             )
         if not disk["holds"] or name in named:
             continue
         ours = reinstall and is_ours(disk, machine)
         for why in _used_up(disk, "reinstall", machine, used) if ours and not claimed else ():
-            verdict.refuse("disk %s (%s): %s" % (name, names.identity(disk), why))
+            verdict.refuse("disk %s (%s): %s" % (name, disk_names.identity(disk), why))
         if ours or (claimed and not is_of_another(disk, machine)):
             named.append(name)
             continue
@@ -131,32 +149,32 @@ def judge(disks, chosen, machine, wipe=(), reinstall=False, claimed=False, healt
     return verdict
 
 
-def _used_up(disk, variable, name, used):
+def _used_up(disk: Disk, variable: str, name: str, used: Used) -> list[str]:
     reasons = [used(variable, name, entry["installed"]) for entry in disk["holds"] if entry.get("installed")]
     return [reason for reason in reasons if reason]
 
 
-def _named(disks, wipe, verdict):
+def _named(disks: Sequence[Disk], wipe: Sequence[str], verdict: Verdict) -> dict[str, str]:
     """The disks that ``wipe`` names, by the kernel's names, with the entries that name them."""
-    found: dict = {}
+    found: dict[str, str] = {}
     for text in check_entries(wipe):
         verdict.refuse(text)
     for text in wipe if not verdict.errors else ():
         try:
-            name = names.one(str(text).strip(), disks)["name"]
-        except names.Unresolved as exc:
+            name = disk_names.one(str(text).strip(), disks)["name"]
+        except disk_names.Unresolved as exc:
             verdict.refuse("wipe: %s" % exc)
             continue
         found.setdefault(name, str(text).strip())
     return found
 
 
-def _without_consent(disk, disks, machine, reinstall):
-    stable = names.stable(disk, disks)
+def _without_consent(disk: Disk, disks: Sequence[Disk], machine: str, reinstall: bool) -> str:
+    stable = disk_names.stable(disk, disks)
     text = "disk %s (%s) is not empty. It holds:\n  %s\n" % (
         disk["name"],
-        names.identity(disk),
-        "\n  ".join(table.held(disk)),
+        disk_names.identity(disk),
+        "\n  ".join(listing.held(disk)),
     )
     if is_ours(disk, machine) and not reinstall:
         text += "It is this machine's own installed system: to write it anew, name the machine: %s. " % (
@@ -173,10 +191,10 @@ def _without_consent(disk, disks, machine, reinstall):
     return text + "It has no WWN, serial number or by-id name of its own, so it cannot be named; empty it by hand"
 
 
-def _check_wipe(disk, named, by_name, verdict):
+def _check_wipe(disk: Disk, named: Sequence[str], by_name: Mapping[str, Disk], verdict: Verdict) -> None:
     """Whether a disk with consent can be emptied, alone or with those that are named too."""
     if disk["read_only"]:
-        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], names.identity(disk)))
+        verdict.refuse("disk %s (%s) is read-only and cannot be emptied" % (disk["name"], disk_names.identity(disk)))
     for entry in disk["holds"]:
         system = [place for place in entry["mounts"] if place in _SYSTEM_MOUNTS]
         if system:
@@ -190,9 +208,9 @@ def _check_wipe(disk, named, by_name, verdict):
                     "disk %s shares %s with disk %s (%s); name that one in kubenode_wipe too%s, or free it by hand"
                     % (
                         disk["name"],
-                        table.phrase(entry),
+                        listing.phrase(entry),
                         other,
-                        names.identity(by_name[other]) if other in by_name else "unknown",
+                        disk_names.identity(by_name[other]) if other in by_name else "unknown",
                         _as_entry(by_name.get(other), by_name),
                     )
                 )
@@ -200,8 +218,8 @@ def _check_wipe(disk, named, by_name, verdict):
                     verdict.refuse(text)
 
 
-def _as_entry(disk, by_name):
-    stable = names.stable(disk, list(by_name.values())) if disk else ""
+def _as_entry(disk: Disk | None, by_name: Mapping[str, Disk]) -> str:
+    stable = disk_names.stable(disk, list(by_name.values())) if disk else ""
     return " (%r)" % stable if stable else ""
 
 
@@ -209,7 +227,7 @@ def _as_entry(disk, by_name):
 _LOADERS = ("EFI system partition", "BIOS boot partition")
 
 
-def could_boot(disks, written):
+def could_boot(disks: Sequence[Disk], written: Collection[str]) -> list[str]:
     """Warnings about disks that are not written, and that the firmware could start instead of the new system."""
     found = []
     for disk in [disk for disk in disks if disk["name"] not in written]:
@@ -218,20 +236,20 @@ def could_boot(disks, written):
             found.append(
                 "disk %s (%s) is not written, and the firmware could start what it holds instead of the new "
                 "system: %s. Look at the boot order, or empty that disk, too" % (
-                    disk["name"], names.identity(disk), "; ".join(table.phrase(one) for one in held[:4])
+                    disk["name"], disk_names.identity(disk), "; ".join(listing.phrase(one) for one in held[:4])
                 )
             )  # fmt: skip
     return found
 
 
-def diff(disks, wipe):
+def diff(disks: Sequence[Disk], wipe: Sequence[str]) -> list[dict[str, str]]:
     """What is on each disk before and after, in Ansible's form of a diff."""
     by_name = {disk["name"]: disk for disk in disks}
     return [
         {
-            "before_header": "disk %s (%s)" % (name, names.identity(by_name[name])),
+            "before_header": "disk %s (%s)" % (name, disk_names.identity(by_name[name])),
             "after_header": "disk %s, emptied" % name,
-            "before": "".join(parse.clean(line, 500) + "\n" for line in table.held(by_name[name])),
+            "before": "".join(parse.clean(line, 500) + "\n" for line in listing.held(by_name[name])),
             "after": "nothing\n",
         }
         for name in wipe

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from . import names, parse, table
+from . import disk_names, listing, parse
+from .facts import Disk
 
 #: Exactly one of these says which disks are meant; the others narrow the choice.
 WAYS = ("wwn", "serial", "by_id", "model", "min_size", "smallest", "raid", "query")
@@ -19,26 +22,26 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 class HintError(ValueError):
     """The hints do not lead to the disks; the text says why. ``permanent``: trying again will not mend it."""
 
-    def __init__(self, message, permanent=False):
+    def __init__(self, message: str, permanent: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
 
 
-def size_of(text):
+def size_of(text: object) -> int:
     """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
     match = _SIZE.match(str(text).strip())
     if not match or (match.group(3) and not match.group(2)):
         raise HintError("min_size %r is no size; write 480G or 447GiB" % text)
     base = 1024 if match.group(3) else 1000
     whole, dot, rest = match.group(1).partition(".")
-    power = base ** _POWERS[match.group(2).upper()]
+    power: int = base ** _POWERS[match.group(2).upper()]
     size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
     if size < 1:
         raise HintError("min_size %r is nothing; write 480G or 447GiB" % text)
     return size
 
 
-def check(hints):
+def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
     """The hints that are set; raises :class:`HintError` when they can never lead to disks."""
     found = {key: value for key, value in (hints or {}).items() if value is not None}
     unknown = sorted(set(found) - set(WAYS) - set(NARROWING))
@@ -67,7 +70,7 @@ def check(hints):
         raise HintError("root_device_hints.%s is empty" % way)
     if way == "min_size":
         size_of(value)
-    if way in ("wwn", "serial", "by_id") and names.is_kernel_name(str(value)):
+    if way in ("wwn", "serial", "by_id") and disk_names.is_kernel_name(str(value)):
         raise HintError(
             "root_device_hints.%s: %r is the kernel's name, which may mean another disk after the next boot"
             % (way, value)
@@ -75,7 +78,7 @@ def check(hints):
     return found
 
 
-def no_candidate(disk):
+def no_candidate(disk: Disk) -> str:
     """Why a disk is never chosen; empty when it may be."""
     if not disk["size"]:
         return "it has no size"
@@ -86,7 +89,9 @@ def no_candidate(disk):
     return ""
 
 
-def choose(hints, disks, search=None):
+def choose(
+    hints: Mapping[str, Any] | None, disks: Sequence[Disk], search: Callable[[str, Any], object] | None = None
+) -> list[Disk]:
     """The disks that the hints mean, facts in and facts out; raises :class:`HintError`.
 
     ``search(query, disks)`` evaluates a JMESPath query.
@@ -112,23 +117,23 @@ def choose(hints, disks, search=None):
     return _only(matching, what, disks, reasons)
 
 
-def _matching(way, value, candidates):
+def _matching(way: str, value: str, candidates: list[Disk]) -> list[Disk]:
     if way == "wwn":
-        return names.by_wwn(value, candidates)
+        return disk_names.by_wwn(value, candidates)
     if way == "serial":
-        return names.by_serial(value, candidates)
+        return disk_names.by_serial(value, candidates)
     if way == "by_id":
-        return names.by_link(value, candidates)
+        return disk_names.by_link(value, candidates)
     if way == "model":
         return [disk for disk in candidates if _plain_model(disk["model"]) == _plain_model(value)]
     return [disk for disk in candidates if disk["size"] >= size_of(value)]
 
 
-def _plain_model(text):
+def _plain_model(text: str) -> str:
     return " ".join(text.replace("_", " ").lower().split())
 
 
-def _outside(disk, hints):
+def _outside(disk: Disk, hints: Mapping[str, Any]) -> str:
     if "rotational" in hints and disk["rotational"] != hints["rotational"]:
         return "it is %srotational" % ("" if disk["rotational"] else "not ")
     if "kind" in hints and disk["kind"] != hints["kind"]:
@@ -136,37 +141,41 @@ def _outside(disk, hints):
     return ""
 
 
-def _only(matching, what, disks, reasons):
+def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mapping[str, str]) -> list[Disk]:
     if len(matching) == 1:
         return matching
     if matching:
         same = " (%s)" % ", ".join(disk["name"] for disk in matching)
         raise HintError(
             "root_device_hints: %s means %d disks%s, not one:\n%s"
-            % (what, len(matching), same, table.candidates(disks, _why(disks, reasons, matching)))
+            % (what, len(matching), same, listing.candidates(disks, _why(disks, reasons, matching)))
         )
     raise HintError(
         "root_device_hints: %s means no disk of this machine:\n%s"
-        % (what, table.candidates(disks, _why(disks, reasons, matching))),
+        % (what, listing.candidates(disks, _why(disks, reasons, matching))),
         permanent=True,
     )
 
 
-def _raid(wwns, disks, candidates, reasons):
+def _raid(
+    wwns: Sequence[object], disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
     found = []
     for wwn in wwns:
-        matching = _only(names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
+        matching = _only(disk_names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
         if matching[0] in found:
             raise HintError("root_device_hints.raid names disk %s twice" % matching[0]["name"])
         found.extend(matching)
     return found
 
 
-def _of_query(query, answer, disks, candidates, reasons):
-    chosen = answer if isinstance(answer, list) else [] if answer is None else [answer]
+def _of_query(
+    query: str, answer: object, disks: Sequence[Disk], candidates: list[Disk], reasons: Mapping[str, str]
+) -> list[Disk]:
+    chosen: list[Any] = answer if isinstance(answer, list) else [] if answer is None else [answer]
     by_name = {disk["name"]: disk for disk in candidates}
     for one in chosen:
-        if not isinstance(one, dict) or by_name.get(one.get("name")) != one:
+        if not isinstance(one, dict) or by_name.get(str(one.get("name"))) != one:
             raise HintError(
                 "root_device_hints.query %r must give a disk or a list of disks, whole as they are in the facts; it "
                 "gave %s" % (query, parse.clean(repr(one), 100))
@@ -179,7 +188,7 @@ def _of_query(query, answer, disks, candidates, reasons):
     return found
 
 
-def _why(disks, reasons, matching):
+def _why(disks: Sequence[Disk], reasons: Mapping[str, str], matching: list[Disk]) -> dict[str, str]:
     chosen = {disk["name"] for disk in matching}
     return {
         disk["name"]: "matches" if disk["name"] in chosen else reasons[disk["name"]] or "does not match"

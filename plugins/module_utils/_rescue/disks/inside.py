@@ -17,10 +17,13 @@ import signal
 import stat
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 
+from ..._common.mounts import private_mounts
 from ..._common.text import json_value, whole_number
-from ..mounts import private_mounts
-from . import facts
+from . import facts, parse
+from .disk_tools import Tools
+from .facts import Raw
 
 RECORD = "etc/kubenode/installed.json"
 RELEASES = ("usr/lib/os-release", "etc/os-release")
@@ -31,10 +34,10 @@ _OPTIONS = {"xfs": "ro,norecovery,nouuid", "btrfs": "ro,rescue=nologreplay", "vf
 _HARMLESS = "nosuid,nodev,noexec"
 
 
-def look(tools, raw, limit=60.0):
+def look(tools: Tools, raw: Raw, limit: float = 60.0) -> dict[str, dict[str, str]]:
     """What lies on each file system: ``{kernel name: {"system": name, "record": text}}``.
 
-    ``limit``: seconds after which the next file system must have told something.
+    ``limit``: seconds after which the next file system must have given a line.
     """
     reading, writing = os.pipe()
     folder = tempfile.mkdtemp(prefix="kubenode-", dir="/run" if os.access("/run", os.W_OK) else None)
@@ -67,7 +70,7 @@ def look(tools, raw, limit=60.0):
     return found
 
 
-def _reap(child, patience):
+def _reap(child: int, patience: float) -> bool:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if os.waitpid(child, os.WNOHANG)[0]:
@@ -76,7 +79,7 @@ def _reap(child, patience):
     return False
 
 
-def _read_all(fd, limit):
+def _read_all(fd: int, limit: float) -> list[bytes]:
     """The lines that come until the end, or until nothing has come for ``limit`` seconds."""
     data = b""
     while True:
@@ -90,7 +93,7 @@ def _read_all(fd, limit):
     return [line for line in data.split(b"\n") if line]
 
 
-def _look_at_all(tools, raw, folder, writing):
+def _look_at_all(tools: Tools, raw: Raw, folder: str, writing: int) -> None:
     groups = facts.Groups(raw, ("disk", "loop"))
     for node in raw.nodes.values():
         kinds = {one["type"] for one in facts.contents(raw, node)}
@@ -105,7 +108,7 @@ def _look_at_all(tools, raw, folder, writing):
                 os.write(writing, json.dumps({node.name: found}).encode("utf-8") + b"\n")
 
 
-def of_release(texts):
+def of_release(texts: Mapping[str, str]) -> dict[str, str] | None:
     """What the files (path → text) tell: ``{"system", "record"}``; None when there is no system."""
     name = ""
     for path, text in texts.items():
@@ -119,7 +122,7 @@ def of_release(texts):
     return {"system": name, "record": record} if name or record else None
 
 
-def _by_debugfs(tools, device):
+def _by_debugfs(tools: Tools, device: str) -> dict[str, str]:
     texts = {}
     for path in RELEASES + (RECORD,):
         code, out, _err = tools("debugfs", "-R", "stat /%s" % path, device)
@@ -129,14 +132,14 @@ def _by_debugfs(tools, device):
     return {path: text for path, text in texts.items() if text.strip()}
 
 
-def _is_small_file(text):
+def _is_small_file(text: str) -> bool:
     """Whether debugfs describes a regular file that is small enough to be what we look for."""
     words = text.replace(":", " ").split()
     behind = dict(reversed(list(zip(words, words[1:]))))  # what stands behind the first of equal words
     return behind.get("Type") == "regular" and whole_number(behind.get("Size"), _MOST) is not None
 
 
-def _by_mount(tools, device, kind, members, folder):
+def _by_mount(tools: Tools, device: str, kind: str, members: Sequence[str], folder: str) -> dict[str, str] | None:
     options = ",".join([_OPTIONS[kind], _HARMLESS] + ["device=%s" % path for path in members])
     code, _out, _err = tools("mount", "--types", kind, "--options", options, device, folder)
     if code != 0:
@@ -147,13 +150,13 @@ def _by_mount(tools, device, kind, members, folder):
         else:
             paths = [root + path for root in _ROOTS for path in RELEASES + (RECORD,)]
             found = [(path, _open_below(folder, path, 0, read=True)) for path in paths]
-            texts = {path: text for path, text in found if text}
+            texts = {path: str(text) for path, text in found if text}
     finally:
         tools("umount", folder)
     return of_release(texts)
 
 
-def _open_below(top, path, flags, read):
+def _open_below(top: str, path: str, flags: int, read: bool) -> str | bool:
     """The text of a file below ``top``, or whether the path is there; no symbolic link is followed on the way."""
     opened = [os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:
@@ -175,7 +178,7 @@ def _open_below(top, path, flags, read):
 
 
 @contextlib.contextmanager
-def opened(tools, raw):
+def opened(tools: Tools, raw: Raw) -> Iterator[bool]:
     """Meanwhile, whole RAIDs and plain volumes that lie idle are there too, read-only; afterwards as before."""
     before = set(raw.nodes)
     changed = False
@@ -190,9 +193,9 @@ def opened(tools, raw):
             _close_again(tools, before)
 
 
-def _assemble(tools, raw):
+def _assemble(tools: Tools, raw: Raw) -> bool:
     """Start RAIDs of which every member is there; read-only, so that not even their superblocks change."""
-    groups: dict = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, tags in raw.md.items():
         used = [child for child in raw.nodes[name].children if raw.nodes[child].type != "part"]
         if tags.get("MD_UUID") and not used:
@@ -207,13 +210,13 @@ def _assemble(tools, raw):
     return started
 
 
-def _activate(tools):
+def _activate(tools: Tools) -> bool:
     """Activate volumes that are nothing but a piece of disk; others write to the disk when they start."""
     if not tools.has("lvm"):
         return False
     listing = tools("lvm", "lvs", "--reportformat=json", "-o", "vg_name,lv_name,lv_active,lv_layout")[1]
     started = False
-    for row in facts.parse.report(listing, "lv"):
+    for row in parse.report(listing, "lv"):
         idle = not row.get("lv_active")
         if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
             name = "%s/%s" % (row.get("vg_name"), row.get("lv_name"))
@@ -222,13 +225,13 @@ def _activate(tools):
     return started
 
 
-def _close_again(tools, before):
+def _close_again(tools: Tools, before: set[str]) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         code, out, _err = tools("lsblk", "--json", "--bytes", "--output", "NAME,KNAME,PATH,TYPE")
         if code not in (0, 32, 64):
             return
-        nodes = facts.parse.block_devices(out)
+        nodes = parse.block_devices(out)
         new = [node for node in nodes.values() if node.name not in before and node.type != "part"]
         if not new:
             return

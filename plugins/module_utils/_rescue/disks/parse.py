@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 from ..._common.text import LARGEST_NUMBER, whole_number
 
@@ -27,36 +29,62 @@ _PREFIXES = (
 _NOT_OF_DISKS = ("lvm-pv-uuid-", "dm-", "md-")
 
 
+class Health(TypedDict):
+    """``status``: passed, failed or unknown; ``detail``: why, for people."""
+
+    status: str
+    detail: str
+
+
+class Speed(TypedDict):
+    """How fast a disk is read, in KiB/s; None when that is unknown. ``failed``: reading it failed."""
+
+    speed: int | None
+    failed: bool
+    detail: str
+
+
+class Content(TypedDict):
+    """One kind of content of a device, as blkid or wipefs tell it; empty where they do not."""
+
+    type: str
+    uuid: str
+    label: str
+    usage: str
+    version: str
+
+
 class ParseError(ValueError):
     """A tool without which nothing can be said printed something else; the text says which and what."""
 
 
-def clean(value, limit=200):
+def clean(value: object, limit: int = 200) -> str:
     """Text from a disk on one line, without control characters, cut to ``limit`` characters."""
     if value is None or isinstance(value, (dict, list)):
         return ""
     return _CONTROL.sub(" ", " ".join(str(value).split()))[:limit].strip()
 
 
-def number(value):
+def number(value: object) -> int:
     """A whole number that a tool printed as such or as text; 0 for anything else."""
     return _number(value) or 0
 
 
-def _number(value):
+def _number(value: object) -> int | None:
     """The same, None for anything else."""
     if isinstance(value, str):
         return whole_number(value)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= LARGEST_NUMBER else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= LARGEST_NUMBER else None
 
 
-def flag(value):
+def flag(value: object) -> bool:
     """A truth value that a tool printed as such, as a number or as text."""
     return value is True or str(value).lower() in ("1", "true", "yes")
 
 
-def plain_wwn(text):
+def plain_wwn(text: str) -> str:
     """A WWN in the form in which two are compared: lower case, without what says of which kind it is."""
     found = clean(text).lower()
     again = True
@@ -72,7 +100,7 @@ def plain_wwn(text):
 class Node:
     """A block device as lsblk knows it. ``name`` is the kernel's name, ``parents`` and ``children`` are such names."""
 
-    def __init__(self, fields):
+    def __init__(self, fields: dict[str, Any]) -> None:
         self.name = clean(fields.get("kname") or fields.get("name"))
         self.shown = clean(fields.get("name")) or self.name
         self.path = clean(fields.get("path")) or "/dev/" + self.name
@@ -80,19 +108,19 @@ class Node:
         self.size = number(fields.get("size"))
         self.number = clean(fields.get("maj:min"))
         self.fields = fields
-        self.parents = []
-        self.children = []
+        self.parents: list[str] = []
+        self.children: list[str] = []
 
-    def text(self, field):
+    def text(self, field: str) -> str:
         """A field of lsblk as clean text."""
         return clean(self.fields.get(field))
 
 
-def block_devices(text):
+def block_devices(text: str) -> dict[str, Node]:
     """Every block device by its kernel name, from ``lsblk --json``; a name that is not plain is left out."""
     try:
         roots = json.loads(text)["blockdevices"]
-        found: dict = {}
+        found: dict[str, Node] = {}
         _add(found, roots, None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc
@@ -102,12 +130,12 @@ def block_devices(text):
     return found
 
 
-def _natural(name):
+def _natural(name: str) -> list[tuple[int, str]]:
     """A key by which sda2 comes before sda10."""
     return [(len(word), word) for word in re.findall(r"[0-9]+|\D+", name)]
 
 
-def _add(found, entries, parent):
+def _add(found: dict[str, Node], entries: Iterable[dict[str, Any]], parent: Node | None) -> None:
     for fields in entries:
         node = Node(fields)
         if not re.match(r"[A-Za-z0-9!][A-Za-z0-9!._-]*\Z", node.name):
@@ -121,9 +149,9 @@ def _add(found, entries, parent):
         _add(found, fields.get("children") or [], node)
 
 
-def tags(text):
+def tags(text: str) -> dict[str, str]:
     """``KEY=VALUE`` lines, as ``blkid -o export`` and ``mdadm --export`` print them; escapes are undone."""
-    found: dict = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals:
@@ -131,9 +159,9 @@ def tags(text):
     return found
 
 
-def signatures(text):
+def signatures(text: str) -> list[dict[str, str]]:
     """What ``wipefs --json`` found: a list of ``{type, uuid, label, usage}``, each type once."""
-    found: dict = {}
+    found: dict[str, dict[str, str]] = {}
     try:
         for entry in json.loads(text)["signatures"]:
             one = {key: clean(entry.get(key)) for key in ("type", "uuid", "label", "usage")}
@@ -144,7 +172,7 @@ def signatures(text):
     return list(found.values())
 
 
-def report(text, kind):
+def report(text: str, kind: str) -> list[dict[str, str]]:
     """The rows of an LVM report in JSON (``kind``: ``pv`` or ``lv``); none when it is no report."""
     try:
         rows = [row for part in json.loads(text)["report"] for row in part.get(kind) or []]
@@ -153,7 +181,7 @@ def report(text, kind):
         return []
 
 
-def smart(code, text):
+def smart(code: int, text: str) -> Health:
     """Health by ``smartctl --health --json``: ``status`` (passed, failed, unknown) and ``detail``."""
     try:
         content = json.loads(text)
@@ -172,7 +200,7 @@ def smart(code, text):
     return {"status": "unknown", "detail": detail or "SMART is not available"}
 
 
-def read_speed(code, text):
+def read_speed(code: int, text: str) -> Speed:
     """What ``fio --output-format=json`` measured: ``speed`` in KiB/s (None: unknown), ``failed`` and ``detail``."""
     try:
         job = json.loads(text[text.index("{") :])["jobs"][0]
@@ -198,7 +226,7 @@ _NVME_WARNINGS = (
 )
 
 
-def nvme_log(code, text):
+def nvme_log(code: int, text: str) -> Health:
     """Health by ``nvme smart-log --output-format=json``."""
     try:
         warning = json.loads(text)["critical_warning"]
@@ -215,9 +243,9 @@ def nvme_log(code, text):
     return {"status": "failed" if failed else "passed", "detail": "; ".join(reasons)}
 
 
-def mounts(text):
+def mounts(text: str) -> dict[str, list[str]]:
     """Mount points by device, from ``/proc/self/mountinfo``; devices as ``major:minor`` and as their source."""
-    found: dict = {}
+    found: dict[str, list[str]] = {}
     for line in text.splitlines():
         before, dash, after = line.partition(" - ")
         fields, origin = before.split(), after.split()
@@ -227,26 +255,26 @@ def mounts(text):
     return found
 
 
-def swaps(text):
+def swaps(text: str) -> list[str]:
     """The paths of active swap, from ``/proc/swaps``."""
     return [unescape(line.split()[0]) for line in text.splitlines()[1:] if line.split()]
 
 
-def unescape(text):
+def unescape(text: str) -> str:
     """Undo the octal escapes of the kernel's tables."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def links(directory):
+def links(directory: Mapping[str, str]) -> dict[str, list[str]]:
     """Names below ``/dev/disk/by-id`` or ``by-path`` by the kernel name they lead to, those of disks only, in order."""
-    found: dict = {}
+    found: dict[str, list[str]] = {}
     for link, target in sorted(directory.items()):
         if not link.startswith(_NOT_OF_DISKS) and clean(link) == link:
             found.setdefault(target, []).append(link)
     return found
 
 
-def size_words(size):
+def size_words(size: int) -> str:
     """A size in bytes for people, as disks are sold: 480 GB."""
     amount, unit = float(size), "bytes"
     for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):

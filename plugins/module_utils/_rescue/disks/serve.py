@@ -4,20 +4,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from .. import job, protocol
+from ..job import Run
 from . import facts, gather, guard, inside, wiping
-from .tools import Tools
+from .disk_tools import Tools
+from .facts import Disk
 
 
 class ServeError(Exception):
     """The step was not done; ``begun``: something was changed all the same."""
 
-    def __init__(self, message, begun=False):
+    def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)
         self.begun = begun
 
 
-def look(run, health=True, types=("disk",)):
+def look(run: Run, health: bool = True, types: Sequence[str] = ("disk",)) -> dict[str, Any]:
     """All facts of all disks, how far a job of the runner in this rescue is, and the seconds since its boot."""
     tools = Tools(run)
     tools("udevadm", "settle", "--timeout=100")
@@ -32,7 +37,7 @@ def look(run, health=True, types=("disk",)):
     return {"disks": found, "job": job.progress(run), "uptime": _uptime()}
 
 
-def measure(run, targets, types=("disk",)):
+def measure(run: Run, targets: Sequence[Disk], types: Sequence[str] = ("disk",)) -> dict[str, Any]:
     """How fast the disks are read that the controller means, one after the other; of a slow one, the better of two.
 
     ``targets``: as for :func:`wipe`. Returns :func:`gather.read_speed` of each, in their order.
@@ -55,10 +60,16 @@ def measure(run, targets, types=("disk",)):
     return {"disks": found}
 
 
-def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATIENCE):
+def wipe(
+    run: Run,
+    targets: Sequence[Disk],
+    types: Sequence[str] = ("disk",),
+    base: str = protocol.BASE,
+    patience: float = wiping.PATIENCE,
+) -> dict[str, Any]:
     """Empty the disks that the controller means, if they are still what it saw.
 
-    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` told them.
+    ``targets``: ``serial``, ``wwn``, ``size`` and ``content_id`` of each, as :func:`look` returned them.
     """
     tools = Tools(run)
     try:
@@ -75,14 +86,16 @@ def wipe(run, targets, types=("disk",), base=protocol.BASE, patience=wiping.PATI
     return {"disks": left, "steps": done}
 
 
-def empty(tools, targets, types=("disk",), patience=wiping.PATIENCE):
+def empty(
+    tools: Tools, targets: Sequence[Disk], types: Sequence[str] = ("disk",), patience: float = wiping.PATIENCE
+) -> list[str]:
     """The same within a job's start; returns what was done."""
     now = facts.facts(gather.read(tools, types, health=False), types)
     chosen = [wiping.still(target, now) for target in targets]
     return wiping.wipe(tools, [disk["name"] for disk in chosen], types, patience)
 
 
-def _uptime():
+def _uptime() -> float:
     try:
         with open("/proc/uptime", encoding="ascii") as file:
             return float(file.read().split()[0])

@@ -9,8 +9,11 @@ content of the partitions, the partition tables at last. No step names a disk th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from . import gather
+from .facts import Raw
+from .parse import Node
 
 _STACKED = re.compile(r"(raid[0-9]+|linear|container|md|lvm|crypt|dm)\Z")
 
@@ -25,17 +28,26 @@ class Step:
     ``optional``: a failure is no reason to stop, since a later step does the same more thoroughly.
     """
 
-    def __init__(self, what, argv=(), kind="tool", path="", size=0, optional=False, first=gather.EDGE):
+    def __init__(
+        self,
+        what: str,
+        argv: Sequence[str] = (),
+        kind: str = "tool",
+        path: str = "",
+        size: int = 0,
+        optional: bool = False,
+        first: int = gather.EDGE,
+    ) -> None:
         self.what, self.argv, self.kind = what, list(argv), kind
         self.path, self.size, self.optional = path, size, optional
         #: How much of the beginning is erased.
         self.first = first
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<Step %s>" % self.what
 
 
-def plan(raw, disks):
+def plan(raw: Raw, disks: Sequence[str]) -> list[Step]:
     """The steps that empty the disks of these kernel names; ``raw``: facts.Raw of now."""
     stack = _Stack(raw, disks)
     steps = stack.unmount() + stack.take_down()
@@ -54,13 +66,13 @@ def plan(raw, disks):
 class _Stack:
     """What lies on the disks, as things that are taken down as a whole."""
 
-    def __init__(self, raw, disks):
+    def __init__(self, raw: Raw, disks: Sequence[str]) -> None:
         self._raw = raw
-        self._nodes: list = []
+        self._nodes: list[Node] = []
         for name in disks:
             self._nodes += [node for node in raw.below(raw.nodes[name]) if node not in self._nodes]
         groups = {row.get("vg_name", "") for row in raw.pvs}
-        self._unit: dict = {}
+        self._unit: dict[str, tuple[str, str]] = {}
         for node in self._nodes:
             if node.type in ("disk", "part", "loop"):
                 continue
@@ -72,9 +84,9 @@ class _Stack:
             group = _volume_group(node.shown) if node.type == "lvm" else ""
             self._unit[node.name] = ("vg", group) if group and group in groups else ("node", node.name)
 
-    def unmount(self):
+    def unmount(self) -> list[Step]:
         """Mounts, those on top first, and swap."""
-        places: set = set()
+        places: set[str] = set()
         steps = []
         for node in self._nodes:
             places.update(self._raw.places(node))
@@ -83,9 +95,9 @@ class _Stack:
         ordered = sorted(places, key=lambda place: (place.count("/"), len(place)), reverse=True)
         return [Step("unmount %s" % place, ["umount", "--recursive", place]) for place in ordered] + steps
 
-    def take_down(self):
+    def take_down(self) -> list[Step]:
         """Volume groups, encryption and RAID, what lies on top first."""
-        steps: list = []
+        steps: list[Step] = []
         left = list(dict.fromkeys(self._unit[node.name] for node in self._nodes if node.name in self._unit))
         while left:
             free = [unit for unit in left if not any(above in left for above in self._above(unit))]
@@ -96,15 +108,15 @@ class _Stack:
                 left.remove(unit)
         return steps
 
-    def _above(self, unit):
-        found: set = set()
+    def _above(self, unit: tuple[str, str]) -> set[tuple[str, str]]:
+        found: set[tuple[str, str]] = set()
         for name in [node.name for node in self._nodes if self._unit.get(node.name) == unit]:
             for node in self._raw.below(self._raw.nodes[name]):
                 if self._unit.get(node.name, unit) != unit:
                     found.add(self._unit[node.name])
         return found
 
-    def _down(self, unit):
+    def _down(self, unit: tuple[str, str]) -> list[Step]:
         kind, name = unit
         if kind == "vg":
             return [Step("deactivate volume group %s" % name, ["lvm", "vgchange", "--activate", "n", name])]
@@ -122,12 +134,12 @@ class _Stack:
         return steps + [Step("stop RAID %s" % node.path, ["mdadm", "--stop", node.path])]
 
 
-def _volume_group(shown):
+def _volume_group(shown: str) -> str:
     """The volume group in a device mapper's name: dashes within it are doubled."""
     return re.split(r"(?<!-)-(?!-)", shown)[0].replace("--", "-")
 
 
-def _erase(raw, node, whole):
+def _erase(raw: Raw, node: Node, whole: bool) -> list[Step]:
     if not node.size:
         return []
     steps = []

@@ -9,42 +9,45 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Iterator, Sequence
 
-from . import facts, gather, names, table, wipe_plan
+from . import disk_names, facts, gather, listing, wipe_plan
+from .disk_tools import Tools
+from .facts import Disk
 
-#: Seconds that somebody else (udev, a mount that has just ended) may still hold a device.
+#: Seconds for which another program (udev, a mount that has just ended) may still hold a device.
 PATIENCE = 120.0
 
 
 class WipeError(Exception):
     """The disks were not emptied, or not wholly; the text says where it stopped. ``begun``: something was done."""
 
-    def __init__(self, message, begun):
+    def __init__(self, message: str, begun: bool) -> None:
         super().__init__(message)
         self.begun = begun
 
 
-def still(target, disks):
+def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     """The facts of a disk that was looked at; raises when it is not there, or does not hold what it held then.
 
     ``target``: its ``name``, ``serial``, ``wwn``, ``size``, ``model`` and ``content_id``, as it was looked at.
     """
     about = ("serial", "wwn", "size")
-    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]
+    found = [disk for disk in disks if all(disk[key] == target[key] for key in about)]  # type: ignore[literal-required]
     if len(found) > 1:
         found = [disk for disk in found if disk["name"] == target["name"]]
     if len(found) != 1:
-        raise WipeError("disk %s is not there any more; nothing was erased" % names.identity(target), False)
+        raise WipeError("disk %s is not there any more; nothing was erased" % disk_names.identity(target), False)
     if found[0]["content_id"] != target["content_id"]:
         raise WipeError(
             "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
-            % (found[0]["name"], names.identity(target)),
+            % (found[0]["name"], disk_names.identity(target)),
             False,
         )
     return found[0]
 
 
-def wipe(tools, disks, types=("disk",), patience=PATIENCE):
+def wipe(tools: Tools, disks: Sequence[str], types: Sequence[str] = ("disk",), patience: float = PATIENCE) -> list[str]:
     """Empty the disks of these kernel names; returns what was done, a line for each step."""
     raw = gather.read(tools, types, health=False)
     gone = [name for name in disks if name not in raw.nodes]
@@ -61,8 +64,8 @@ def wipe(tools, disks, types=("disk",), patience=PATIENCE):
     return done
 
 
-def _carry_out_all(tools, steps, patience):
-    done: list = []
+def _carry_out_all(tools: Tools, steps: Sequence[wipe_plan.Step], patience: float) -> list[str]:
+    done: list[str] = []
     for step in steps:
         reason = _carry_out(tools, step, patience)
         if reason and not step.optional:
@@ -74,13 +77,13 @@ def _carry_out_all(tools, steps, patience):
 
 
 @contextlib.contextmanager
-def _locked(paths, patience):
+def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
     """Hold the locks that keep udev from starting again, at every change, what was just stopped."""
     deadline = time.monotonic() + patience
     opened = []
     try:
         for path in paths:
-            # For reading: udev looks anew at a disk that was open for writing.
+            # For reading: udev probes a disk again that was open for writing.
             opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             while True:
                 try:
@@ -96,7 +99,7 @@ def _locked(paths, patience):
             os.close(fd)
 
 
-def _verify(tools, disks, types, patience):
+def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: float) -> None:
     deadline = time.monotonic() + patience
     while True:
         now = facts.facts(gather.read(tools, types, health=False), types)
@@ -105,7 +108,7 @@ def _verify(tools, disks, types, patience):
         if not held and not missing:
             return
         if time.monotonic() > deadline:
-            rest = ["%s: %s" % (disk["name"], ", ".join(table.held(disk))) for disk in held]
+            rest = ["%s: %s" % (disk["name"], ", ".join(listing.held(disk))) for disk in held]
             raise WipeError(
                 "everything was erased, but the disks are not empty now: %s"
                 % "; ".join(rest + ["%s has gone" % name for name in sorted(missing)]),
@@ -114,7 +117,7 @@ def _verify(tools, disks, types, patience):
         time.sleep(0.5)
 
 
-def _carry_out(tools, step, patience):
+def _carry_out(tools: Tools, step: wipe_plan.Step, patience: float) -> str:
     """Why a step failed; nothing when it did not. A device that is busy is tried again."""
     deadline = time.monotonic() + patience
     while True:
@@ -124,7 +127,7 @@ def _carry_out(tools, step, patience):
         time.sleep(0.3)
 
 
-def _once(tools, step):
+def _once(tools: Tools, step: wipe_plan.Step) -> str:
     if step.kind == "tool":
         code, out, err = tools(*step.argv, limit=300)
         return "" if code == 0 else " ".join((err or out).split())[:300] or "exit code %s" % code
@@ -141,7 +144,7 @@ def _once(tools, step):
     return ""
 
 
-def zero_edges(path, size, first=gather.EDGE):
+def zero_edges(path: str, size: int, first: int = gather.EDGE) -> None:
     """Write zeros over the beginning and the last MiB, where tables, superblocks and labels lie."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -160,7 +163,7 @@ def zero_edges(path, size, first=gather.EDGE):
         os.close(fd)
 
 
-def _is_zero(fd, zeros, offset):
+def _is_zero(fd: int, zeros: bytes, offset: int) -> bool:
     try:
         return os.pread(fd, len(zeros), offset) == zeros
     except OSError:
@@ -168,7 +171,7 @@ def _is_zero(fd, zeros, offset):
         return False
 
 
-def _forget_partitions(tools, path):
+def _forget_partitions(tools: Tools, path: str) -> str:
     """Make the kernel forget partitions that are no more; one by one, since not every kernel reads tables."""
     number = os.stat(path).st_rdev
     folder = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))

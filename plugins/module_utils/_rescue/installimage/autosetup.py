@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .words import check_word, shown
+from .config_words import check_word, shown
+from .layout import Layout
+
+if TYPE_CHECKING:  # spec imports this module
+    from .spec import Spec
 
 #: Keys that follow from options of their own.
 OURS = {
@@ -33,7 +38,7 @@ class Extra(NamedTuple):
     takes: str
 
 
-def _switch(**more):
+def _switch(**more: str | None) -> dict[str, str | None]:
     """A key that installimage takes for set when it has any word, or for set only with 1: off is no line at all."""
     words: dict[str, str | None] = dict.fromkeys(_ON, "1")
     words.update(dict.fromkeys(_OFF))
@@ -41,7 +46,7 @@ def _switch(**more):
     return words
 
 
-def _words(*words):
+def _words(*words: str) -> dict[str, str | None]:
     return {word: word for word in words}
 
 
@@ -75,7 +80,7 @@ _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
 MASK = "********"
 
 
-def check_extra(extra):
+def check_extra(extra: Mapping[Any, Any]) -> list[str]:
     """Findings about the user's own keys."""
     findings = []
     for key, value in extra.items():
@@ -104,13 +109,13 @@ def check_extra(extra):
     return findings
 
 
-def _read_as(key):
+def _read_as(key: str) -> str:
     """The key that installimage takes this one for, as it looks only at how a line begins; empty when it takes none."""
     known = [one for one in (*OURS, *REFUSED, *EXTRA) if one not in ("LV", "SUBVOL", "CRYPTPASSWORD")]
     return max((one for one in known if key.startswith(one)), key=len, default="")
 
 
-def _check(field, extra, value):
+def _check(field: str, extra: Extra, value: object) -> list[str]:
     text = _text(value)
     if text.lower() in extra.words:
         return []
@@ -120,17 +125,24 @@ def _check(field, extra, value):
     return findings
 
 
-def _text(value):
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def written(key, value):
+def written(key: str, value: object) -> str | None:
     """A value that was checked, as installimage reads it; None where it reads "no" only when the line is not there."""
     text = _text(value)
     return EXTRA[key].words.get(text.lower(), text) if key in EXTRA else text
 
 
-def autosetup(spec, layout, drives, image, mask=False, kept=()):
+def autosetup(
+    spec: Spec,
+    layout: Layout,
+    drives: Sequence[str],
+    image: str,
+    mask: bool = False,
+    kept: Sequence[str] = (),
+) -> str:
     """The configuration as text; ``drives``: device paths, ``image``: path of the image file, ``kept``: volume groups.
 
     Everything in it has been checked word by word before, see :func:`installimage.spec.findings`.
@@ -155,7 +167,7 @@ def autosetup(spec, layout, drives, image, mask=False, kept=()):
         lines.append(" ".join(words + (["crypt"] if part.get("crypt") else [])))
     for one in layout.logical_volumes:
         lines.append(" ".join(["LV", one["vg"], one["name"], one["mount"], one["filesystem"], one["size"]]))
-    for one in layout.subvolumes:
-        lines.append(" ".join(["SUBVOL", one["volume"], one["subvolume"], one["mount"]]))
+    for inner in layout.subvolumes:
+        lines.append(" ".join(["SUBVOL", inner["volume"], inner["subvolume"], inner["mount"]]))
     lines.append("IMAGE %s" % image)
     return "".join(line + "\n" for line in lines)

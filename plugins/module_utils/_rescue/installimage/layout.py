@@ -9,9 +9,11 @@ that names field, value and fix.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
-from .image import RHEL_FAMILY, ImageName, release
-from .words import ALL, check_size, check_word, mebibytes, shown
+from .config_words import ALL, check_size, check_word, mebibytes, shown
+from .image_names import RHEL_FAMILY, ImageName, release
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "btrfs", "xfs", "reiserfs", "swap", "esp", "bios_grub", "none")
 LEAST_DISKS = {0: 2, 1: 2, 5: 3, 6: 4, 10: 2}
@@ -30,28 +32,62 @@ _SUBVOLUME = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9@._+-]*(/[A-Za-z0-9@_][A-Za-z0-
 _PLAIN = ("swap", "lvm", "none")
 
 
+class Part(TypedDict):
+    """One entry of ``partitions``, in installimage's words; ``size``: such as 512M, or all."""
+
+    mount: str
+    filesystem: str
+    size: str
+    crypt: bool
+
+
+class LogicalVolume(TypedDict):
+    """One entry of ``logical_volumes``."""
+
+    vg: str
+    name: str
+    mount: str
+    filesystem: str
+    size: str
+
+
+class Subvolume(TypedDict):
+    """One entry of ``subvolumes``; ``volume``: the mount of its partition, such as btrfs.1."""
+
+    volume: str
+    subvolume: str
+    mount: str
+
+
 class Layout:
     """Partitions, volumes and subvolumes as the user wrote them, and the RAID below."""
 
-    def __init__(self, partitions, logical_volumes=(), subvolumes=(), swraid=0, level=1):
+    def __init__(
+        self,
+        partitions: Sequence[Part],
+        logical_volumes: Sequence[LogicalVolume] = (),
+        subvolumes: Sequence[Subvolume] = (),
+        swraid: int = 0,
+        level: int = 1,
+    ) -> None:
         self.partitions, self.logical_volumes, self.subvolumes = partitions, logical_volumes, subvolumes
         self.swraid, self.level = swraid, level
 
     @property
-    def raid(self):
+    def raid(self) -> int | None:
         """The RAID level, or None."""
         return self.level if self.swraid else None
 
     @property
-    def encrypted(self):
+    def encrypted(self) -> bool:
         """Whether any partition is to be encrypted."""
         return any(part.get("crypt") for part in self.partitions)
 
-    def groups(self):
+    def groups(self) -> list[str]:
         """The names of the volume groups."""
         return list(dict.fromkeys(part["filesystem"] for part in self.partitions if part["mount"] == "lvm"))
 
-    def mounts(self):
+    def mounts(self) -> Iterator[tuple[str, str, str]]:
         """Every mount point with the field that sets it, and its size."""
         for place, part in enumerate(self.partitions):
             if part["mount"].startswith("/"):
@@ -59,20 +95,20 @@ class Layout:
         for place, volume in enumerate(self.logical_volumes):
             if volume["mount"].startswith("/"):
                 yield volume["mount"], "logical_volumes[%d]" % place, volume["size"]
-        for place, volume in enumerate(self.subvolumes):
-            yield volume["mount"], "subvolumes[%d]" % place, ALL
+        for place, subvolume in enumerate(self.subvolumes):
+            yield subvolume["mount"], "subvolumes[%d]" % place, ALL
 
 
-def default_partitions(uefi):
+def default_partitions(uefi: bool) -> list[Part]:
     """What is made when nothing is said: [ESP,] /boot, and / on the rest; no swap, as Kubernetes wants none."""
-    esp = [{"mount": "/boot/efi", "filesystem": "esp", "size": "256M", "crypt": False}] if uefi else []
+    esp: list[Part] = [{"mount": "/boot/efi", "filesystem": "esp", "size": "256M", "crypt": False}] if uefi else []
     return esp + [
         {"mount": "/boot", "filesystem": "ext4", "size": "1G", "crypt": False},
         {"mount": "/", "filesystem": "ext4", "size": ALL, "crypt": False},
     ]
 
 
-def check_disks(count, layout):
+def check_disks(count: int, layout: Layout) -> list[str]:
     """Findings about the number of disks."""
     if layout.swraid and layout.level not in LEAST_DISKS:
         return ["swraid_level %s: use one of %s" % (layout.level, ", ".join(str(one) for one in LEAST_DISKS))]
@@ -91,7 +127,7 @@ def check_disks(count, layout):
     return []
 
 
-def check_layout(layout, image=ANY):
+def check_layout(layout: Layout, image: ImageName = ANY) -> list[str]:
     """Findings that need neither the machine nor its firmware."""
     findings = _check_partitions(layout) + _check_lvm(layout) + _check_subvolumes(layout)
     if not findings:
@@ -100,11 +136,13 @@ def check_layout(layout, image=ANY):
     return findings + _check_system(layout, image)
 
 
-def _check_system(layout, image):
+def _check_system(layout: Layout, image: ImageName) -> list[str]:
     """What the system of the image does not know."""
     findings = []
     family = image.distro in RHEL_FAMILY
-    fields = [("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)]
+    fields: list[tuple[str, Part | LogicalVolume]] = [
+        ("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)
+    ]
     fields += [("logical_volumes[%d]" % place, volume) for place, volume in enumerate(layout.logical_volumes)]
     for field, one in fields:
         what, filesystem = "%s.filesystem %s" % (field, shown(one["filesystem"])), one["filesystem"]
@@ -132,7 +170,7 @@ def _check_system(layout, image):
     return findings
 
 
-def firmware_warnings(layout, uefi):
+def firmware_warnings(layout: Layout, uefi: bool) -> list[str]:
     """What is taken, and may not be what is meant."""
     if uefi or not any(part["filesystem"] == "esp" for part in layout.partitions):
         return []
@@ -142,7 +180,7 @@ def firmware_warnings(layout, uefi):
     ]
 
 
-def check_firmware(layout, uefi, image=ANY):
+def check_firmware(layout: Layout, uefi: bool, image: ImageName = ANY) -> list[str]:
     """Findings about ESP and firmware."""
     found = [place for place, part in enumerate(layout.partitions) if part["filesystem"] == "esp"]
     if not uefi:
@@ -158,7 +196,7 @@ def check_firmware(layout, uefi, image=ANY):
     ]
 
 
-def check_capacity(layout, disk_bytes):
+def check_capacity(layout: Layout, disk_bytes: Sequence[int]) -> list[str]:
     """Findings about sizes, when those of the disks are known (in bytes)."""
     whole = min(disk_bytes) // (1024 * 1024)
     least = whole - RESERVE
@@ -181,12 +219,13 @@ def check_capacity(layout, disk_bytes):
     return findings or _check_groups(layout, rest * _spread(layout, len(disk_bytes)))
 
 
-def _spread(layout, count):
+def _spread(layout: Layout, count: int) -> int:
     """How many disks' worth of data the array holds."""
-    return max(1, {0: count, 5: count - 1, 6: count - 2, 10: count // 2}.get(layout.raid, 1))
+    disks = {0: count, 5: count - 1, 6: count - 2, 10: count // 2}
+    return max(1, 1 if layout.raid is None else disks.get(layout.raid, 1))
 
 
-def _on_each_disk(layout, part, count):
+def _on_each_disk(layout: Layout, part: Part, count: int) -> int:
     """MiB that a partition takes of each disk: an array is spread over all of them, but /boot and ESP are mirrored.
 
     So is swap, unless the array is a striped one.
@@ -196,7 +235,7 @@ def _on_each_disk(layout, part, count):
     return size if mirrored else -(-size // _spread(layout, count))
 
 
-def _check_groups(layout, rest):
+def _check_groups(layout: Layout, rest: int) -> list[str]:
     findings = []
     for group in layout.groups():
         parts = [one for one in layout.partitions if one["mount"] == "lvm" and one["filesystem"] == group]
@@ -211,7 +250,7 @@ def _check_groups(layout, rest):
     return findings
 
 
-def _check_partitions(layout):
+def _check_partitions(layout: Layout) -> list[str]:
     findings = []
     for place, part in enumerate(layout.partitions):
         field = "partitions[%d]" % place
@@ -236,7 +275,7 @@ def _check_partitions(layout):
     return findings
 
 
-def _check_pair(field, mount, filesystem, size):
+def _check_pair(field: str, mount: str, filesystem: str, size: str) -> list[str]:
     findings = []
     if (mount == "swap") != (filesystem == "swap"):
         findings.append("%s: swap needs both mount: swap and filesystem: swap" % field)
@@ -251,13 +290,13 @@ def _check_pair(field, mount, filesystem, size):
     return findings
 
 
-def _check_lvm_name(field, name, what):
+def _check_lvm_name(field: str, name: str, what: str) -> list[str]:
     if not _LVM_NAME.match(name) or name in (".", "..", ALL):
         return ["%s %s: give %s, letters, digits and '+_.-' only, such as vg0" % (field, shown(name), what)]
     return check_word(field, name)
 
 
-def _check_lvm(layout):
+def _check_lvm(layout: Layout) -> list[str]:
     findings = []
     groups = [part["filesystem"] for part in layout.partitions if part["mount"] == "lvm"]
     seen = set()
@@ -299,7 +338,7 @@ def _check_lvm(layout):
     return findings
 
 
-def _check_subvolumes(layout):
+def _check_subvolumes(layout: Layout) -> list[str]:
     findings = []
     volumes = {part["mount"] for part in layout.partitions if _VOLUME.match(part["mount"])}
     used, seen = set(), set()
@@ -323,7 +362,7 @@ def _check_subvolumes(layout):
     return findings
 
 
-def _check_all(layout):
+def _check_all(layout: Layout) -> list[str]:
     places = [place for place, part in enumerate(layout.partitions) if part["size"] == ALL]
     if len(places) > 1:
         return [
@@ -335,7 +374,7 @@ def _check_all(layout):
     return []
 
 
-def _check_mounts(layout):
+def _check_mounts(layout: Layout) -> list[str]:
     findings = []
     seen: dict[str, str] = {}
     for mount, field, size in layout.mounts():
@@ -356,7 +395,7 @@ def _check_mounts(layout):
     return findings
 
 
-def _check_boot(layout):
+def _check_boot(layout: Layout) -> list[str]:
     findings = []
     mounts = [part["mount"] for part in layout.partitions]
     if layout.logical_volumes and "/boot" not in mounts and "/" not in mounts:
@@ -385,7 +424,7 @@ def _check_boot(layout):
     return findings
 
 
-def _check_crypt(layout):
+def _check_crypt(layout: Layout) -> list[str]:
     findings = []
     own = any(part["mount"] == "/boot" for part in layout.partitions)
     for place, part in enumerate(layout.partitions):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 #: Where a rescue asks for names; the second one when the first names a resolver of its own.
 RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
@@ -33,7 +34,9 @@ class Network(NamedTuple):
     servers: list[str]
 
 
-def read(run, ipv4_only=False, resolvers=RESOLVERS):
+def read(
+    run: Callable[[list[str]], tuple[int, str, str]], ipv4_only: bool = False, resolvers: Iterable[str] = RESOLVERS
+) -> Network | None:
     """The network of this rescue; None when it has none that a system could be given.
 
     ``run(argv)`` returns exit code, stdout and stderr.
@@ -47,7 +50,8 @@ def read(run, ipv4_only=False, resolvers=RESOLVERS):
     link = next((link for link in links if link.get("ifname") == device), None)
     if link is None or not _MAC.match(str(link.get("address")).lower()):
         return None
-    addresses, gateways = {}, {}
+    addresses: dict[int, str] = {}
+    gateways: dict[int, str] = {}
     for version, found in routes.items():
         gateway = next((_ip(route.get("gateway")) for route in found if route.get("dev") == device), None)
         address = next(iter(_addresses(link, version)), None)
@@ -58,7 +62,7 @@ def read(run, ipv4_only=False, resolvers=RESOLVERS):
     return Network(link["address"].lower(), addresses, gateways, _servers(resolvers, addresses))
 
 
-def networkd(network):
+def networkd(network: Network) -> str:
     """The file for systemd-networkd: the address alone, everything else through the gateway."""
     # Bridges and VLANs have the address of the card below them.
     lines = ["# written by kubenode.provision: the network that the rescue had", "[Match]"]
@@ -71,7 +75,7 @@ def networkd(network):
     return "\n".join(lines) + "\n"
 
 
-def keyfile(network):
+def keyfile(network: Network) -> str:
     """The same for NetworkManager, which adds the way to a gateway outside of the network by itself."""
     lines = ["# written by kubenode.provision: the network that the rescue had", "[connection]"]
     lines += [
@@ -95,11 +99,11 @@ def keyfile(network):
     return "\n".join(lines) + "\n"
 
 
-def _alone(version, address):
+def _alone(version: int, address: str) -> str:
     return address.partition("/")[0] + "/32" if version == 4 else address
 
 
-def _addresses(link, version):
+def _addresses(link: dict[str, Any], version: int) -> Iterator[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
     for one in link.get("addr_info") or []:
         if one.get("scope") == "global" and one.get("family") == ("inet" if version == 4 else "inet6"):
             try:
@@ -108,7 +112,7 @@ def _addresses(link, version):
                 continue
 
 
-def _servers(resolvers, addresses):
+def _servers(resolvers: Iterable[str], addresses: dict[int, str]) -> list[str]:
     found: list[str] = []
     for path in resolvers:
         try:
@@ -123,19 +127,19 @@ def _servers(resolvers, addresses):
     return list(dict.fromkeys(found))[:_MOST_SERVERS]
 
 
-def _is_far(address):
+def _is_far(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Not a resolver of the rescue's own, nor one behind an interface that may be called differently."""
     return not (address.is_loopback or address.is_link_local)
 
 
-def _ip(text):
+def _ip(text: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(str(text))
     except ValueError:
         return None
 
 
-def _json(answer):
+def _json(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
     """A list of objects that a program printed; empty when it did not."""
     code, out, dummy = answer
     try:

@@ -3,7 +3,7 @@
 """The script that installimage runs inside of the new system: the user's own, then what makes it ours (pure).
 
 installimage neither passes on its exit status nor keeps its output apart, so it reports by lines of its own, marked
-with a word that nobody can know before.
+with a random word that no image can know.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ import ipaddress
 import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from . import network, unlock
+from .network import Network
+
+if TYPE_CHECKING:  # spec imports this module
+    from .spec import Spec
 
 TAG = "kubenode-post-install"
 SEED = "/var/lib/cloud/seed/nocloud-net"
@@ -210,7 +216,16 @@ fi
 _SCRUB = "[ ! -f /installimage.conf ] || sed -i '/CRYPTPASSWORD/d' /installimage.conf\n"
 
 
-def script(spec, nonce, instance, record, drives, uefi, found=None, unlocking=None):
+def script(
+    spec: Spec,
+    nonce: str,
+    instance: str,
+    record: Mapping[str, str],
+    drives: Sequence[str],
+    uefi: bool,
+    found: Network | None = None,
+    unlocking: tuple[str, str] | None = None,
+) -> str:
     """The script; ``nonce`` marks its lines, ``instance`` is cloud-init's instance id, ``drives`` are those named.
 
     ``found``: the :class:`network.Network` of the rescue, None to leave the network to installimage and the image.
@@ -239,7 +254,7 @@ def script(spec, nonce, instance, record, drives, uefi, found=None, unlocking=No
     return _fill(_SCRIPT, parts)
 
 
-def network_part(found):
+def network_part(found: Network) -> str:
     """The part that gives the new system the network of the rescue, a :class:`network.Network`."""
     net = ipaddress.ip_interface(found.addresses[4]).network if 4 in found.addresses else ""
     parts = {
@@ -252,24 +267,24 @@ def network_part(found):
     return _fill(_NETWORK, parts)
 
 
-def unlock_part(authorized_keys, initramfs):
+def unlock_part(authorized_keys: str, initramfs: str) -> str:
     """The part that lets the new system be unlocked by SSH."""
     return _fill(unlock.PART, {"AUTHORIZED": _encode(authorized_keys), "INITRAMFS": _encode(initramfs)})
 
 
-def proof(drives, uefi):
+def proof(drives: Sequence[str], uefi: bool) -> str:
     """The part that fails unless the new system can start; ``drives`` are those that a BIOS may start from."""
     loader = _LOADER_UEFI if uefi else _fill(_LOADER_LEGACY, {"DISKS": " ".join(map(shlex.quote, drives))})
     return _fill(_PROOF, {"LOADER": loader})
 
 
-def cloud_config(seeded):
+def cloud_config(seeded: bool) -> str:
     """cloud-init keeps the host keys that installimage made, and looks nowhere else when it got a seed."""
     pin = "datasource_list: [ NoCloud, None ]\n" if seeded else ""
     return "# written by kubenode.provision\nssh_deletekeys: false\n" + pin
 
 
-def own_host_keys(bootstrap_data):
+def own_host_keys(bootstrap_data: str | None) -> bool:
     """Whether the bootstrap data gives the new system other host keys than those made during the installation."""
     return bool(_OWN_KEYS.search(bootstrap_data or ""))
 
@@ -277,7 +292,7 @@ def own_host_keys(bootstrap_data):
 class Report:
     """What the script said, found in whatever installimage made of its output."""
 
-    def __init__(self, text, nonce):
+    def __init__(self, text: str, nonce: str) -> None:
         self.begun = self.scripted = self.done = False
         self.failure, self.root, self.network = None, "", ""
         self.host_keys: list[str] = []
@@ -310,7 +325,7 @@ class Report:
         self.last = lines[-1] if lines else ""
 
 
-def output_of(text, nonce):
+def output_of(text: str, nonce: str) -> str:
     """What the user's script printed: the lines between ours."""
     found = re.search(
         r"{0} {1} begin[^\n]*\n(.*?)(?:^[^\n]*{0} {1} |\Z)".format(TAG, re.escape(nonce)), text, re.S | re.M
@@ -318,17 +333,17 @@ def output_of(text, nonce):
     return found.group(1).strip("\n") if found else ""
 
 
-def _program(text):
+def _program(text: str) -> str:
     return text if text.startswith("#!") else "#!/bin/bash\n" + text
 
 
-def _encode(text):
+def _encode(text: str) -> str:
     # Lines of a length that every shell and every installimage copes with.
     encoded = base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
     return "\n".join(encoded[start : start + 76] for start in range(0, len(encoded), 76))
 
 
-def _fill(template, parts):
+def _fill(template: str, parts: Mapping[str, str]) -> str:
     # One pass, so that nothing in a part is taken for a place to fill.
     return re.sub(
         r"@([A-Z]+)@", lambda match: parts[match.group(1)] if match.group(1) in parts else match.group(), template

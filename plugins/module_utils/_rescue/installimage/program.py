@@ -18,14 +18,18 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..disks.disk_tools import Tools
+from ..disks.facts import Disk, Identity
 from ..disks.gather import GatherError
-from ..disks.tools import Tools
-from . import autosetup, fetch, install, network, post_install, rescue, unlock, verdict
+from . import autosetup, image_file, installer, network, post_install, preflight, unlock, verdict
 from . import layout as layouts
 from . import spec as specs
-from .tools import Refused, run
+from .layout import Layout
+from .network import Network
+from .processes import Refused, run
 
 #: Begins the line of JSON on stdout.
 RESULT = "KUBENODE_RESULT "
@@ -42,11 +46,11 @@ class _Stopped(BaseException):
     """The runner ends this program."""
 
 
-def main(arguments):
+def main(arguments: Sequence[str]) -> int:
     """Run; returns the exit code."""
     started = time.monotonic()
 
-    def stop(number, frame):
+    def stop(number: int, frame: object) -> None:
         raise _Stopped
 
     signal.signal(signal.SIGTERM, stop)
@@ -80,11 +84,14 @@ class Program:
     ``token``: for the registry that the image lies in.
     """
 
-    def __init__(self, spec, base, deadline, token=""):
+    def __init__(self, spec: specs.Spec, base: str, deadline: float, token: str = "") -> None:
         self._spec, self._base, self._deadline, self._token = spec, base, deadline, token
         self._work = os.path.join(base, specs.WORK)
         self._tools = Tools(run)
-        self._disks, self._drives, self._installer, self._root = [], [], None, ""
+        self._disks: list[Identity] = []
+        self._drives: list[str] = []
+        self._installer: installer.Installer | None = None
+        self._root = ""
         self._ticked, self._prepared = 0.0, False
         self._kept: list[str] = []
         self.result: dict[str, Any] = {
@@ -93,20 +100,20 @@ class Program:
             "warnings": [],
         }  # fmt: skip
 
-    def run(self):
+    def run(self) -> None:
         """Everything; raises :class:`Refused`."""
         spec, result = self._spec, self.result
-        rescue.check_command(spec["command"])
+        preflight.check_command(spec["command"])
         os.makedirs(os.path.join(self._work, "images"), mode=0o700, exist_ok=True)
         for leftover in (DEBUG, os.path.join(self._work, "post-install.log")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        result["uefi"] = rescue.is_uefi()
+        result["uefi"] = preflight.is_uefi()
         self._resolve()
         targets = self._targets()
         self._check_disks(targets)
         sizes = [disk["size"] for disk in self._disks]
-        layout = rescue.check_spec(spec, result["uefi"], sizes, platform.machine())
+        layout = preflight.check_spec(spec, result["uefi"], sizes, platform.machine())
         result["warnings"] += layouts.firmware_warnings(layout, result["uefi"])
         image = self._image()
         nonce = uuid.uuid4().hex
@@ -118,7 +125,7 @@ class Program:
         self._scrub()
         result["ok"] = True
 
-    def fail(self, reason, permanent):
+    def fail(self, reason: str, permanent: bool) -> None:
         """Say why, and empty the disks again if they were begun."""
         if self._installer is not None:
             self._installer.kill()
@@ -127,13 +134,13 @@ class Program:
             return
         say("emptying the disks again: %s" % " ".join(self._drives))
         try:
-            rescue.blank(self._disks, self._tools)
+            preflight.blank(self._disks, self._tools)
             self.result["blanked"] = True
         except (Refused, OSError) as error:
             self.result["blanked"] = False
             self.result["warnings"].append(str(error))
 
-    def forget_secrets(self):
+    def forget_secrets(self) -> None:
         """Remove what held the passphrase or the bootstrap data from the rescue."""
         if not self._prepared:
             return
@@ -145,48 +152,49 @@ class Program:
 
     # --- steps
 
-    def _resolve(self):
+    def _resolve(self) -> None:
         wanted = self._spec["devices"]
-        self._disks = rescue.find(wanted, self._tools)
+        self._disks = preflight.find(wanted, self._tools)
         self._drives = [disk["path"] for disk in self._disks]
         self.result["drives"] = [{"name": name, "path": path} for name, path in zip(wanted, self._drives)]
         say("disks: %s" % ", ".join("%s is %s" % pair for pair in zip(wanted, self._drives)))
 
-    def _targets(self):
+    def _targets(self) -> list[Disk]:
         """The disks to empty first, as the look saw them on whose word they may go."""
         try:
             with open(os.path.join(self._base, specs.EMPTY), encoding="ascii") as file:
-                return json.load(file)
+                found: list[Disk] = json.load(file)
+                return found
         except FileNotFoundError:
             return []
 
-    def _empty(self, targets):
+    def _empty(self, targets: Sequence[Disk]) -> None:
         """Only now: whatever can be found wrong before was not."""
-        # From here on the disks are emptied after a failure, too: a disk that is half empty helps nobody.
+        # From here on the disks are emptied after a failure, too: a disk that is half empty is of no use.
         self.result["began"] = True
-        for line in rescue.empty(targets, self._tools):
+        for line in preflight.empty(targets, self._tools):
             say("emptying: " + line)
         kept = self._kept
         self._check_disks()
         if self._kept != kept:
             raise Refused("the volume groups of the other disks have changed: %s, before %s" % (self._kept, kept))
 
-    def _check_disks(self, targets=()):
+    def _check_disks(self, targets: Sequence[Disk] = ()) -> None:
         layout = specs.layout_of(self._spec, self.result["uefi"])
-        self._kept = rescue.check_disks(self._disks, self._tools, layout, targets)
+        self._kept = preflight.check_disks(self._disks, self._tools, layout, targets)
         if self._kept:
             say("volume groups of other disks, which are kept: %s" % ", ".join(self._kept))
 
-    def _image(self):
+    def _image(self) -> str:
         image = self._spec["image"]
         path = os.path.join(self._work, "images", image["file_name"])
         if image["kind"] in (specs.URL, specs.OCI):
-            if not (image["digest"] and os.path.exists(path) and fetch.digest_of(path) == image["digest"]):
+            if not (image["digest"] and os.path.exists(path) and image_file.digest_of(path) == image["digest"]):
                 self._make_room(path)
                 if image["kind"] == specs.OCI:
                     found = self._pull(path)
                 else:
-                    download = fetch.Download(image["location"], path, image["shown"], self._downloaded)
+                    download = image_file.Download(image["location"], path, image["shown"], self._downloaded)
                     found = download.fetch(image["digest"])
                 self.result["image_digest"] = found
                 say("image: %s, %s" % (image["shown"], found))
@@ -196,16 +204,16 @@ class Program:
             if not os.path.isfile(path):
                 raise Refused("image.%s: there is no file %s in the rescue%s" % (
                     image["kind"], path, _similar(path)), permanent=True)  # fmt: skip
-        found = fetch.digest_of(path, self._read)
-        fetch.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
+        found = image_file.digest_of(path, self._read)
+        image_file.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
         self.result["image_digest"] = found
         say("image: %s, %s" % (image["shown"], found))
         return path
 
-    def _pull(self, path):
+    def _pull(self, path: str) -> str:
         """The file of an image in a registry, by the shipped image command's client; returns its digest."""
         image = self._spec["image"]
-        room = max(0, fetch.free_memory(os.path.dirname(path)) - fetch.RESERVE)
+        room = max(0, image_file.free_memory(os.path.dirname(path)) - image_file.RESERVE)
         client = os.path.join(self._base, specs.REGISTRY_CLIENT)
         words = [sys.executable, client, "--to-file", path, str(room), os.path.join(self._base, "output.json")]
         left = max(1, self._deadline - time.monotonic())
@@ -215,20 +223,20 @@ class Program:
             raise Refused("%s: %s" % (image["shown"], (err or out).strip() or "its client ended with status %d" % code))
         for line in out.splitlines()[:-1]:
             say(line)
-        found = fetch.digest_of(path, self._read)
+        found = image_file.digest_of(path, self._read)
         try:
-            fetch.verify(found, image["digest"], "image.url %s" % image["shown"])
-            fetch.check_packing(path, image["file_name"])
+            image_file.verify(found, image["digest"], "image.url %s" % image["shown"])
+            image_file.check_packing(path, image["file_name"])
         except Refused:
             os.unlink(path)
             raise
         return found
 
-    def _make_room(self, path):
+    def _make_room(self, path: str) -> None:
         for other in glob.glob(os.path.join(os.path.dirname(path), "*")):
             os.unlink(other)
 
-    def _prepare(self, layout, image, nonce):
+    def _prepare(self, layout: Layout, image: str, nonce: str) -> str:
         spec = self._spec
         record = {
             "machine": spec["machine"],
@@ -254,7 +262,7 @@ class Program:
             say("autosetup: " + line)
         return config
 
-    def _network(self):
+    def _network(self) -> Network | None:
         """What the rescue has and the new system gets."""
         ipv4_only = autosetup.written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
         found = network.read(run, ipv4_only)
@@ -265,7 +273,7 @@ class Program:
             say("network of the rescue: none that is a server's own; the image decides")
         return found
 
-    def _unlocking(self):
+    def _unlocking(self) -> tuple[str, str]:
         """Who may unlock the new system, and the network of its initramfs."""
         texts = []
         for name in ("authorized_keys", "robot_user_keys"):
@@ -281,7 +289,7 @@ class Program:
             raise Refused("remote_unlock: the rescue has no public IPv4 address with a gateway near it", True)
         return keys, settings
 
-    def _keep_keys(self):
+    def _keep_keys(self) -> None:
         """installimage hands on robot_user_keys; without them it would set the rescue's password instead."""
         folder = os.path.join(self._base, ".ssh")
         keys, armed = os.path.join(folder, "authorized_keys"), os.path.join(folder, "robot_user_keys")
@@ -291,11 +299,11 @@ class Program:
             with open(keys, encoding="utf-8", errors="replace") as file:
                 write(armed, file.read(), 0o600)
 
-    def _install(self, config, nonce):
+    def _install(self, config: str, nonce: str) -> None:
         result, spec = self.result, self._spec
         # It prints its whole configuration.
-        terminal = install.Terminal(say, publish(self._base), spec["crypt_password"])
-        self._installer = install.Installer(spec["command"], config, HOOK, terminal)
+        terminal = installer.Terminal(say, publish(self._base), spec["crypt_password"])
+        self._installer = installer.Installer(spec["command"], config, HOOK, terminal)
         # It takes down what is assembled before it looks at its configuration.
         result["began"] = True
         result["code"] = self._installer.run(self._deadline)
@@ -319,7 +327,7 @@ class Program:
         result["unlock_host_keys"] = report.unlock_keys
         self._root = report.root
 
-    def _scrub(self):
+    def _scrub(self) -> None:
         """installimage leaves its configuration in the new system; the passphrase must not stay in it."""
         if not self._spec["crypt_password"]:
             return
@@ -337,41 +345,41 @@ class Program:
 
     # --- progress
 
-    def _downloaded(self, done, size):
+    def _downloaded(self, done: int, size: int | None) -> None:
         if time.monotonic() - self._ticked > 1:
             self._ticked = time.monotonic()
-            of = " of %s" % fetch.mebibytes(size) if size else ""
-            publish(self._base)("downloaded %s%s of the image" % (fetch.mebibytes(done), of))
+            of = " of %s" % image_file.mebibytes(size) if size else ""
+            publish(self._base)("downloaded %s%s of the image" % (image_file.mebibytes(done), of))
         self._in_time()
 
-    def _read(self, done):
+    def _read(self, done: int) -> None:
         if time.monotonic() - self._ticked > 5:
             self._ticked = time.monotonic()
-            publish(self._base)("checked %s of the image" % fetch.mebibytes(done))
+            publish(self._base)("checked %s of the image" % image_file.mebibytes(done))
         self._in_time()
 
-    def _in_time(self):
+    def _in_time(self) -> None:
         if time.monotonic() > self._deadline:
             raise Refused("the image did not come within the time limit; raise timeout")
 
 
-def say(text):
+def say(text: str) -> None:
     """One line of the log."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def publish(base):
+def publish(base: str) -> Callable[[str], None]:
     """Tells people where the work is: CAPH's output.json."""
 
-    def tell(text):
+    def tell(text: str) -> None:
         with contextlib.suppress(OSError):
             write(os.path.join(base, "output.json"), json.dumps({"message": text}) + "\n", 0o600)
 
     return tell
 
 
-def write(path, text, mode):
+def write(path: str, text: str, mode: int) -> None:
     """A file as a whole or not at all, private from its first moment."""
     new = "%s.%d.new" % (path, os.getpid())
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -381,7 +389,7 @@ def write(path, text, mode):
     os.replace(new, path)
 
 
-def read_end(path, most=install.MOST):
+def read_end(path: str, most: int = installer.MOST) -> str:
     """The end of a text file; empty when there is none."""
     try:
         with open(path, "rb") as file:
@@ -391,12 +399,12 @@ def read_end(path, most=install.MOST):
         return ""
 
 
-def _subvolume(options):
+def _subvolume(options: str) -> str:
     found = re.search(r"(?:^|,)subvol=/?([^,]*)", options)
     return "rw,subvol=%s" % found.group(1) if found else "rw"
 
 
-def _similar(path):
+def _similar(path: str) -> str:
     folder = os.path.dirname(path)
     try:
         there = sorted(name for name in os.listdir(folder) if not name.startswith("."))

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any, TypedDict, cast
 
 from ..._common.names import machine_error
 from . import layout as layouts
 from .autosetup import check_extra
-from .image import InvalidImageName, parse_image_name
-from .words import check_passphrase, check_word, shown
+from .config_words import check_passphrase, check_word, shown
+from .image_names import ImageName, InvalidImageName, parse_image_name
 
 #: Where Hetzner's rescue keeps installimage and its images.
 COMMAND = "/root/.oldroot/nfs/install/installimage"
@@ -37,9 +38,44 @@ OF_RESCUE, OF_IMAGE = "rescue", "image"
 OCI = "oci"
 
 
-def make(**fields):
+class Image(TypedDict):
+    """Where the image is: its ``kind`` (name, path, url, file, oci), path or URL with credentials, name and digest.
+
+    ``digest``: empty when none is asked for; ``shown``: what people may see of the location.
+    """
+
+    kind: str
+    location: str
+    file_name: str
+    digest: str
+    shown: str
+
+
+class Spec(TypedDict):
+    """What is to be installed, see the options of robot_installimage; ``bootstrap_data``: None for no seed."""
+
+    machine: str
+    hostname: str
+    image: Image
+    devices: list[str]
+    swraid: int
+    swraid_level: int
+    partitions: list[layouts.Part]
+    logical_volumes: list[layouts.LogicalVolume]
+    subvolumes: list[layouts.Subvolume]
+    autosetup: dict[str, Any]
+    crypt_password: str
+    remote_unlock: bool
+    post_install_script: str
+    bootstrap_data: str | None
+    network_config: str
+    uefi: str
+    command: str
+
+
+def make(**fields: Any) -> Spec:
     """A specification with every field; the digest of a job is made from its text, so the order is fixed."""
-    spec = {
+    spec: dict[str, Any] = {
         "machine": "",
         "hostname": "",
         # kind, location (path or URL, with its credentials), file_name, digest ("" when none is asked for), shown
@@ -63,26 +99,27 @@ def make(**fields):
     unknown = set(fields) - set(spec)
     if unknown:
         raise TypeError("unknown fields: %s" % ", ".join(sorted(unknown)))
-    return dict(spec, **fields)
+    return cast(Spec, dict(spec, **fields))
 
 
-def pack(spec):
+def pack(spec: Spec) -> bytes:
     """The document as bytes."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":")).encode("utf-8")
 
 
-def unpack(data):
+def unpack(data: bytes) -> Spec:
     """Undo :func:`pack`."""
-    return json.loads(data.decode("utf-8"))
+    found: Spec = json.loads(data.decode("utf-8"))
+    return found
 
 
-def layout_of(spec, uefi):
+def layout_of(spec: Spec, uefi: bool) -> layouts.Layout:
     """The layout of a specification under a firmware; the default one when it names no partitions."""
     partitions = spec["partitions"] or layouts.default_partitions(uefi)
     return layouts.Layout(partitions, spec["logical_volumes"], spec["subvolumes"], spec["swraid"], spec["swraid_level"])
 
 
-def findings(spec, with_disks=True):
+def findings(spec: Spec, with_disks: bool = True) -> list[str]:
     """Everything that is wrong with a specification, as far as it shows without the machine."""
     found = check_hostname(spec["hostname"]) + check_image(spec["image"])
     image = _image_name(spec["image"].get("file_name", "")) or layouts.ANY
@@ -112,18 +149,18 @@ def findings(spec, with_disks=True):
     return found
 
 
-def check_hostname(name):
+def check_hostname(name: str) -> list[str]:
     """Findings about a host name."""
     error = machine_error(name)
     return check_word("hostname", name) if error is None else ["hostname %s: %s" % (shown(name), error)]
 
 
-def image_field(image):
+def image_field(image: Image) -> str:
     """The field of the user's that says where the image is."""
     return "image.%s" % (URL if image["kind"] == OCI else image["kind"])
 
 
-def check_image(image):
+def check_image(image: Image) -> list[str]:
     """Findings about where the image is and what its file is called."""
     field = image_field(image)
     found = []
@@ -140,7 +177,7 @@ def check_image(image):
     return found
 
 
-def _image_name(name):
+def _image_name(name: str) -> ImageName | None:
     try:
         return parse_image_name(name)
     except InvalidImageName:

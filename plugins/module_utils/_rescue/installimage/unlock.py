@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
+
+from .network import Network
 
 #: What may be in front of a key are options of OpenSSH, some of which dropbear does not know.
 _KEY = re.compile(r"(?:^|\s)((?:ssh-(?:ed25519|rsa)|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/]+={0,2})(?:\s|\Z)")
@@ -68,14 +71,14 @@ say "unlock-key $(dropbearkey -y -f "$hostkey" | sed -n 's/^\(ssh-ed25519 [^ ]*\
 """
 
 
-def authorized_keys(texts):
+def authorized_keys(texts: Iterable[str]) -> str:
     """What dropbear reads: each key that stands in one of these files, once, bound to unlocking; empty without keys."""
     lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")]
     found = [match.group(1) for match in map(_KEY.search, lines) if match]
     return "".join("%s %s\n" % (_OPTIONS, key) for key in dict.fromkeys(found))
 
 
-def initramfs_network(network, hostname):
+def initramfs_network(network: Network | None, hostname: str) -> str | None:
     """Settings of the initramfs: the rescue's IPv4 address, by the card with its hardware address.
 
     ``network``: a :class:`network.Network`, or None. None when it has no such address, or a gateway that is far away.

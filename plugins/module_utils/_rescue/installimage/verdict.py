@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from .post_install import Report
+
 COMPLETE = "INSTALLATION COMPLETE"
 TAIL = 15
 
@@ -65,7 +67,7 @@ _FAILURES = (
 )  # fmt: skip
 
 
-def plain(text):
+def plain(text: str) -> str:
     """What a terminal would show, without colours and cursor movements; carriage returns end lines."""
     return _ESCAPE.sub("", _COLUMN.sub(" ", text)).replace("\r\n", "\n").replace("\r", "\n")
 
@@ -73,14 +75,14 @@ def plain(text):
 class Steps:
     """The steps of a run, as its terminal shows them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.number, self.total, self.text, self.failed = 0, 0, "", False
         #: The part of the step that is being done, or was when it failed.
         self.part = ""
         #: The texts of all steps so far, the last one last.
         self.texts: list[str] = []
 
-    def take(self, line):
+    def take(self, line: str) -> str | None:
         """Read one line of the terminal; returns the progress message when a new step has begun, else None."""
         shown = plain(_CUT.sub("", line))
         match = _STEP.search(shown)
@@ -97,7 +99,7 @@ class Steps:
         self.texts += [text] if began else []
         return str(self) if began else None
 
-    def _part(self, shown):
+    def _part(self, shown: str) -> None:
         """A line without a number: a part of the step, or how that ended."""
         match, ended = _PART.match(shown), _ENDED.match(shown)
         if match:
@@ -107,11 +109,11 @@ class Steps:
         elif ended and ended.group(1).lower() != "failed":
             self.part = ""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "installimage %d/%d: %s" % (self.number, self.total, self.text)
 
 
-def _title(text):
+def _title(text: str) -> str:
     """What a step or a part of one is called, without its outcome and what was said meanwhile."""
     outcome = _OUTCOME.match(text)
     return (outcome.group(1) if outcome else _BUSY.split(text)[0]).strip(" .…")
@@ -120,11 +122,11 @@ def _title(text):
 class Failure:
     """Why it failed. ``permanent``: trying again as it is cannot help."""
 
-    def __init__(self, reason, permanent=False):
+    def __init__(self, reason: str, permanent: bool = False) -> None:
         self.reason, self.permanent = reason, permanent
 
 
-def judge(code, terminal, debug, report, steps):
+def judge(code: int | None, terminal: str, debug: str, report: Report, steps: Steps) -> Failure | None:
     """A :class:`Failure`, or None when installimage ended well and the new system was made ours.
 
     ``code``: exit status, None when it was killed; ``report``: what the post-install script said.
@@ -152,7 +154,7 @@ def judge(code, terminal, debug, report, steps):
 class Said:
     """What debug.txt and terminal say of this run: never what they say of the machine, or of steps that went well."""
 
-    def __init__(self, debug, terminal, steps):
+    def __init__(self, debug: str, terminal: str, steps: Steps) -> None:
         lines = [_STAMP.sub("", line, count=1).rstrip() for line in plain(debug).splitlines()]
         lines = [line for line in lines if line != "=> FAILED"]
         begin = [place for place, line in enumerate(lines) if line == _BEGIN]
@@ -180,11 +182,11 @@ class Said:
         self.cancelled = any(re.match(r"\s*Cancelled\b", line) for line in shown)
 
 
-def _bare(line):
+def _bare(line: str) -> str:
     return _QUOTED.sub("", line, count=1)
 
 
-def _refused(code, said):
+def _refused(code: int, said: Said) -> Failure:
     """installimage refused its configuration before its first step."""
     for sentence in said.errors:
         for pattern, meaning, permanent in _REFUSALS:
@@ -195,7 +197,7 @@ def _refused(code, said):
     return Failure(what + (": %s" % said.errors[0][:300] if said.errors else ""), permanent=bool(said.errors))
 
 
-def _failed(code, said, steps):
+def _failed(code: int, said: Said, steps: Steps) -> Failure:
     """It failed on its way: what failed may have had a reason that does not come again."""
     title = "%s: %s" % (steps.text, steps.part) if steps.part else steps.text
     where = " in step %d/%d (%s)" % (steps.number, steps.total, title) if steps.number else ""
@@ -207,7 +209,7 @@ def _failed(code, said, steps):
     return Failure("installimage failed%s with exit code %s%s" % (where, code, ": %s" % line if line else ""))
 
 
-def telling_line(text):
+def telling_line(text: str) -> str:
     """The line that says best what is wrong, cut to a readable length; empty when there is none."""
     lines = [line.strip(" \t#:>") for line in plain(text).splitlines()]
     for pattern in (_ERROR, _TELLING):
@@ -217,7 +219,7 @@ def telling_line(text):
     return ""
 
 
-def tail(text, count=TAIL):
+def tail(text: str, count: int = TAIL) -> list[str]:
     """The last lines that are not empty."""
     lines = [line.rstrip() for line in plain(text).splitlines()]
     return [line for line in lines if line.strip()][-count:]

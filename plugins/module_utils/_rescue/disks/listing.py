@@ -1,0 +1,71 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""Disks and what they hold, in words for people (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import parse
+from .facts import Disk, Held
+
+
+def grid(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of texts as lines with aligned columns."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def candidates(disks: Sequence[Disk], reasons: Mapping[str, str]) -> str:
+    """A small table of all disks and why each one was chosen or not, as text."""
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "")]
+    for disk in disks:
+        rows.append(_about(disk) + (reasons.get(disk["name"], ""),))
+    return "\n".join(grid(rows)) if disks else "(the machine has no disks)"
+
+
+def lines(disks: Sequence[Disk]) -> list[str]:
+    """The table of all disks, for people who look for hints."""
+    rows: list[tuple[str, ...]] = [("disk", "size", "kind", "model", "serial", "wwn", "health", "holds")]
+    for disk in disks:
+        held = "; ".join(phrase(entry) for entry in disk["holds"]) or "nothing"
+        rows.append(_about(disk) + (disk["health"]["status"], held))
+    return grid(rows)
+
+
+def _about(disk: Disk) -> tuple[str, ...]:
+    return (
+        disk["name"],
+        parse.size_words(disk["size"]),
+        disk["kind"] + (" (turning)" if disk["rotational"] else ""),
+        disk["model"] or "-",
+        disk["serial"] or "-",
+        disk["wwn"] or "-",
+    )
+
+
+def phrase(entry: Held) -> str:
+    """One thing that a disk holds, in a few words."""
+    words = [entry["device"] + ":"]
+    if entry["kind"] == "system":
+        words.append(entry["system"])
+        if entry.get("installed"):
+            words.append("(installed as %s)" % entry["installed"]["machine"])
+        words.append("on")
+    kinds = {"table": "partition table", "lvm": "LVM", "raid": "RAID member", "crypt": "encrypted", "swap": "swap"}
+    if entry["kind"] in kinds:
+        words.append(kinds[entry["kind"]])
+    if entry["type"] and entry["kind"] not in ("lvm", "raid", "swap"):
+        words.append(entry["type"])
+    if entry["label"]:
+        words.append("%r" % entry["label"])
+    if entry["detail"]:
+        words.append("(%s)" % entry["detail"] if len(words) > 1 else entry["detail"])
+    if entry["mounts"]:
+        words.append("mounted on %s" % ", ".join(entry["mounts"]))
+    return " ".join(words)
+
+
+def held(disk: Disk) -> list[str]:
+    """What a disk holds, a line each; a line that says so when it holds nothing."""
+    return [phrase(entry) for entry in disk["holds"]] or ["nothing"]

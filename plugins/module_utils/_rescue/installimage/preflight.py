@@ -1,0 +1,157 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the rescue knows and the controller cannot: firmware, architecture, the disks as they are now."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+
+from ..disks import disk_names, facts, gather, listing, wiping
+from ..disks.disk_tools import Tools
+from ..disks.facts import Disk, Identity, Raw
+from . import layout as layouts
+from . import spec as specs
+from .image_names import InvalidImageName, check_architecture, parse_image_name
+from .layout import Layout
+from .processes import Refused, kill_below
+
+#: Begins the path of the directory below which installimage mounts the new system.
+WORKPLACE = "/installimage."
+
+
+def is_uefi(sys: str = "/sys") -> bool:
+    """Whether the rescue was booted by UEFI: installimage makes the boot loader for what booted the rescue."""
+    return os.path.isdir(os.path.join(sys, "firmware/efi"))
+
+
+def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
+    """The disks of these stable names now, as facts of machine_disks."""
+    try:
+        return disk_names.resolve(names_given, gather.identities(tools))
+    except disk_names.Unresolved as error:
+        raise Refused("root_devices: %s" % error, permanent=True) from None
+
+
+def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, targets: Sequence[Disk] = ()) -> list[str]:
+    """Refuse disks that hold anything; returns the names of the volume groups of other disks, which are to be kept.
+
+    ``targets``: disks that will be emptied before; they must hold what was found when that was allowed.
+    """
+    wanted = {disk["name"] for disk in chosen}
+    raw = gather.read(tools, health=False)
+    found = facts.facts(raw)
+    to_empty = _names(targets, found)
+    for disk in [disk for disk in found if disk["name"] in wanted and disk["name"] not in to_empty]:
+        if disk["holds"]:
+            raise Refused(
+                "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
+                "empties disks that its option wipe names (kubenode_wipe)"
+                % (disk["name"], disk_names.identity(disk), "; ".join(listing.held(disk)[:8])),
+                permanent=True,
+            )
+    return _groups_to_keep(raw, wanted | set(to_empty), layout) if layout.groups() else []
+
+
+#: What a name of a volume group may be, and what stands in the other columns of vgs.
+_GROUP, _COLUMN = re.compile(r"[A-Za-z0-9+_.-]+\Z"), re.compile(r"[0-9.]+[a-z]?\Z|[wzn-]{1,6}\Z")
+
+
+def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
+    """The volume groups of disks that are not installed on: a layout with LVM removes every group that is not kept."""
+    if not raw.has_lvm and any(
+        one["type"] == "LVM2_member" for node in raw.nodes.values() for one in facts.contents(raw, node)
+    ):
+        raise _of_lvm("lvm2 is not in this rescue, so nothing can be said of the physical volumes there are")
+    groups: dict[str, set[str]] = {}
+    for group, device, disks in facts.volume_groups(raw):
+        if not group and not (disks and gone.issuperset(disks)):
+            raise _of_lvm("%s is a physical volume of no volume group, and would be erased" % device)
+        groups.setdefault(group, set()).update(disks)
+    kept = sorted(group for group, disks in groups.items() if group and not (disks and gone.issuperset(disks)))
+    for group in kept:
+        if gone.intersection(groups[group]):
+            raise _of_lvm("volume group %s lies on %s, and not all of them are installed on or emptied" % (
+                group, ", ".join(sorted(groups[group]))))  # fmt: skip
+        if not _GROUP.match(group):
+            raise _of_lvm("volume group %r has a name that no expression for installimage can hold" % group)
+    for new in layout.groups():
+        # vgs prints a line a group, in which installimage looks for the new name.
+        like = [one for one in kept if re.search(re.escape(new).replace("\\.", "."), one)]
+        if like or (kept and _COLUMN.match(new)):
+            raise Refused(
+                "partitions: the new volume group %s is called like %s, which is on other disks and is kept, and "
+                "installimage would mix them up. Nothing was written; choose another name"
+                % (new, like[0] if like else "a column of vgs"),
+                permanent=True,
+            )
+    return kept
+
+
+def _of_lvm(why: str) -> Refused:
+    return Refused(
+        "%s. A layout with LVM lets installimage remove every volume group and physical volume that cannot be kept by "
+        "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use a layout "
+        "without LVM" % why,
+        permanent=True,
+    )
+
+
+def _names(targets: Sequence[Disk], disks: Sequence[Disk]) -> list[str]:
+    try:
+        return [wiping.still(target, disks)["name"] for target in targets]
+    except wiping.WipeError as error:
+        raise Refused(str(error)) from None
+
+
+def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
+    """Empty the disks that the user's word covers; returns what was done. Raises :class:`Refused`."""
+    disks = facts.facts(gather.read(tools, health=False))
+    try:
+        return wiping.wipe(tools, _names(targets, disks))
+    except wiping.WipeError as error:
+        raise Refused("the disks were not emptied: %s" % error) from None
+
+
+def blank(chosen: Sequence[Identity], tools: Tools) -> None:
+    """Take down what is on the disks and erase it, as machine_disks does; raises :class:`Refused`."""
+    kill_below(WORKPLACE)
+    try:
+        wiping.wipe(tools, [disk["name"] for disk in chosen])
+    except (wiping.WipeError, gather.GatherError) as error:
+        raise Refused(str(error)) from None
+
+
+def check_spec(spec: specs.Spec, uefi: bool, sizes: Sequence[int], machine: str = "") -> Layout:
+    """Refuse a layout or an image that does not fit this machine; returns the layout."""
+    name = spec["image"]["file_name"]
+    try:
+        check_architecture(name, machine or platform.machine())
+    except InvalidImageName as error:
+        raise Refused("image %s: %s" % (name, error), permanent=True) from None
+    if spec["uefi"] != specs.AUTO and (spec["uefi"] == specs.YES) != uefi:
+        modes = {True: "UEFI", False: "legacy mode"}
+        raise Refused(
+            "uefi %s: the rescue was booted in %s; switch the firmware (and its network boot) over, or set uefi: auto"
+            % (spec["uefi"], modes[uefi]),
+            permanent=True,
+        )
+    image = parse_image_name(name)
+    layout = specs.layout_of(spec, uefi)
+    findings = layouts.check_firmware(layout, uefi, image)
+    findings += layouts.check_capacity(layout, sizes)
+    if findings:
+        raise Refused("; ".join(findings), permanent=True)
+    return layout
+
+
+def check_command(path: str) -> None:
+    """Refuse a rescue without installimage."""
+    if not os.access(path, os.X_OK):
+        raise Refused(
+            "there is no program %s in this rescue; installimage is on Robot's rescue only, so check that the machine "
+            "is a dedicated server, or set command" % path,
+            permanent=True,
+        )

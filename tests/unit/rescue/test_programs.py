@@ -1,0 +1,101 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The programs for a rescue: one file each that runs alone, made of the modules it needs and no others."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import recorder
+from ansible_collections.kubenode.provision.plugins.plugin_utils import _programs
+from dev.toolchain.paths import CHECKOUT
+
+COMMANDS = sorted(_programs.IMAGE_COMMANDS)
+
+
+def members(content: bytes) -> dict[str, bytes]:
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    return {name.removeprefix(f"{_programs.TOP}/"): archive.read(name) for name in archive.namelist()}
+
+
+def put(folder: Path, content: bytes) -> Path:
+    path = folder / "image-url-command"
+    path.write_bytes(content)
+    path.chmod(0o700)
+    return path
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_runs_alone_and_says_how_it_is_called(tmp_path, name):
+    path = put(tmp_path, _programs.image_command(name))
+    words = {"PATH": os.environ["PATH"]}
+    done = subprocess.run([path], capture_output=True, text=True, check=False, cwd="/", env=words)
+    usage = f'usage: {name} IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n'
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_rescue_without_python_says_so(tmp_path, name):
+    path = put(tmp_path, _programs.image_command(name))
+    done = subprocess.run([path], capture_output=True, text=True, check=False, env={"PATH": "/nowhere"})
+    said = f"{name}: python3 is missing in this rescue; install python3\n"
+    assert (done.returncode, done.stdout, done.stderr) == (127, "", said)
+
+
+def test_a_refused_command_says_why_in_one_line_and_touches_nothing(tmp_path):
+    path = put(tmp_path, _programs.image_command("image-url-command-raw-disk"))
+    (tmp_path / "data").write_bytes(b"")
+    done = subprocess.run(
+        [path, "ftp://x/y", tmp_path / "data", "node-1", "nothing"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "image-url-command-raw-disk: image URL: scheme 'ftp' is not supported; use http or https; "
+        "nothing was written to a disk\n"
+    )
+
+
+def test_a_program_holds_what_it_imports_and_no_more():
+    raw_disk = members(_programs.image_command("image-url-command-raw-disk"))
+    assert {"_rescue/imagecommand/raw_disk.py", "_rescue/imagecommand/incoming.py", "_common/text.py"} <= set(raw_disk)
+    assert not {"_rescue/imagecommand/oci.py", "_rescue/imagecommand/tar_reader.py", "_rescue/job.py"} & set(raw_disk)
+    oci = members(_programs.image_command("image-url-command-oci"))
+    assert set(raw_disk) < set(oci)
+    steps = members(_programs.steps())
+    assert steps["_rescue/recorder.py"] == Path(recorder.__file__).read_bytes()
+    assert not {"_rescue/options.py", "_rescue/imagecommand/oci.py", "_rescue/installimage/program.py"} & set(steps)
+
+
+@pytest.mark.parametrize("content", [_programs.installimage, _programs.steps], ids=["installimage", "steps"])
+def test_a_program_imports_nothing_that_is_not_inside(tmp_path, content):
+    path = put(tmp_path, content())
+    names = [name for name in members(content()) if name.endswith(".py") and name != "__main__.py"]
+    modules = [f"{_programs.TOP}.{name[:-3].replace('/', '.').removesuffix('.__init__')}" for name in names]
+    code = f"import importlib, sys; sys.path[:0] = [{str(path)!r}]; [importlib.import_module(n) for n in {modules!r}]"
+    subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd="/")
+
+
+@pytest.mark.parametrize(
+    "content", [_programs.installimage, *(lambda n=n: _programs.image_command(n) for n in COMMANDS)]
+)
+def test_what_identifies_a_job_does_not_depend_on_the_zlib_of_a_controller(content):
+    entries = zipfile.ZipFile(io.BytesIO(content())).infolist()
+    assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
+
+
+def test_make_writes_the_same_commands(tmp_path):
+    words = [CHECKOUT / "dev/image-commands", "--output", tmp_path / "made"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/")
+    assert [line.split(" ")[0] for line in done.stdout.splitlines()] == [
+        str(tmp_path / "made" / name) for name in COMMANDS
+    ]
+    for path in (tmp_path / "made").iterdir():
+        assert path.read_bytes() == _programs.image_command(path.name)
+        assert path.stat().st_mode & 0o777 == 0o755
