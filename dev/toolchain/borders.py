@@ -26,7 +26,7 @@ ALLOWED = {
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
-    "provision": ("provision", COMMON, UTILS + "/_node/userdata"),
+    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),

@@ -18,15 +18,12 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 
-_PLAN = "module_utils._node.base."
-artifacts = Late(_PLAN + "artifacts")
-images = Late(_PLAN + "images")
-judgement = Late(_PLAN + "judgement")
-queries = Late(_PLAN + "queries")
-repositories = Late(_PLAN + "repositories")
-settings = Late(_PLAN + "settings")
-steps = Late(_PLAN + "steps")
-variables_of_base = Late(_PLAN + "inputs")
+_PLAN = "plugin_utils.node_plan."
+inputs_ = Late(_PLAN + "base_inputs")
+plan = Late(_PLAN + "base_plan")
+downloads = Late(_PLAN + "downloads")
+packages = Late(_PLAN + "packages")
+preflight = Late(_PLAN + "preflight")
 
 Facts = Mapping[str, Any]
 _ROOT = Path(__file__).parents[2]
@@ -63,7 +60,7 @@ def _told(function: Callable) -> Callable:
 @_told
 def base_inputs(variables: Facts, versions: Facts, fail: bool = True) -> dict[str, Any]:
     try:
-        return {**variables_of_base.normalised(variables, versions), "collection": _collection()}
+        return {**inputs_.normalised(variables, versions), "collection": _collection()}
     except ValueError as error:
         if fail:
             raise
@@ -73,43 +70,43 @@ def base_inputs(variables: Facts, versions: Facts, fail: bool = True) -> dict[st
 @_told
 def base_judgement(node: Facts, inputs: Facts, steps: Sequence[str], before: float | None = None) -> dict[str, Any]:
     after = time.time()
-    return judgement.judgement(node, inputs, steps, after if before is None else float(before), after)
+    return preflight.preflight(node, inputs, steps, after if before is None else float(before), after)
 
 
 @_told
 def base_repositories(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
-    return [dict(item) for item in repositories.repositories(node, inputs)]
+    return [dict(item) for item in packages.repositories(node, inputs)]
 
 
 @_told
 def base_artifacts(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
-    return artifacts.artifacts(node, inputs)
+    return downloads.artifacts(node, inputs)
 
 
 @_told
 def base_settings(node: Facts, inputs: Facts, step: str | list[str] | None = None) -> list[dict[str, Any]]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return [dict(item) for item in settings.settings(node, {**inputs, "at": now}, step)]
+    return [dict(item) for item in plan.settings(node, {**inputs, "at": now}, step)]
 
 
 @_told
 def base_secrets(node: Facts, inputs: Facts) -> dict[str, str]:
-    return settings.secrets(node, inputs)
+    return plan.secrets(node, inputs)
 
 
 @_told
 def base_queries(inputs: Facts, joins: bool = False) -> dict[str, Any]:
-    return queries.queries(inputs, joins)
+    return plan.queries(inputs, joins)
 
 
 @_told
 def base_steps(inputs: Facts, run_tags: Sequence[str] = ("all",), skip_tags: Sequence[str] = ()) -> list[str]:
-    return steps.steps(inputs, run_tags, skip_tags)
+    return plan.steps(inputs, run_tags, skip_tags)
 
 
 @_told
 def base_images(node: Facts, inputs: Facts) -> dict[str, list]:
-    return images.images(node, inputs)
+    return downloads.images(node, inputs)
 
 
 class FilterModule:

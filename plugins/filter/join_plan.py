@@ -90,9 +90,9 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain, yaml_value
 
-inputs_ = Late("module_utils._node.join.inputs")
-machine = Late("module_utils._node.join.machine")
-plan = Late("module_utils._node.join.plan")
+inputs_ = Late("plugin_utils.node_plan.join_inputs")
+machine = Late("plugin_utils.node_plan.kubelet")
+plan = Late("plugin_utils.node_plan.join_plan")
 
 
 _VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")

@@ -135,9 +135,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._late import La
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, plain, yaml_value
 
 _text = Late("module_utils._common.text")
-_inputs = Late("module_utils._node.userdata.inputs")
-_render = Late("module_utils._node.userdata.render")
-_roles = Late("module_utils._node.userdata.roles")
+_inputs = Late("plugin_utils.node_plan.user_data_inputs")
+_render = Late("plugin_utils.node_plan.user_data")
+_roles = Late("plugin_utils.node_plan.role_variables")
 
 _COLLECTION = Path(__file__).parents[2]
 

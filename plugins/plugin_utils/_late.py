@@ -17,7 +17,7 @@ _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 
 
 class Late:
-    """``Late("module_utils._node.base.steps").steps`` is that module's function; ImportError comes at this moment."""
+    """``Late("plugin_utils._plain").plain`` is that module's function; ImportError comes at this moment."""
 
     def __init__(self, module: str) -> None:
         """``module``: its name below ``plugins``."""

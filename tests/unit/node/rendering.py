@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
-    artifacts,
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_plan,
+    downloads,
     packages,
-    refusals,
-    settings,
+    preflight,
 )
 from tests.unit.node.facts import READ_AT
 
@@ -27,12 +27,12 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
         "# %s" % node["arch"],
         "# Kubernetes %s" % inputs["kubernetes_version"],
     ]
-    against = refusals.refusals(node, inputs, READ_AT, READ_AT)
+    against = preflight.refusals(node, inputs, READ_AT, READ_AT)
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
-    lines += ["warning: " + text for text in refusals.warnings(node, inputs)]
+    lines += ["warning: " + text for text in preflight.warnings(node, inputs)]
     lines.append("packages: %s" % " ".join(packages.packages(node, inputs)["missing"]))
-    for item in artifacts.artifacts(node, inputs):
+    for item in downloads.artifacts(node, inputs):
         lines += [
             "",
             "%s %s" % (item["name"], item["version"]),
@@ -40,8 +40,8 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
             "  %s %s" % record.pin(item),
         ]
         lines += ["  %s" % _place(entry) for entry in item["install"]]
-    secrets = settings.secrets(node, inputs)
-    for item in settings.settings(node, {**inputs, "at": "2026-11-21T12:00:00Z"}):
+    secrets = base_plan.secrets(node, inputs)
+    for item in base_plan.settings(node, {**inputs, "at": "2026-11-21T12:00:00Z"}):
         lines += ["", *_setting(item, secrets)]
     return "\n".join(lines) + "\n"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import health
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_service
 from tests.unit.node import differences
 from tests.unit.node.differences import Blocks, blocks
 from tests.unit.node.facts import NAMES, given, node
@@ -185,7 +185,7 @@ def golden() -> dict[str, Blocks]:
 
 def _probe() -> str:
     header = "#!/bin/sh\n# Copyright (c) 2026 kubenode.provision authors\n# SPDX-License-Identifier: GPL-3.0-or-later\n"
-    return health.SCRIPT.replace("#!/bin/sh\n", header, 1)
+    return kubelet_service.PROBE_SCRIPT.replace("#!/bin/sh\n", header, 1)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -8,14 +8,14 @@ import json
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import artifacts, inputs, packages
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base.judgement import judgement
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, packages
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.preflight import preflight
 from tests.unit.node.facts import NAMES, READ_AT, given, node
 
 
 def judged(facts, steps=None, **variables):
     taken = given(**variables)
-    return judgement(facts, taken, inputs.managed(taken) if steps is None else steps, READ_AT, READ_AT)
+    return preflight(facts, taken, base_inputs.managed(taken) if steps is None else steps, READ_AT, READ_AT)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -23,7 +23,7 @@ def test_a_fresh_machine_lacks_all_that_the_plans_name(name):
     found = judged(node(name))
     assert found["refusals"] == []
     assert found["packages"] == packages.packages(node(name), given())["missing"]
-    assert found["artifacts"] == [one["name"] for one in artifacts.missing(node(name), given())]
+    assert found["artifacts"] == [one["name"] for one in downloads.missing(node(name), given())]
     assert {"runc", "cni-plugins", "kubelet"} <= set(found["artifacts"])
 
 

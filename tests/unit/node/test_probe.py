@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import health
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_service
 
 CRICTL = """#!/bin/sh
 echo "$*" >>"$0.asked"
@@ -32,7 +32,7 @@ class Probe:
 
     def __init__(self, folder):
         self.folder = folder
-        for name, text in (("crictl", CRICTL), ("systemctl", SYSTEMCTL), ("probe", health.SCRIPT)):
+        for name, text in (("crictl", CRICTL), ("systemctl", SYSTEMCTL), ("probe", kubelet_service.PROBE_SCRIPT)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
         (folder / "state").mkdir()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes, inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import codes
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 TEXT = (CHECKOUT / "docs/join.md").read_text(encoding="utf-8")
@@ -25,10 +26,10 @@ def test_every_code_is_documented():
 
 
 def test_the_role_has_the_variables_that_are_checked():
-    checked = {"join_" + name for name in inputs._VARIABLES}
+    checked = {"join_" + name for name in join_inputs._VARIABLES}
     assert checked == set(OPTIONS) - {"join_token"}
 
 
 def test_defaults_are_those_of_the_check():
-    for name, (_kinds, default) in inputs._VARIABLES.items():
+    for name, (_kinds, default) in join_inputs._VARIABLES.items():
         assert OPTIONS["join_" + name]["default"] == default, name

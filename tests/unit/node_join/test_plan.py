@@ -12,7 +12,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.filter.join_plan import join_plan
-from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet import tables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import kubelet_tables
 
 from ._machines import Authority, machine, seen
 
@@ -50,7 +50,7 @@ def test_only_flags_of_the_minor_that_are_no_fields(version):
     made = settings(node=machine(version))
     minor = version.rpartition(".")[0]
     names = [arg.partition("=")[0][2:] for arg in args(made)]
-    assert all(tables.FLAGS[minor][name] == "current" for name in names)
+    assert all(kubelet_tables.FLAGS[minor][name] == "current" for name in names)
     # the whole line: a flag that the table does not know is left out without a word
     assert args(made) == [
         "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs, settings, steps
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import words
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, base_plan
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLE = CHECKOUT / "roles/base"
@@ -33,15 +33,17 @@ def test_the_filters_get_every_variable():
 
 def test_the_defaults_are_accepted():
     variables = {name[len("base_") :]: value for name, value in DEFAULTS.items()}
-    assert inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.37"
+    assert (
+        base_inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.37"
+    )
 
 
 def test_every_switch_is_a_step_with_a_tag():
     tasks = load("tasks/main.yml")
     switches = {name[len("base_manage_") :] for name in DEFAULTS if name.startswith("base_manage_")}
-    assert switches == set(settings._MAKERS) - {"facts"}
+    assert switches == set(base_plan._MAKERS) - {"facts"}
     (apply,) = [task for task in tasks if task.get("ansible.builtin.import_tasks") == "apply.yml"]
-    assert set(apply["tags"]) == set(settings._MAKERS) | set(steps.OTHERS)
+    assert set(apply["tags"]) == set(base_plan._MAKERS) | set(base_plan.OTHERS)
     for step in switches:
         assert "`%s`" % step in DOCUMENT
 
@@ -49,7 +51,7 @@ def test_every_switch_is_a_step_with_a_tag():
 def test_what_prebaking_removes_is_what_the_module_removes_by_default():
     default = node_cleanup.arguments()["remove"]["default"]
     assert DEFAULTS["base_prebake_clean"] == default
-    assert set(default) == set(words.ITEMS) - set(words.ASKED)
+    assert set(default) == set(removable.ITEMS) - set(removable.ASKED)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFAULTS if not name.startswith("base_manage_")])

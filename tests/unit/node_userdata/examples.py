@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import render, roles
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, yaml_value
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables, user_data
 from dev.toolchain.paths import CHECKOUT
 from tests.unit.node.samples import CA
 
@@ -39,12 +39,12 @@ FULL: dict[str, Any] = {
     "pause": 2,
 }
 
-RULES = roles.rules(str(CHECKOUT), own_yaml, yaml_value)
+RULES = role_variables.rules(str(CHECKOUT), own_yaml, yaml_value)
 
 
 def rendered(inputs: object, *more: object, **named: object) -> str:
     """The user data of inputs, by the rules of this collection."""
-    return render.user_data(inputs, RULES, *more, **named)
+    return user_data.user_data(inputs, RULES, *more, **named)
 
 
 def written(text: str, name: str) -> dict[str, tuple[int, str]]:

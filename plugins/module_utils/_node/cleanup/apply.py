@@ -10,7 +10,7 @@ import os
 
 from ..._common import mounts, trees
 from ..machine import files
-from . import words
+from . import removable
 
 _TRIM_SECONDS = 300
 _RUN_SECONDS = 60
@@ -23,9 +23,9 @@ def apply(host, actions):
         warnings += _release_journal(host)
     for action in actions:
         warnings += _ONE[action.verb](host, action)
-        if action.path == words.HOST_KEYS_UNIT:
-            files.write_link(host, words.HOST_KEYS_WANTED, words.HOST_KEYS_UNIT)
-    if any(action.verb == words.WRITE for action in actions) and host.systemd_runs:
+        if action.path == removable.HOST_KEYS_UNIT:
+            files.write_link(host, removable.HOST_KEYS_WANTED, removable.HOST_KEYS_UNIT)
+    if any(action.verb == removable.WRITE for action in actions) and host.systemd_runs:
         warnings += _run(host, ["systemctl", "daemon-reload"])
     os.sync()
     return warnings
@@ -81,4 +81,4 @@ def _write(host, action):
     return []
 
 
-_ONE = {words.REMOVE: _remove, words.EMPTY: _empty, words.WRITE: _write}
+_ONE = {removable.REMOVE: _remove, removable.EMPTY: _empty, removable.WRITE: _write}

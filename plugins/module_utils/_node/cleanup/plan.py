@@ -11,10 +11,10 @@ import re
 import stat
 from collections import namedtuple
 
-from . import words
+from . import removable
 from .reach import Reach
 
-#: One thing to do: ``verb`` of words, ``text`` only for words.WRITE.
+#: One thing to do: ``verb`` of removable, ``text`` only for removable.WRITE.
 Action = namedtuple("Action", ("item", "verb", "path", "text"))
 
 _ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})\Z")
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 def refuse_joined(host):
     """Raise :class:`Refused` for a machine that belongs to a cluster."""
-    found = [path for path in words.JOINED if host.exists(path)]
+    found = [path for path in removable.JOINED if host.exists(path)]
     if found:
         raise Refused(
             "the machine belongs to a cluster (%s): every machine made from it would claim to be this node."
@@ -36,13 +36,13 @@ def refuse_joined(host):
 
 
 def actions(host, items, kept=(), reach=None):
-    """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs.
+    """A list of :class:`Action` in the order of removable.ITEMS; ``kept`` are paths that this run itself needs.
 
     ``reach`` tells what is the machine's own, and remembers what was left.
     """
     reach = reach or Reach(host)
     found: list[Action] = []
-    for item in words.ITEMS:
+    for item in removable.ITEMS:
         if item in items:
             done = {action.path for action in found}
             new = [action for action in _of_item(host, item, kept, reach) if action.path not in done]
@@ -60,8 +60,8 @@ def _of_item(host, item, kept, reach):
 
 def _rules(host, item):
     if item == "cloud-init":
-        return words.CLOUD_INIT_STATE + (words.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
-    return words.RULES.get(item, [])
+        return removable.CLOUD_INIT_STATE + (removable.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
+    return removable.RULES.get(item, [])
 
 
 def _paths(host, rule, kept):
@@ -98,9 +98,9 @@ def _logs(host, reach):
             if status is None or not stat.S_ISREG(status.st_mode):
                 continue
             if _ROTATED.search(name):
-                found.append(Action("logs", words.REMOVE, path, None))
+                found.append(Action("logs", removable.REMOVE, path, None))
             elif status.st_size:
-                found.append(Action("logs", words.EMPTY, path, None))
+                found.append(Action("logs", removable.EMPTY, path, None))
     return found
 
 
@@ -114,37 +114,37 @@ def _machine_id(host, _found):
     if "ID=flatcar" in (host.text("/etc/os-release") or "").replace('"', "").split():
         # Flatcar's first boot, and with it Ignition, is known by the file's absence
         if content is not None:
-            found.append(Action("machine-id", words.REMOVE, "/etc/machine-id", None))
+            found.append(Action("machine-id", removable.REMOVE, "/etc/machine-id", None))
     elif content not in (None, "", "uninitialized\n"):
         # emptied, not removed: without the file, systemd takes the next boot for the very first one and presets units
-        found.append(Action("machine-id", words.EMPTY, "/etc/machine-id", None))
+        found.append(Action("machine-id", removable.EMPTY, "/etc/machine-id", None))
     status = host.status("/var/lib/dbus/machine-id")
     if status is not None and stat.S_ISREG(status.st_mode):
-        found.append(Action("machine-id", words.REMOVE, "/var/lib/dbus/machine-id", None))
+        found.append(Action("machine-id", removable.REMOVE, "/var/lib/dbus/machine-id", None))
     return found
 
 
 def _host_keys(host, found):
     keygen = any(name.startswith("sshd-keygen") for folder in _KEYGEN_UNITS for name in host.names(folder))
-    if not found or keygen or host.text(words.HOST_KEYS_UNIT) == words.HOST_KEYS_TEXT:
+    if not found or keygen or host.text(removable.HOST_KEYS_UNIT) == removable.HOST_KEYS_TEXT:
         return []
-    return [Action("host-keys", words.WRITE, words.HOST_KEYS_UNIT, words.HOST_KEYS_TEXT)]
+    return [Action("host-keys", removable.WRITE, removable.HOST_KEYS_UNIT, removable.HOST_KEYS_TEXT)]
 
 
 def _random_seed(host, found):
-    if not found or host.text(words.SEED_DROP_IN) == words.SEED_TEXT:
+    if not found or host.text(removable.SEED_DROP_IN) == removable.SEED_TEXT:
         return []
-    return [Action("random-seed", words.WRITE, words.SEED_DROP_IN, words.SEED_TEXT)]
+    return [Action("random-seed", removable.WRITE, removable.SEED_DROP_IN, removable.SEED_TEXT)]
 
 
 def _iscsi(host, _found):
-    content = host.text(words.ISCSI_NAME)
+    content = host.text(removable.ISCSI_NAME)
     if content is None or "InitiatorName=" not in content:
         return []
     if any("iscsi-init.service" in host.names(folder) for folder in _KEYGEN_UNITS):
-        return [Action("iscsi", words.REMOVE, words.ISCSI_NAME, None)]
+        return [Action("iscsi", removable.REMOVE, removable.ISCSI_NAME, None)]
     # Debian's open-iscsi makes a name at its next start when told so
-    return [Action("iscsi", words.WRITE, words.ISCSI_NAME, words.ISCSI_TEXT)]
+    return [Action("iscsi", removable.WRITE, removable.ISCSI_NAME, removable.ISCSI_TEXT)]
 
 
 _EXTRA = {

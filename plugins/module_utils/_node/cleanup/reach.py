@@ -8,7 +8,7 @@ import os
 import stat
 
 from ..._common import mounts
-from . import words
+from . import removable
 
 
 class Reach:
@@ -65,13 +65,13 @@ class Reach:
         except OSError:
             return real, None  # what is not there is not changed
         if stat.S_ISLNK(status.st_mode):
-            if folder not in words.PLACES:
+            if folder not in removable.PLACES:
                 return real, "%s is a link" % folder
             return self._folder(self._machine(os.path.realpath(real)))
         mount = mounts.id_at(real)
         if mount != mounts.id_at(parent):
             kind = self._kinds.get(mount, "unknown")
-            if folder not in words.PLACES or kind not in words.LOCAL:
+            if folder not in removable.PLACES or kind not in removable.LOCAL:
                 return real, "%s is a mounted file system (%s)" % (folder, kind)
         return real, None
 

@@ -10,7 +10,7 @@ from collections import namedtuple
 from ..._common.text import json_object
 from ..artifacts.fetch import public
 from ..machine import files
-from . import archive, fetch, references
+from . import image_archive, references
 from .runtimes import RuntimeFailed
 
 #: Which archive brought which images, so that an archive is not needed again while they are there.
@@ -75,11 +75,11 @@ class Work:
         return make_plan(there, read_record(self._host), self._given, self._runtime.pinned)
 
     def _load(self, one):
-        with fetch.archive_file(self._host, one, self._given) as path:
+        with image_archive.archive_file(self._host, one, self._given) as path:
             try:
-                names = archive.names(path)
+                names = image_archive.names(path)
                 self._runtime.load(path)
-            except (archive.ArchiveError, RuntimeFailed) as error:
+            except (image_archive.ArchiveError, RuntimeFailed) as error:
                 raise ImagesFailed("archive %s: %s" % (_source(one), error)) from error
         there = self._runtime.list()
         missing = [name for name in names if name not in there]

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
-from . import archive, references
-from .fetch import FOLDER
+from . import image_archive, references
+from .image_archive import FOLDER
 
 _NAMESPACE = "k8s.io"
 _PIN = "io.cri-containerd.pinned"
@@ -62,7 +62,7 @@ class Docker:
 
     def load(self, path):
         """Import an archive. Raises :class:`RuntimeFailed` and :class:`archive.ArchiveError`."""
-        with archive.for_docker(path, self._host.path(FOLDER), self._machine) as readable:
+        with image_archive.for_docker(path, self._host.path(FOLDER), self._machine) as readable:
             _run(self._host, ["docker", "load", "--quiet", "--input", readable], self._seconds)
 
     def pinned(self, labels):

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import stat
+import struct
 import time
 from collections import namedtuple
 from typing import Any
@@ -14,8 +16,48 @@ from typing import Any
 from ..._common import origin
 from ..._common.text import json_object
 from ..artifacts import record
-from ..machine import process
-from . import clock, packages, parse
+from ..machine import names
+from ..machine.host import LATE
+from . import parse
+
+#: systemd's own rule: an error of 16 s or more means that nobody keeps the clock.
+_UNSYNCHRONIZED = 16000000
+#: struct timex of a 64-bit Linux: modes, padding, offset, freq, maxerror; it is 208 bytes long.
+_HEAD = struct.Struct("@I4xqqq")
+
+
+def ntp_synchronized():
+    """True or False by adjtimex(2); None when the kernel does not say, as in containers."""
+    buffer = ctypes.create_string_buffer(512)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if ctypes.sizeof(ctypes.c_long) != 8 or libc.adjtimex(buffer) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return bool(_HEAD.unpack_from(buffer.raw)[3] < _UNSYNCHRONIZED)
+
+
+_CHECKS = {
+    "packages": names.package_error,
+    "binaries": names.program_error,
+    "units": names.unit_error,
+    "files": names.path_error,
+    "sysctls": names.sysctl_error,
+    "modules": names.module_error,
+}
+
+
+def query_errors(params):
+    """One line for each name that cannot be asked for."""
+    found = []
+    for option, check in _CHECKS.items():
+        for name in params[option]:
+            error = check(name)
+            if error:
+                found.append("%s: %r %s" % (option, name, error))
+    return found
+
 
 #: What to look at beyond the machine itself.
 Queries = namedtuple("Queries", "packages candidates binaries units files sysctls modules artifacts", defaults=[False])
@@ -77,7 +119,7 @@ def read(host, queries):
         "disk_free": _disk_free(host),
         "time": {
             "unix": time.time(),
-            "ntp_synchronized": clock.ntp_synchronized(),
+            "ntp_synchronized": ntp_synchronized(),
             "services": {unit: parse.service_state(services.get(unit + ".service", {})) for unit in TIME_SERVICES},
         },
         "swaps": parse.swaps(host.text("/proc/swaps")),
@@ -156,7 +198,7 @@ def _programs(host, queries, manager):
     texts = {name: result.out for name, result in zip(commands, done)}
     for name, result in zip(commands, done):
         if name.startswith("binary:"):
-            if result.code == process.LATE:
+            if result.code == LATE:
                 raise Late("%s; is the machine overloaded?" % result.err)
             texts[name] = result.out if parse.version(result.out) else result.err
     return texts
@@ -164,17 +206,17 @@ def _programs(host, queries, manager):
 
 def _packages(host, manager, found):
     if manager == "apt":
-        return packages.dpkg(found.get("packages"))
+        return parse.dpkg_packages(found.get("packages"))
     held = set()
     for path in VERSIONLOCKS:
-        held |= packages.versionlock(host.text(path))
-    return packages.rpm(found.get("packages"), os.uname().release), held
+        held |= parse.versionlock(host.text(path))
+    return parse.rpm_packages(found.get("packages"), os.uname().release), held
 
 
 def _candidates(queries, manager, found):
     if not queries.candidates:
         return {}
-    read_them = packages.apt_policy if manager == "apt" else packages.dnf_repoquery
+    read_them = parse.apt_policy if manager == "apt" else parse.dnf_repoquery
     offered = read_them(found.get("candidates"))
     return {package: offered.get(package) for package in queries.packages}
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any
 from urllib.parse import quote
@@ -12,8 +13,38 @@ from urllib.parse import quote
 from ..._common.text import json_object
 from ..api import der, discovery
 from ..api.client import Api, ApiError
-from . import kubeconfig, paths, versions
+from . import kubeconfig, paths
 from .codes import JoinFailure
+
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
+#: Since 1.25 a kubelet may be three minors older, before that two.
+_THREE_MINORS_SINCE = (1, 25)
+
+
+def version_pair(text):
+    """(major, minor) of v1.36.4 and the like; raise ValueError for anything else."""
+    found = _VERSION.match(text)
+    if not found:
+        raise ValueError("%r is no version" % (text,))
+    return int(found.group(1)), int(found.group(2))
+
+
+def skew_problem(kubelet, server):
+    """Why these versions do not go together, empty when they do."""
+    ours, theirs = version_pair(kubelet), version_pair(server)
+    if ours[0] != theirs[0]:
+        return "kubelet %s, API server %s: another major version" % (kubelet, server)
+    if ours > theirs:
+        return "kubelet %s is newer than the API server, which is %s" % (kubelet, server)
+    most = 3 if ours >= _THREE_MINORS_SINCE else 2
+    if theirs[1] - ours[1] > most:
+        return "kubelet %s is more than %d minor versions older than the API server, which is %s" % (
+            kubelet,
+            most,
+            server,
+        )
+    return ""
+
 
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -127,7 +158,7 @@ class Check:
                 % (abs(answer.skew), "behind" if answer.skew > 0 else "ahead of", options["max_clock_skew"]),
             )
         if result["server_version"] and options["kubelet_version"]:
-            problem = versions.skew_problem(options["kubelet_version"], result["server_version"])
+            problem = skew_problem(options["kubelet_version"], result["server_version"])
             if problem and options["version_check"] == "refuse":
                 raise JoinFailure("version_skew", problem)
             if problem:

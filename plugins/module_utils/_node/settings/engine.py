@@ -9,23 +9,23 @@ from collections import namedtuple
 
 from ..info import gather
 from ..machine.pending import RELOAD
-from . import absent, commands, files, firewall, holds, hostname, kernel, selinux, spec, swap, units
+from . import files, kernel, spec, swap, system, units
 from .plan import SettingError
 
 _PLANNERS = {
     "file": files.plan_file,
     "directory": files.plan_directory,
     "link": files.plan_link,
-    "absent": absent.plan_absent,
+    "absent": files.plan_absent,
     "module": kernel.plan_module,
     "sysctl": kernel.plan_sysctl,
     "swap": swap.plan_swap,
     "unit": units.plan_unit,
-    "handler": commands.plan_handler,
-    "hold": holds.plan_hold,
-    "selinux": selinux.plan_selinux,
-    "firewall": firewall.plan_firewall,
-    "hostname": hostname.plan_hostname,
+    "handler": system.plan_handler,
+    "hold": system.plan_hold,
+    "selinux": system.plan_selinux,
+    "firewall": system.plan_firewall,
+    "hostname": system.plan_hostname,
 }
 
 Planned = namedtuple("Planned", "setting step heard")

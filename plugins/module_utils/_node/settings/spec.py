@@ -11,7 +11,7 @@ from collections import namedtuple
 
 from ..._common.names import machine_error
 from ..machine import names
-from . import absent
+from . import files
 
 _MODE = re.compile(r"0[0-7]{3}")
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp|sctp)")
@@ -187,8 +187,8 @@ def _together(setting):
         found.append("exactly one of %s must be given" % ", ".join(_CONTENTS))
     if kind == "file" and setting.get("validate") and not any("%s" in word for word in setting["validate"]):
         found.append('validate must have "%s" where the path of the new content belongs')
-    if kind == "absent" and setting.get("recursive") and not absent.tree_allowed(setting["path"]):
-        found.append("trees are removed only at or below %s, and below /run" % ", ".join(absent.TREES))
+    if kind == "absent" and setting.get("recursive") and not files.tree_allowed(setting["path"]):
+        found.append("trees are removed only at or below %s, and below /run" % ", ".join(files.TREES))
     if kind == "unit" and setting.get("masked") and (setting.get("enabled") or setting.get("state") == "started"):
         found.append("a masked unit can be neither enabled nor started")
     return found
@@ -205,3 +205,52 @@ def _order_errors(settings, seen):
         late = [key for key in listens(setting) if seen.get(key, -1) >= index]
         found += ["%s: it waits for %s, which does not come before it" % (setting["id"], key) for key in late]
     return found
+
+
+MASK = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+_SECRET_FIELDS = ("content", "content_b64")
+#: Shorter ones would hide innocent words everywhere, and are shown nowhere anyway.
+_SHORTEST = 6
+
+
+def secret_values(settings):
+    """The texts that must not appear in any output: the content of secret files, as given and decoded."""
+    found: set[str] = set()
+    for setting in settings:
+        if not setting.get("secret"):
+            continue
+        for field in _SECRET_FIELDS:
+            value = setting.get(field)
+            if isinstance(value, str) and value.strip():
+                found.update((value, value.strip()))
+        try:
+            decoded = base64.b64decode(setting.get("content_b64") or "", validate=True).decode("utf-8").strip()
+        except (ValueError, TypeError):
+            continue
+        if decoded:
+            found.add(decoded)
+    return {value for value in found if len(value) >= _SHORTEST}
+
+
+def with_secrets(settings, secrets):
+    """The settings with the content that ``content_secret`` names, and errors for names that are not there."""
+    found, errors = [], []
+    for setting in settings:
+        name = setting.get("content_secret")
+        if name is not None and isinstance(secrets.get(name), str):
+            setting = dict(setting, content=secrets[name], secret=True)
+            del setting["content_secret"]
+        elif name is not None:
+            errors.append("%s: content_secret names %r, which is no text in secrets" % (setting.get("id"), name))
+        found.append(setting)
+    return found, errors
+
+
+def masked(settings):
+    """The settings as an invocation may show them."""
+    return [
+        dict(setting, **{field: MASK for field in _SECRET_FIELDS if setting.get(field)})
+        if setting.get("secret")
+        else setting
+        for setting in settings
+    ]

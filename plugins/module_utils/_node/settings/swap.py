@@ -9,9 +9,32 @@ import stat
 
 from ..info import parse
 from ..machine import files
-from . import fstab
 from .files import tail
 from .plan import SettingError, Step, same
+
+MARK = "# kubenode: swap is off: "
+
+
+def swap_lines(text):
+    """The lines that really activate swap, without line ends."""
+    return [line.rstrip("\r\n") for line in _lines(text) if _is_swap(line)]
+
+
+def without_swap(text):
+    """The same table with these lines turned into comments; everything else stays as it is, byte by byte."""
+    return "".join(MARK + line.lstrip() if _is_swap(line) else line for line in _lines(text))
+
+
+def _lines(text):
+    """Lines as mount(8) sees them: only a newline ends one."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _is_swap(line):
+    fields = line.split()
+    return len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap"
+
 
 FSTAB = "/etc/fstab"
 BACKUP = "/etc/fstab.kubenode-before-swap-off"
@@ -64,7 +87,7 @@ def _fstab_jobs(host):
     text = host.data(FSTAB)
     # bytes that are no text are kept as they are
     text = text.decode("utf-8", "surrogateescape") if text is not None else ""
-    lines = fstab.swap_lines(text)
+    lines = swap_lines(text)
     if not lines:
         return []
     status = host.status(FSTAB)
@@ -73,7 +96,7 @@ def _fstab_jobs(host):
         mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
         if not host.exists(BACKUP):
             files.write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
-        new = fstab.without_swap(text).encode("utf-8", "surrogateescape")
+        new = without_swap(text).encode("utf-8", "surrogateescape")
         files.write_file(host, FSTAB, new, mode, *owner)
 
     return [("%d line%s of %s" % (len(lines), "" if len(lines) == 1 else "s", FSTAB), FSTAB, act)]

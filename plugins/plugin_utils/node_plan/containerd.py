@@ -1,0 +1,227 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""containerd: its version, configuration, unit and registry mirrors."""
+
+from __future__ import annotations
+
+import base64
+
+from . import builders, formats, trust, versions
+from .systems import AMAZON, DEBIAN, RHEL, bin_dir, known
+
+CONFIG = "/etc/containerd/config.toml"
+CERTS_DIR = "/etc/containerd/certs.d"
+SOCKET = "/run/containerd/containerd.sock"
+CNI_BIN = "/opt/cni/bin"
+CNI_CONF = "/etc/cni/net.d"
+#: Servers of the daemon, which are plugins (io.containerd.server.v1.…) in schema 4.
+_SERVERS = ("grpc", "ttrpc", "metrics")
+_SOCKET = {"address", "uid", "gid"}
+#: where Debian's own package of CNI plugins puts them; containerd ≥ 2.1 takes several folders
+_DEBIAN_CNI = "/usr/lib/cni"
+
+
+def version(node, inputs):
+    """Version of the containerd that runs after base: asked for, installed, candidate, or the release's own."""
+    if inputs["containerd_source"] == "tarball":
+        return inputs["containerd_version"]
+    package = package_name(node, inputs)
+    if package and inputs["containerd_wanted"]:
+        return inputs["containerd_wanted"]
+    for table in (node.get("packages") or {}, node.get("candidates") or {}):
+        found = versions.plain(table.get(package) or "") if package else ""
+        if found:
+            return found
+    if not package:
+        binary = (node.get("binaries") or {}).get("containerd") or {}
+        found = versions.plain(binary.get("version") or "")
+        if found:
+            return found
+    if inputs["containerd_source"] == "repository":
+        return inputs["containerd_wanted"] or "2.2.0"
+    return known(node).containerd
+
+
+def package_name(node, inputs):
+    """Package that brings containerd, "" when none does (tarball, Flatcar's own, no such package)."""
+    family = known(node).family
+    if inputs["containerd_source"] == "repository":
+        return "containerd.io" if family in (DEBIAN, RHEL) else ""
+    if inputs["containerd_source"] == "distribution":
+        return "containerd" if family in (DEBIAN, AMAZON) else ""
+    return ""
+
+
+def schema(text, tables):
+    """Schema of the configuration file, which later versions read as well: 2 for containerd 1, 3 for 2.0, 4 for 2.3.
+
+    ``tables``: the user's. Some are of schema 3 alone; containerd itself then reads them as schema 4.
+    """
+    found = versions.numbers(text)
+    if found is None:
+        raise ValueError(
+            "nothing brings containerd to this machine; set base_containerd_source to tarball or repository"
+        )
+    if found[0] < 2:
+        return 2
+    return 4 if found >= (2, 3, 0) and not _of_schema_3(tables) else 3
+
+
+def _of_schema_3(tables):
+    debug = tables.get("debug")
+    return any(name in tables for name in _SERVERS) or (isinstance(debug, dict) and bool(_SOCKET & set(debug)))
+
+
+def config(node, inputs):
+    """The document of config.toml, the user's tables merged over ours."""
+    running = version(node, inputs)
+    selinux = inputs["selinux"] == "enforcing" or (
+        inputs["selinux"] == "unmanaged" and node.get("selinux") == "enforcing"
+    )
+    # a system without SELinux has no labels to give
+    selinux = selinux and node.get("selinux") in ("enforcing", "permissive")
+    runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
+    # Docker's package ships a file that turns the CRI plugin off
+    document = {"version": schema(running, inputs["containerd_config"]), "disabled_plugins": []}
+    if document["version"] == 2:
+        plugins = {"io.containerd.grpc.v1.cri": _cri_2(inputs, selinux, runtimes)}
+    else:
+        plugins = _cri_3(node, inputs, selinux, runtimes, running)
+    document["plugins"] = plugins
+    return formats.merged(document, inputs["containerd_config"])
+
+
+def _cri_2(inputs, selinux, runtimes):
+    return {
+        "sandbox_image": inputs["sandbox_image"],
+        "enable_selinux": selinux,
+        "containerd": {"snapshotter": inputs["snapshotter"], "default_runtime_name": "runc", "runtimes": runtimes},
+        "cni": {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF},
+        "registry": {"config_path": CERTS_DIR},
+    }
+
+
+def _cri_3(node, inputs, selinux, runtimes, running):
+    if versions.numbers(running) >= (2, 1, 0):
+        folders = [CNI_BIN, _DEBIAN_CNI] if known(node).family == DEBIAN else [CNI_BIN]
+        cni = {"bin_dirs": folders, "conf_dir": CNI_CONF}
+    else:
+        cni = {"bin_dir": CNI_BIN, "conf_dir": CNI_CONF}
+    return {
+        "io.containerd.cri.v1.images": {
+            "snapshotter": inputs["snapshotter"],
+            "pinned_images": {"sandbox": inputs["sandbox_image"]},
+            "registry": {"config_path": CERTS_DIR},
+        },
+        "io.containerd.cri.v1.runtime": {
+            "enable_selinux": selinux,
+            "cni": cni,
+            "containerd": {"default_runtime_name": "runc", "runtimes": runtimes},
+        },
+    }
+
+
+def unit(node, inputs):
+    """containerd.service for the tarball's programs."""
+    return _UNIT % {"bin": bin_dir(node, inputs)}
+
+
+def drop_in(node, inputs):
+    """What every containerd.service gets, wherever it comes from."""
+    text = _DROP_IN
+    if known(node).family not in (DEBIAN, RHEL, AMAZON) and inputs["containerd_source"] == "distribution":
+        text += "# the system's own unit reads the file this names\nEnvironment=CONTAINERD_CONFIG=%s\n" % CONFIG
+    return text
+
+
+_UNIT = """\
+[Unit]
+Description=containerd container runtime
+Documentation=https://containerd.io
+After=network.target dbus.service local-fs.target
+
+[Service]
+Type=notify
+Environment="PATH=%(bin)s:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ExecStartPre=-/sbin/modprobe overlay
+ExecStart=%(bin)s/containerd
+# containers outlive a restart of the daemon
+KillMode=process
+Delegate=yes
+RestartSec=5
+LimitNPROC=infinity
+LimitCORE=infinity
+TasksMax=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+_DROP_IN = """\
+[Unit]
+StartLimitIntervalSec=0
+
+[Service]
+Restart=always
+OOMScoreAdjust=-999
+# "infinity" makes some programs in containers walk a billion file descriptors
+LimitNOFILE=1048576
+"""
+
+
+_REGISTRY_SERVERS = {"docker.io": "https://registry-1.docker.io"}
+
+
+def registry_files(inputs):
+    """One hosts.toml for each registry, and the CA files it names. A file with credentials is secret and 0600."""
+    result = []
+    for host, mirrors in inputs["registry_mirrors"].items():
+        folder = "%s/%s" % (CERTS_DIR, host)
+        result.append(builders.directory("runtime/certs-dir-" + host, folder))
+        secret = any(_header(mirror) for mirror in mirrors)
+        blocks = (
+            []
+            if host == "_default"
+            else ["server = %s\n" % formats.toml_string(_REGISTRY_SERVERS.get(host, "https://" + host))]
+        )
+        for mirror in mirrors:
+            authorities, cas = [], mirror.get("ca") or ""
+            if cas.startswith("/"):
+                authorities = [cas]
+            for certificate in trust.certificates(cas):
+                path = "%s/ca-%s.crt" % (folder, trust.certificate_name(certificate))
+                authorities.append(path)
+                result.append(
+                    builders.file(
+                        "runtime/certs-ca-%s-%s" % (host, trust.certificate_name(certificate)), path, certificate
+                    )
+                )
+            blocks.append(_block(mirror, authorities))
+        content = builders.HEADER + "\n".join(blocks)
+        path = folder + "/hosts.toml"
+        result.append(builders.file("runtime/certs-" + host, path, content, "0600" if secret else "0644", secret))
+    # two mirrors of one registry may share a CA
+    return list({item["id"]: item for item in result}.values())
+
+
+def _header(mirror):
+    header = dict(mirror.get("header") or {})
+    if mirror.get("username"):
+        pair = "%s:%s" % (mirror["username"], mirror["password"])
+        header["Authorization"] = "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")
+    return header
+
+
+def _block(mirror, authorities):
+    name = "host.%s" % formats.toml_string(mirror["url"].rstrip("/"))
+    lines = ["[%s]" % name, "  capabilities = %s" % formats.toml_value(["pull", "resolve"])]
+    if authorities:
+        lines.append("  ca = %s" % formats.toml_value(authorities))
+    for field in ("skip_verify", "override_path"):
+        if mirror.get(field):
+            lines.append("  %s = true" % field)
+    header = _header(mirror)
+    if header:
+        lines.append("  [%s.header]" % name)
+        lines += ["    %s = %s" % (formats.toml_key(key), formats.toml_value(value)) for key, value in header.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,111 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values and documents as other programs read them: systemd, apt, TOML."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def refuse_control(text, what):
+    """The text itself; ValueError when it has a line break or another control character, which no quoting carries."""
+    if _CONTROL.search(text):
+        raise ValueError("%s has a line break or another control character; remove it" % what)
+    return text
+
+
+def systemd_environment(name, value):
+    """One Environment= line of a unit: specifiers doubled, quotes and backslashes escaped."""
+    text = refuse_control(value, name).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return 'Environment="%s=%s"' % (name, text)
+
+
+def systemd_word(value):
+    """One argument of an ExecStart= line."""
+    text = refuse_control(value, "an argument").replace("\\", "\\\\").replace('"', '\\"')
+    return '"%s"' % text.replace("%", "%%").replace("$", "$$")
+
+
+def apt_value(value):
+    """A quoted value of an apt.conf file. Such a file cannot carry a double quote, so that one is percent-encoded."""
+    return '"%s"' % refuse_control(value, "an apt option").replace('"', "%22")
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_TO_ESCAPE = re.compile(r'[\x00-\x1f\x7f"\\\ud800-\udfff]')
+
+
+def toml_string(text):
+    """A basic string. ValueError for half of a surrogate pair, which is no text."""
+
+    def escaped(match):
+        character = match.group()
+        if "\ud800" <= character <= "\udfff":
+            raise ValueError("TOML cannot hold the lone surrogate U+%04X" % ord(character))
+        return _SHORT.get(character) or "\\u%04X" % ord(character)
+
+    return '"%s"' % _TO_ESCAPE.sub(escaped, text)
+
+
+def toml_key(name):
+    """A bare key where it can be one, else a quoted one."""
+    return name if _BARE.match(name) else toml_string(name)
+
+
+def toml_value(item):
+    """A scalar, an array, or a mapping as an inline table (inside arrays only)."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int):
+        return str(int(item))
+    if isinstance(item, float):
+        if not math.isfinite(item):
+            raise ValueError("%r has no place in a configuration" % item)
+        return repr(float(item))
+    if isinstance(item, str):
+        return toml_string(str(item))
+    if isinstance(item, (list, tuple)):
+        return "[%s]" % ", ".join(toml_value(part) for part in item)
+    if isinstance(item, Mapping):
+        return "{%s}" % ", ".join("%s = %s" % (toml_key(name), toml_value(part)) for name, part in item.items())
+    raise ValueError(
+        "%r is a %s; TOML here holds text, numbers, booleans, lists and mappings" % (item, type(item).__name__)
+    )
+
+
+def toml_document(document):
+    """The document as TOML text: scalars of a table before its tables, each in the order given; nulls are left out."""
+    lines: list[str] = []
+    _table(document, (), lines)
+    return "\n".join(lines).lstrip("\n") + "\n" if lines else ""
+
+
+def _table(table, path, lines):
+    scalars = [(name, item) for name, item in table.items() if item is not None and not isinstance(item, Mapping)]
+    tables = [(name, item) for name, item in table.items() if isinstance(item, Mapping)]
+    if path and (scalars or not tables):
+        lines.extend(["", "%s[%s]" % ("  " * (len(path) - 1), ".".join(toml_key(part) for part in path))])
+    for name, item in scalars:
+        lines.append("%s%s = %s" % ("  " * max(len(path) - 1, 0), toml_key(name), toml_value(item)))
+    for name, item in tables:
+        _table(item, (*path, name), lines)
+
+
+def merged(base, over):
+    """A copy of base with the mapping over laid over it: tables merge, all else replaces, a null removes."""
+    result = dict(base)
+    for name, item in over.items():
+        if item is None:
+            result.pop(name, None)
+        elif isinstance(item, Mapping):
+            below = result.get(name)
+            result[name] = merged(below if isinstance(below, Mapping) else {}, item)
+        else:
+            result[name] = item
+    return result
