@@ -16,7 +16,7 @@ from dev.kubelet_api.gostructs import KUBELET_CONFIG, fields
 from dev.kubelet_api.render import Table, render
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITTEN = ROOT / "plugins/module_utils/_node/kubelet/tables.py"
+WRITTEN = ROOT / "plugins/plugin_utils/node_plan/kubelet_tables.py"
 #: release → the sum of its module, in https://sum.golang.org
 RELEASES = {
     "1.34.4": "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk=",

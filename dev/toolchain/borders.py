@@ -26,7 +26,7 @@ ALLOWED = {
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "playbooks": (),
-    "provision": ("provision", COMMON, UTILS + "/_node/userdata"),
+    "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan"),
     "plugins": (UTILS, "plugins/plugin_utils"),
     "plugins/modules": (UTILS,),
     "plugins/plugin_utils": (UTILS, "plugins/plugin_utils"),

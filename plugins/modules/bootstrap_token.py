@@ -127,7 +127,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes, own, tokens
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, codes, tokens
 
 
 def argument_spec():
@@ -176,7 +176,7 @@ def look_for_name(module, reached):
     if node is None:
         return "free"
     machine_id = module.params["machine_id"]
-    if machine_id and own.is_own(node, machine_id):
+    if machine_id and cluster.is_own(node, machine_id):
         return "own"
     detail = "there is a Node %s, which another machine registered" % wanted
     module.fail_json(msg=codes.message("name_taken", detail), failure=codes.JoinFailure("name_taken", detail).result)

@@ -168,14 +168,14 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain, own
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, drain
 
 
 def argument_spec() -> dict[str, Any]:
     """The options of the module."""
     return dict(
         cluster.options(),
-        **own.options(),
+        **cluster.owner_options(),
         name={"type": "str", "required": True},
         state={"type": "str", "choices": ["cordon", "drain", "uncordon"], "default": "drain"},
         timeout={"type": "int", "default": 300},
@@ -194,7 +194,7 @@ class Node:
     def __init__(self, module: AnsibleModule, reached: cluster.Cluster) -> None:
         self._module, self._cluster = module, reached
         params = module.params
-        found, self._mine = own.find(reached, params)
+        found, self._mine = cluster.find_own(reached, params)
         self._node: dict[str, Any] = found or {}
         about = {"name": params["name"], "existed": found is not None, "own": self._mine}
         self.result: dict[str, Any] = {"changed": False, **about}

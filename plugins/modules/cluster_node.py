@@ -67,15 +67,15 @@ own:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster, own
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import cluster
 
 
 def main() -> None:
     """Run the module."""
-    spec = dict(cluster.options(), **own.options(), name={"type": "str", "required": True})
+    spec = dict(cluster.options(), **cluster.owner_options(), name={"type": "str", "required": True})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     params, reached = module.params, cluster.Cluster(module)
-    node, mine = own.find(reached, params)
+    node, mine = cluster.find_own(reached, params)
     if node is None:
         module.exit_json(changed=False, existed=False, own=False, name=params["name"])
     if not mine:

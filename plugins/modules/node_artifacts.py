@@ -228,8 +228,8 @@ import ssl
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import engine, fetch, record, spec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
 
 
 def main():
@@ -251,7 +251,7 @@ def main():
         "install": {"type": "list", "elements": "dict", "required": True, "options": install},
         "links": {"type": "list", "elements": "dict", "default": [], "options": link},
     }
-    module = QuietModule(
+    module = NoLogModule(
         {
             "artifacts": {"type": "list", "elements": "dict", "required": True, "options": artifact},
             "parallel": {"type": "int", "default": 4},

@@ -133,7 +133,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, reach, words
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, reach, removable
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
@@ -143,7 +143,7 @@ def arguments():
         "remove": {
             "type": "list",
             "elements": "str",
-            "choices": sorted(words.ITEMS),
+            "choices": sorted(removable.ITEMS),
             "default": [
                 "machine-id",
                 "host-keys",
@@ -166,7 +166,7 @@ def arguments():
 def differences(actions):
     """One entry for each item, as Ansible's diff wants them."""
     entries = []
-    for item in words.ITEMS:
+    for item in removable.ITEMS:
         lines = ["%s %s\n" % (action.verb, action.path) for action in actions if action.item == item]
         if lines:
             entries.append({"before_header": item, "after_header": item, "before": "".join(lines), "after": ""})

@@ -143,7 +143,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._node.images import images, references, runtimes
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import proxies
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
 
 
 def arguments() -> dict[str, Any]:
@@ -173,7 +173,7 @@ def arguments() -> dict[str, Any]:
 
 def main() -> None:
     """Find what is missing, bring it, say so."""
-    module = QuietModule(arguments(), supports_check_mode=True)
+    module = NoLogModule(arguments(), supports_check_mode=True)
     given, host = module.params, Host()
     proxies.use(given["proxies"])
     kind = runtimes.Docker if given["runtime"] == "docker" else runtimes.Containerd

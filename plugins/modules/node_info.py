@@ -217,7 +217,7 @@ node:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather, queries
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
 
 
@@ -229,7 +229,7 @@ def main():
         dict(spec, candidates={"type": "bool", "default": False}, artifacts={"type": "bool", "default": False}),
         supports_check_mode=True,
     )
-    errors = queries.errors(module.params)
+    errors = gather.query_errors(module.params)
     if errors:
         module.fail_json(msg="; ".join(errors))
     asked = gather.Queries(**{field: module.params[field] for field in gather.Queries._fields})

@@ -167,15 +167,15 @@ diff:
 """
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.no_log import NoLogModule
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.quiet import QuietModule
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, secrets, spec
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, spec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Context
 
 
 def main():
     """Check, plan, apply."""
-    module = QuietModule(
+    module = NoLogModule(
         {
             "settings": {"type": "list", "elements": "dict", "required": True},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
@@ -184,9 +184,9 @@ def main():
         },
         supports_check_mode=True,
     )
-    settings, errors = secrets.resolved(module.params["settings"], module.params["secrets"])
-    module.no_log_values.update(secrets.values(settings))
-    arguments = dict(module.params, settings=secrets.masked(settings), secrets=secrets.MASK)
+    settings, errors = spec.with_secrets(module.params["settings"], module.params["secrets"])
+    module.no_log_values.update(spec.secret_values(settings))
+    arguments = dict(module.params, settings=spec.masked(settings), secrets=spec.MASK)
     hidden = {"invocation": {"module_args": arguments}}
     errors += spec.errors(module.params["settings"])
     if errors:

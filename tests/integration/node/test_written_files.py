@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import settings
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan
 from tests.unit.node.facts import given, node
 
 ODD = "http://us%25er:p$a$$ss@proxy.example:3128/%41;x//y"
@@ -20,8 +20,8 @@ ODD = "http://us%25er:p$a$$ss@proxy.example:3128/%41;x//y"
 def files(inputs, **over) -> dict[str, str]:
     """Path → content of every file of the plan."""
     machine = node("debian-13", **over)
-    secrets = settings.secrets(machine, inputs)
-    plan = [item for item in settings.settings(machine, inputs) if item["kind"] == "file"]
+    secrets = base_plan.secrets(machine, inputs)
+    plan = [item for item in base_plan.settings(machine, inputs) if item["kind"] == "file"]
     return {item["path"]: item.get("content") or secrets[item["content_secret"]] for item in plan}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from tests.unit.node_userdata.examples import rendered, written
 
 TOKEN = "a1b2c3.0a1b2c3d4e5f6a7b"
@@ -54,8 +54,8 @@ class Boot:
         for path, (mode, content) in written(rendered(inputs), "cloud-init").items():
             target = self.root / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
-            text = content.replace(f"'{files.PROGRAMS}'", f"'{self.root}/programs'")
-            target.write_text(text.replace(f"'{files.PYTHON_HOME}'", f"'{self.root}/python'"), encoding="utf-8")
+            text = content.replace(f"'{user_data.PROGRAMS}'", f"'{self.root}/programs'")
+            target.write_text(text.replace(f"'{user_data.PYTHON_HOME}'", f"'{self.root}/python'"), encoding="utf-8")
             target.chmod(mode)
 
     def digest(self) -> str:
@@ -108,7 +108,7 @@ def boot(web, tmp_path: Path) -> Boot:
     return Boot(web, tmp_path)
 
 
-ONCE = [f"--phase|base|--vars|{files.FOLDER}/vars.json|--token-file|{files.FOLDER}/token"]
+ONCE = [f"--phase|base|--vars|{user_data.FOLDER}/vars.json|--token-file|{user_data.FOLDER}/token"]
 
 
 def test_good_path_and_second_run(boot):

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec as settings
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
 from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
 from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import examine
 from ansible_collections.kubenode.provision.plugins.plugin_utils._quarantine import Quarantine, QuarantineError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
 
 TAKEN = ["node-1", "a", "n1.example.com", "rescue-1", "localhost4", "1a", "42", "10.0.0.x", "a" * 63, "my.rescue"]
 REFUSED = {
@@ -95,7 +95,7 @@ def by_hostname(name):
 
 
 def by_settings(name):
-    return " ".join(settings.errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
+    return " ".join(spec.errors([{"id": "a", "step": "a", "kind": "hostname", "name": name}]))
 
 
 #: everything that takes the name of a machine: from a name to its error, or nothing

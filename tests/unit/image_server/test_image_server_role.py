@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import secrets as node_secrets
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_paths as paths
@@ -160,7 +159,7 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     settings = image_server_plan(inputs, "settings", node=NODE, record={})
     assert "hush" not in str(settings)
     assert "aHVzaC1odXNo" not in str(settings)
-    resolved, errors = node_secrets.resolved(settings, image_server_plan(inputs, "secrets", node=NODE))
+    resolved, errors = spec.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
     assert errors + spec.errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
     assert secret == {paths.SECRET: "0600", paths.PULL_SECRET: "0600", paths.ENVIRONMENT: "0600", paths.TLS_KEY: "0640"}

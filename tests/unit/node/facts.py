@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 #: when the facts were read, seconds since 1970
@@ -180,7 +180,7 @@ def data() -> dict[str, Any]:
 
 def given(**variables: Any) -> dict[str, Any]:
     """Inputs of the plan from variables without their prefix."""
-    return inputs.normalised(variables, data())
+    return base_inputs.normalised(variables, data())
 
 
 def node(name: str, **over: Any) -> dict[str, Any]:

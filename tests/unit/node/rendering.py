@@ -8,16 +8,18 @@ import json
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
-    artifacts,
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_plan,
+    downloads,
     packages,
-    refusals,
-    settings,
+    preflight,
+    templates,
 )
 from tests.unit.node.facts import READ_AT
 
 #: the script is the same everywhere and has a file of its own
 _PROBE = "health/probe"
+PROBE_SCRIPT = templates.render("base", "runtime-probe.sh.j2", {"template_path": []})
 
 
 def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
@@ -27,12 +29,12 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
         "# %s" % node["arch"],
         "# Kubernetes %s" % inputs["kubernetes_version"],
     ]
-    against = refusals.refusals(node, inputs, READ_AT, READ_AT)
+    against = preflight.refusals(node, inputs, READ_AT, READ_AT)
     if against:
         return "\n".join([*lines, "refused:", *("  " + text for text in against)]) + "\n"
-    lines += ["warning: " + text for text in refusals.warnings(node, inputs)]
+    lines += ["warning: " + text for text in preflight.warnings(node, inputs)]
     lines.append("packages: %s" % " ".join(packages.packages(node, inputs)["missing"]))
-    for item in artifacts.artifacts(node, inputs):
+    for item in downloads.artifacts(node, inputs):
         lines += [
             "",
             "%s %s" % (item["name"], item["version"]),
@@ -40,8 +42,8 @@ def rendered(node: dict[str, Any], inputs: dict[str, Any]) -> str:
             "  %s %s" % record.pin(item),
         ]
         lines += ["  %s" % _place(entry) for entry in item["install"]]
-    secrets = settings.secrets(node, inputs)
-    for item in settings.settings(node, {**inputs, "at": "2026-11-21T12:00:00Z"}):
+    secrets = base_plan.secrets(node, inputs)
+    for item in base_plan.settings(node, {**inputs, "at": "2026-11-21T12:00:00Z"}):
         lines += ["", *_setting(item, secrets)]
     return "\n".join(lines) + "\n"
 

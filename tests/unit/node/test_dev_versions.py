@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import artifacts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import downloads
 from dev import versions
 
 HEAD = """---
@@ -203,5 +203,5 @@ def test_the_file_of_the_role_is_written_as_this_program_writes_it():
 
 
 def test_sums_are_of_the_files_the_role_fetches():
-    for component, url in artifacts.URLS.items():
+    for component, url in downloads.URLS.items():
         assert versions.SOURCES[component].file == url

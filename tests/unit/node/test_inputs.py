@@ -12,8 +12,13 @@ import yaml
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import checks, inputs, openpgp, pem
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base.errors import PlanError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    openpgp,
+    role_specs,
+    trust,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError
 from tests.unit.node.facts import CHECKOUT, data, given
 from tests.unit.node.keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
 from tests.unit.node.samples import CA, unhurried
@@ -119,7 +124,7 @@ def test_an_error_never_shows_a_credential(variables):
 
 
 def test_prefix_or_not():
-    assert given(swap="keep") == inputs.normalised({"base_swap": "keep", "base_unknown": 1, "other": 2}, data())
+    assert given(swap="keep") == base_inputs.normalised({"base_swap": "keep", "base_unknown": 1, "other": 2}, data())
 
 
 WORDS = [
@@ -166,28 +171,27 @@ def test_what_is_not_managed_needs_no_checksum():
 def test_the_plan_has_the_defaults_of_the_role():
     text = (CHECKOUT / "roles/base/defaults/main.yml").read_text(encoding="utf-8")
     role = {name.removeprefix("base_"): value for name, value in yaml.safe_load(text).items()}
-    for name, value in inputs.DEFAULTS.items():
-        if name == "runtime_probe":
-            value = inputs.PROBE
-        assert role[name] == value, name
-    assert {"manage_" + step for step in inputs.SWITCHES} == {name for name in role if name.startswith("manage_")}
+    for name, option in role_specs.options("base").items():
+        assert role[name] == option["default"], name
+    assert set(role) == set(role_specs.options("base"))
+    assert {"manage_" + step for step in base_inputs.SWITCHES} == {name for name in role if name.startswith("manage_")}
 
 
 @unhurried
 @for_all(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59))
 def test_spans(hours, minutes, rest):
-    assert checks.seconds("%dh%dm%ds" % (hours, minutes, rest)) == hours * 3600 + minutes * 60 + rest
+    assert base_inputs.seconds("%dh%dm%ds" % (hours, minutes, rest)) == hours * 3600 + minutes * 60 + rest
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1d", "-1s", "1s1m", "1ms", " 1s"])
 def test_no_spans(text):
-    assert checks.seconds(text) is None
+    assert base_inputs.seconds(text) is None
 
 
 @unhurried
 @for_all(st.integers(1, 10**6), st.sampled_from("KMGT"))
 def test_sizes(number, unit):
-    assert checks.size("%d%s" % (number, unit)) == number * 1024 ** ("KMGT".index(unit) + 1)
+    assert base_inputs.size("%d%s" % (number, unit)) == number * 1024 ** ("KMGT".index(unit) + 1)
 
 
 @pytest.mark.parametrize("key", [KUBERNETES_LIKE, DOCKER_LIKE])
@@ -227,12 +231,12 @@ def test_a_damaged_key_is_an_error_and_nothing_worse(data_):
 
 def test_a_bundle_is_split():
     other = CA.replace("MIIBjTCCATOg", "MIIBjTCCATOh")
-    found = pem.certificates("Subject: x\n" + CA + "\n" + other.replace("\n", "\r\n"))
+    found = trust.certificates("Subject: x\n" + CA + "\n" + other.replace("\n", "\r\n"))
     assert [text.count("BEGIN") for text in found] == [1, 1]
-    assert len({pem.name_of(text) for text in found}) == 2
+    assert len({trust.certificate_name(text) for text in found}) == 2
     assert found[0] == CA
 
 
 @pytest.mark.parametrize("text", ["", "x", PRIVATE_KEY, CA + PRIVATE_KEY, CA.replace("MIIB", "!!!!")])
 def test_what_is_no_bundle(text):
-    assert pem.certificates(text) == []
+    assert trust.certificates(text) == []

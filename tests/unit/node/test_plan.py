@@ -12,23 +12,18 @@ from ansible.errors import AnsibleFilterError
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.filter import base_plan
+from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import (
-    artifacts,
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    base_plan,
     containerd,
-    facts,
-    inputs,
-    kernel,
+    downloads,
+    host_settings,
+    kubelet,
     packages,
-    queries,
-    refusals,
-    registries,
-    repositories,
-    settings,
-    steps,
+    preflight,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import machine
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
 from tests.unit.node.samples import CA, unhurried
@@ -51,10 +46,10 @@ def by_id(plan):
 @pytest.mark.parametrize("choice", range(len(CHOICES)))
 def test_every_plan(name, choice):
     machine, taken = node(name), given(**CHOICES[choice])
-    if refusals.refusals(machine, taken, READ_AT, READ_AT):
+    if preflight.refusals(machine, taken, READ_AT, READ_AT):
         # nothing is planned for it; which these are, test_refusals says
         return
-    plan = settings.settings(machine, taken)
+    plan = base_plan.settings(machine, taken)
     seen: set[str] = set()
     for item in plan:
         assert item["id"] not in seen, item["id"]
@@ -69,15 +64,15 @@ def test_every_plan(name, choice):
         assert "geheim" not in json.dumps(item)
         if item["kind"] == "file" and "content" in item:
             assert item["content"].endswith("\n")
-    order = [inputs.STEPS.index(item["step"]) for item in plan]
+    order = [base_inputs.STEPS.index(item["step"]) for item in plan]
     assert order == sorted(order)
 
 
 def test_secret_files_travel_apart_and_are_root_only():
     taken = given(**PROXY, registry_mirrors=LOGIN)
-    secrets = settings.secrets(node("debian-13"), taken)
+    secrets = base_plan.secrets(node("debian-13"), taken)
     assert set(secrets) == {"proxy/containerd", "proxy/kubelet", "proxy/apt", "runtime/certs-docker.io"}
-    plan = by_id(settings.settings(node("debian-13"), taken))
+    plan = by_id(base_plan.settings(node("debian-13"), taken))
     assert {plan[name]["mode"] for name in secrets} == {"0600"}
     assert all("content" not in plan[name] for name in secrets)
 
@@ -85,18 +80,18 @@ def test_secret_files_travel_apart_and_are_root_only():
 def test_steps_come_in_their_order_whatever_was_asked():
     taken = given()
     steps = ["health", "runtime", "kernel", "preflight"]
-    found = [item["step"] for item in settings.settings(node("debian-13"), taken, steps)]
+    found = [item["step"] for item in base_plan.settings(node("debian-13"), taken, steps)]
     assert list(dict.fromkeys(found)) == ["kernel", "runtime", "health"]
-    assert settings.settings(node("debian-13"), taken, "swap") == [
+    assert base_plan.settings(node("debian-13"), taken, "swap") == [
         {"id": "swap/swap", "step": "swap", "kind": "swap", "mode": "off"}
     ]
     with pytest.raises(ValueError, match="step 'swop' is unknown"):
-        settings.settings(node("debian-13"), taken, ["swop"])
+        base_plan.settings(node("debian-13"), taken, ["swop"])
 
 
-@pytest.mark.parametrize("step", inputs.SWITCHES)
+@pytest.mark.parametrize("step", base_inputs.SWITCHES)
 def test_a_switch_takes_a_step_out(step):
-    plan = settings.settings(node("debian-13"), given(**{"manage_" + step: False}))
+    plan = base_plan.settings(node("debian-13"), given(**{"manage_" + step: False}))
     assert step not in {item["step"] for item in plan}
 
 
@@ -108,10 +103,10 @@ TAKEN = given()
 @for_all(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 99)))
 def test_own_sysctls_win(own):
     taken = {**TAKEN, "sysctls": own}
-    values = kernel.sysctls(taken)
+    values = host_settings.sysctls(taken)
     for key, value in own.items():
         assert values.get(key) == (None if value is None else str(value))
-    plan = by_id(kernel.kernel(node("debian-13"), taken))
+    plan = by_id(host_settings.kernel(node("debian-13"), taken))
     lines = plan["kernel/sysctl-file"]["content"].splitlines()
     # what is written and what is applied are the same
     assert ["%s = %s" % item for item in plan["kernel/sysctl"]["values"].items()] == [
@@ -120,7 +115,7 @@ def test_own_sysctls_win(own):
 
 
 def test_no_ipv6_no_keys_of_it():
-    assert not [key for key in kernel.sysctls(given(ipv6=False)) if "ipv6" in key]
+    assert not [key for key in host_settings.sysctls(given(ipv6=False)) if "ipv6" in key]
 
 
 UPLINKS = [("eth0", True), ("enp1s0", True), ("veth1", False), ("eth0.100", False)]
@@ -129,7 +124,7 @@ UPLINKS = [("eth0", True), ("enp1s0", True), ("veth1", False), ("eth0.100", Fals
 @pytest.mark.parametrize(("interface", "named"), UPLINKS)
 def test_only_an_uplink_takes_router_advertisements(interface, named):
     facts_ = node("debian-13", network={"default": {"4": None, "6": {"interface": interface}}})
-    values = by_id(kernel.kernel(facts_, given()))["kernel/sysctl"]["values"]
+    values = by_id(host_settings.kernel(facts_, given()))["kernel/sysctl"]["values"]
     assert ("net.ipv6.conf.%s.accept_ra" % interface in values) is named
     assert "net.ipv6.conf.default.accept_ra" not in values
 
@@ -178,7 +173,7 @@ def test_the_schema_is_that_of_the_version_that_was_asked_for():
 def test_the_user_has_the_last_word_in_the_configuration():
     images = "io.containerd.cri.v1.images"
     own = {"plugins": {images: {"snapshotter": None, "max_concurrent_downloads": 7}}, "debug": {"level": "debug"}}
-    plan = by_id(settings.settings(node("debian-13"), given(containerd_config=own), "runtime"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(containerd_config=own), "runtime"))
     document = tomllib.loads(plan["runtime/config"]["content"])
     assert document["plugins"][images]["max_concurrent_downloads"] == 7
     assert "snapshotter" not in document["plugins"][images]
@@ -189,10 +184,12 @@ def test_the_user_has_the_last_word_in_the_configuration():
 def test_hosts_toml_is_what_was_asked_for():
     header = {"X-Two": ["a", 'b"\\']}
     mirror = {"url": "https://m.example/v2/", "header": header, "ca": "/etc/ssl/own.pem", "override_path": True}
-    plan = by_id(registries.files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]})))
+    plan = by_id(
+        containerd.registry_files(given(registry_mirrors={"quay.io:8443": [mirror, {"url": "http://n.example"}]}))
+    )
     item = plan["runtime/certs-quay.io:8443"]
     assert item["path"] == "/etc/containerd/certs.d/quay.io:8443/hosts.toml"
-    document = tomllib.loads(item.hidden)
+    document = tomllib.loads(item["content"])
     assert document["server"] == "https://quay.io:8443"
     assert list(document["host"]) == ["https://m.example/v2", "http://n.example"]
     assert document["host"]["https://m.example/v2"] == {
@@ -206,14 +203,14 @@ def test_hosts_toml_is_what_was_asked_for():
 @pytest.mark.parametrize(("version", "watched"), [("1.31.9", False), ("1.32.0", True), ("1.36.4", True)])
 def test_the_watchdog_is_for_kubelets_that_ping(version, watched):
     sums = {"kubelet": {version: {"amd64": "a" * 64, "arm64": "b" * 64}}}
-    plan = by_id(settings.settings(node("debian-13"), given(kubernetes_version=version, checksums=sums), "kubelet"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(kubernetes_version=version, checksums=sums), "kubelet"))
     text = plan["kubelet/unit"]["content"]
     assert ("WatchdogSec=30s" in text) is watched
     assert ("Type=notify" in text) is watched
 
 
 def test_a_watchdog_can_be_turned_off():
-    plan = by_id(settings.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
     assert "Watchdog" not in plan["kubelet/unit"]["content"]
 
 
@@ -232,7 +229,7 @@ def test_packages_that_are_there_are_not_asked_for():
     assert packages.packages(node("debian-13", packages=there), taken)["missing"] == ["jq=1.7"]
     there["jq"] = "1.7"
     assert packages.packages(node("debian-13", packages=there), taken)["missing"] == []
-    assert repositories.repositories(node("debian-13", packages=there), taken) == []
+    assert packages.sources(node("debian-13", packages=there), taken) == []
 
 
 @pytest.mark.parametrize("name", ["rocky-10", "almalinux-10", "rhel-10"])
@@ -259,16 +256,16 @@ def test_what_brings_its_modules_needs_no_package():
 def test_every_needed_package_is_looked_at():
     for choice in CHOICES:
         taken = given(**choice, storage_clients=["nfs", "iscsi"], packages_extra=["jq=1.7"])
-        asked = queries.queries(taken)["packages"]
+        asked = base_plan.queries(taken)["packages"]
         for name in NAMES:
             assert set(packages.packages(node(name), taken)["names"]) <= set(asked)
 
 
 def test_join_finds_in_the_look_of_base_all_that_it_asks_for():
-    asked = queries.queries(given(), joins=True)
-    for what, names in machine.queries().items():
+    asked = base_plan.queries(given(), joins=True)
+    for what, names in kubelet.queries().items():
         assert set(names) <= set(asked[what])
-    assert not set(queries.queries(given())["files"])
+    assert not set(base_plan.queries(given())["files"])
 
 
 def seen_as_wanted(artifact):
@@ -280,20 +277,20 @@ def seen_as_wanted(artifact):
 
 def test_only_what_is_not_there_as_it_should_be_is_fetched():
     taken = given()
-    wanted = artifacts.artifacts(node("debian-13"), taken)
+    wanted = downloads.artifacts(node("debian-13"), taken)
     there = {artifact["name"]: seen_as_wanted(artifact) for artifact in wanted}
-    assert artifacts.missing(node("debian-13", artifacts=there), taken) == []
-    assert artifacts.artifacts(node("debian-13", artifacts=there), taken) == wanted
-    assert artifacts.missing(node("debian-13"), taken) == wanted
+    assert downloads.missing(node("debian-13", artifacts=there), taken) == []
+    assert downloads.artifacts(node("debian-13", artifacts=there), taken) == wanted
+    assert downloads.missing(node("debian-13"), taken) == wanted
     for artifact in wanted:
         path = next(iter(there[artifact["name"]]["files"]))
         for state in (None, {"mode": "0755", "same": False}, {"mode": "0700", "same": True}):
             damaged = {**there, artifact["name"]: {**there[artifact["name"]], "files": {path: state}}}
-            found = artifacts.missing(node("debian-13", artifacts=damaged), taken)
+            found = downloads.missing(node("debian-13", artifacts=damaged), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
         for key in (record.pin(artifact)[0], "install"):
             other = {**there, artifact["name"]: {**there[artifact["name"]], key: "other"}}
-            found = artifacts.missing(node("debian-13", artifacts=other), taken)
+            found = downloads.missing(node("debian-13", artifacts=other), taken)
             assert [one["name"] for one in found] == [artifact["name"]]
 
 
@@ -301,7 +298,7 @@ ARCHIVE = "https://dl.k8s.io/release/v1.37.1/kubernetes-node-linux-amd64.tar.gz"
 
 
 def programs(**variables):
-    listed = artifacts.artifacts(node("debian-13"), given(kubernetes_version="1.37.1", **variables))
+    listed = downloads.artifacts(node("debian-13"), given(kubernetes_version="1.37.1", **variables))
     return {one["name"]: one for one in listed if one["name"].startswith("kube")}
 
 
@@ -325,7 +322,7 @@ def test_a_sum_of_its_own_wins():
     assert [entry["path"] for entry in found["kubeadm"]["install"]] == ["/usr/local/bin/kubeadm"]
 
 
-ALL_STEPS = inputs.managed(given())
+ALL_STEPS = base_inputs.managed(given())
 
 
 @pytest.mark.parametrize(
@@ -342,56 +339,62 @@ ALL_STEPS = inputs.managed(given())
     ],
 )
 def test_tags_choose_the_steps(run, skip, expected):
-    assert steps.steps(given(), run, skip) == expected
-    assert "swap" not in steps.steps(given(manage_swap=False), run, skip)
+    assert base_plan.steps(given(), run, skip) == expected
+    assert "swap" not in base_plan.steps(given(manage_swap=False), run, skip)
 
 
 def test_a_mirror_keeps_the_path_of_the_project():
     taken = given(
         kubernetes_version="1.36.4", mirror="https://m.example/all/", mirrors={"dl.k8s.io": "http://k.example/r/"}
     )
-    urls = {item["name"]: item["url"] for item in artifacts.artifacts(node("debian-13"), taken)}
+    urls = {item["name"]: item["url"] for item in downloads.artifacts(node("debian-13"), taken)}
     assert urls["kubelet"] == "http://k.example/r/release/v1.36.4/bin/linux/amd64/kubelet"
     assert urls["runc"] == "https://m.example/all/github.com/opencontainers/runc/releases/download/v1.4.3/runc.amd64"
 
 
 def test_the_record_keeps_its_time_until_something_changes():
     taken = {**given(), "collection": "1.0.0"}
-    first = facts.record(node("debian-13"), {**taken, "at": "2026-01-01T00:00:00Z"})
-    again = facts.record(node("debian-13", base=first), {**taken, "at": "2027-01-01T00:00:00Z"})
+    first = base_plan.record(node("debian-13"), {**taken, "at": "2026-01-01T00:00:00Z"})
+    again = base_plan.record(node("debian-13", base=first), {**taken, "at": "2027-01-01T00:00:00Z"})
     assert again == first
-    other = facts.record(node("debian-13", base=first), {**taken, "swap": "keep", "at": "2027-01-01T00:00:00Z"})
+    other = base_plan.record(node("debian-13", base=first), {**taken, "swap": "keep", "at": "2027-01-01T00:00:00Z"})
     assert (other["at"], other["swap"]) == ("2027-01-01T00:00:00Z", "keep")
 
 
 def test_a_prebaked_machine_stays_one():
     bake = {**given(prebake=True, images=["a.example/b:1"]), "at": "2026-01-01T00:00:00Z"}
-    baked = facts.record(node("debian-13"), bake)
-    later = facts.record(node("debian-13", base=baked), {**given(), "at": "2027-01-01T00:00:00Z"})
+    baked = base_plan.record(node("debian-13"), bake)
+    later = base_plan.record(node("debian-13", base=baked), {**given(), "at": "2027-01-01T00:00:00Z"})
     assert later == baked
 
 
 def test_a_unit_of_ours_goes_when_the_package_takes_over():
     before = node("debian-13", base={"runtime": {"source": "tarball"}})
-    plan = by_id(settings.settings(before, given(containerd_source="distribution", version_check="warn"), "runtime"))
+    plan = by_id(base_plan.settings(before, given(containerd_source="distribution", version_check="warn"), "runtime"))
     assert plan["runtime/unit"]["kind"] == "absent"
 
 
-def test_filters_take_what_the_role_gives_and_tell_errors_plainly():
-    variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep"}
-    taken = json.loads(json.dumps(base_plan.base_inputs(variables, data())))
+def test_the_filter_takes_what_the_role_gives_and_tells_errors_plainly():
+    variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep", "base_http_proxy": "http://me:hunter2@x"}
+    taken = json.loads(json.dumps(filter_plan(variables, "inputs", versions=data())))
     machine = node("debian-13")
-    assert base_plan.base_settings(machine, taken, step="swap")[0]["mode"] == "keep"
-    assert not any(hasattr(item, "hidden") for item in base_plan.base_settings(machine, taken))
-    assert base_plan.base_images(machine, taken)["pull"] == ["registry.k8s.io/pause:3.10.1"]
-    assert set(base_plan.FilterModule().filters()) == {name for name in vars(base_plan) if name.startswith("base_")}
+    assert filter_plan(taken, "settings", node=machine, steps="swap")[0]["mode"] == "keep"
+    assert "hunter2" not in json.dumps(filter_plan(taken, "settings", node=machine))
+    assert all("hunter2" in text for text in filter_plan(taken, "secrets", node=machine).values())
+    assert filter_plan(taken, "images")["pull"] == ["registry.k8s.io/pause:3.10.1"]
+    assert "hunter2" not in json.dumps(filter_plan(taken, "preflight", node=machine, steps=["runtime"], before=0.0))
     with pytest.raises(AnsibleFilterError, match="base_swap is 'on'"):
-        base_plan.base_inputs({"base_swap": "on"}, data())
-    refused = base_plan.base_inputs({"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}, data(), fail=False)
+        filter_plan({"base_swap": "on"}, "inputs", versions=data())
+    wrong = {"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}
+    refused = filter_plan(wrong, "inputs", versions=data(), fail=False)
     assert set(refused) == {"refused"}
     assert "base_swap is 'on'" in refused["refused"]
     assert "hunter2" not in refused["refused"]
     with pytest.raises(AnsibleFilterError, match="feed it a dictionary"):
-        base_plan.base_settings([], taken)
+        filter_plan([], "images")
+    with pytest.raises(AnsibleFilterError, match="'swop' must be one of variables, inputs"):
+        filter_plan(taken, "swop")
+    with pytest.raises(AnsibleFilterError, match="settings needs node"):
+        filter_plan(taken, "settings")
     with pytest.raises(AnsibleFilterError, match="'os' is missing"):
-        base_plan.base_settings({}, taken)
+        filter_plan(taken, "settings", node={})

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet.tables import FIELDS, FLAGS
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.kubelet_tables import FIELDS, FLAGS
 from dev.kubelet_api.__main__ import RELEASES, tables
 from dev.kubelet_api.goflags import flags
 from dev.kubelet_api.gosource import Missing, Sources, arguments, closing, for_linux

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import artifacts, inputs, versions
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    downloads,
+    role_specs,
+    versions,
+)
 from tests.unit.node.facts import data
 from tests.unit.node.samples import unhurried
 
@@ -94,7 +99,7 @@ def test_every_checksum_is_one():
 
 
 def test_every_url_has_checksums():
-    assert set(artifacts.URLS) <= set(data()["checksums"])
+    assert set(downloads.URLS) <= set(data()["checksums"])
 
 
 @pytest.mark.parametrize("minor", ["1.34", "1.35", "1.36", "1.37"])
@@ -102,12 +107,14 @@ def test_every_url_has_checksums():
 def test_defaults_are_pinned_and_work(minor, runtime):
     kubelets = [*data()["checksums"]["kubelet"], *data()["checksums"]["kubernetes-node"]]
     newest = max((item for item in kubelets if item.startswith(minor + ".")), key=versions.numbers)
-    taken = inputs.normalised({"kubernetes_version": newest, "container_runtime": runtime, "kubeadm": True}, data())
+    taken = base_inputs.normalised(
+        {"kubernetes_version": newest, "container_runtime": runtime, "kubeadm": True}, data()
+    )
     minimums = versions.for_minor(data()["matrix"], newest)["containerd"]
     assert versions.satisfies(taken["containerd_version"], minimums)
     # there is no crictl of 1.37 yet
     assert versions.minor(taken["crictl_version"]) == min(minor, "1.36")
 
 
-def test_the_default_of_the_data_file_is_that_of_the_plan():
-    assert data()["defaults"]["kubernetes"] == inputs.DEFAULTS["kubernetes_version"]
+def test_the_default_of_the_data_file_is_that_of_the_role():
+    assert data()["defaults"]["kubernetes"] == role_specs.options("base")["kubernetes_version"]["default"]

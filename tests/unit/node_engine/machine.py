@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, spec
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Context
 

@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import absent, engine, secrets
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, files, spec
 from tests.unit.node_engine.machine import Machine, setting
 
 
@@ -57,10 +57,10 @@ def test_any_bytes_may_be_content(machine):
 
 def test_a_secret_is_shown_nowhere_and_readable_by_its_owner_only(machine):
     given = [setting("file", path="/token", content_secret="token")]
-    wanted, errors = secrets.resolved(given, {"token": "hunter2hunter2"})
+    wanted, errors = spec.with_secrets(given, {"token": "hunter2hunter2"})
     assert errors == []
-    assert "hunter2" in repr(secrets.values(wanted))
-    assert "hunter2" not in repr(secrets.masked(wanted))
+    assert "hunter2" in repr(spec.secret_values(wanted))
+    assert "hunter2" not in repr(spec.masked(wanted))
     planned = machine.plan(wanted)
     shown = [engine.result(item) for item in planned], engine.diffs(planned)
     assert "hunter2" not in repr(shown)
@@ -71,7 +71,7 @@ def test_a_secret_is_shown_nowhere_and_readable_by_its_owner_only(machine):
     assert diff["before"] != diff["after"], "that it changes is no secret"
     assert "secret" in diff["before"]
     assert "old secret" not in repr(diff)
-    assert secrets.resolved(given, {})[1] == ["file: content_secret names 'token', which is no text in secrets"]
+    assert spec.with_secrets(given, {})[1] == ["file: content_secret names 'token', which is no text in secrets"]
 
 
 def test_a_file_that_is_only_created_is_left(machine):
@@ -148,9 +148,9 @@ def test_trees_are_removed_in_their_places_only(machine):
     assert machine.apply(wanted) == {"absent": True}
     assert everything(machine) == ["elsewhere", "elsewhere/precious", "etc"]
     for path in ("/etc", "/run", "/var/lib", "/etc/kubernetesx", "/home/x"):
-        assert not absent.tree_allowed(path), path
+        assert not files.tree_allowed(path), path
     for path in ("/etc/kubernetes", "/var/lib/kubelet/pods", "/run/kubenode", "/etc/containerd/certs.d"):
-        assert absent.tree_allowed(path), path
+        assert files.tree_allowed(path), path
 
 
 def test_a_tree_behind_a_link_is_left(machine):
@@ -176,6 +176,6 @@ def test_a_tree_in_which_something_stays_mounted_is_left(machine):
 def test_mounts_are_found_deepest_first():
     places = ("/", "/a", "/a/b", "/a/b/c\\040d", "/ab")
     info = "".join(f"{number} 0 8:1 / {place} rw - ext4 x rw\n" for number, place in enumerate(places))
-    assert absent.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
-    assert absent.is_mount(info, "/a")
-    assert not absent.is_mount(info, "/a/b/c")
+    assert files.mounts_below(info, "/a") == ["/a/b/c d", "/a/b"]
+    assert files.is_mount(info, "/a")
+    assert not files.is_mount(info, "/a/b/c")

@@ -12,8 +12,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import files, process
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import files
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import (
+    LATE,
+    MISSING,
+    Done,
+    Host,
+    run_all,
+)
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.pending import PATH, Pending
 
 
@@ -25,31 +31,29 @@ def test_programs_run_at_the_same_time_in_order_and_within_their_limits():
     try:
         first = ["sh", "-c", f"read line </proc/{os.getpid()}/fd/{pipe}; echo got $line"]
         second = ["sh", "-c", f"echo it >/proc/{os.getpid()}/fd/{other}; echo said >&2; exit 3"]
-        done = process.run_all(
-            [(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)]
-        )
+        done = run_all([(first, 600, None), (second, 600, None), (["cat"], 600, "input"), (["/nonesuch"], 600, None)])
     finally:
         os.close(pipe)
         os.close(other)
-    assert done[0] == process.Done(0, "got it\n", "")
-    assert done[1] == process.Done(3, "", "said\n")
+    assert done[0] == Done(0, "got it\n", "")
+    assert done[1] == Done(3, "", "said\n")
     assert done[2].out == "input"
-    assert done[3].code == process.MISSING
+    assert done[3].code == MISSING
 
 
 def test_a_program_that_hangs_is_killed_with_its_children():
-    (done,) = process.run_all([(["sh", "-c", "sleep 1000 & sleep 1000"], 0.5, None)])
-    assert done.code == process.LATE
+    (done,) = run_all([(["sh", "-c", "sleep 1000 & sleep 1000"], 0.5, None)])
+    assert done.code == LATE
 
 
 def test_a_program_that_leaves_a_daemon_is_not_waited_for():
-    (done,) = process.run_all([(["sh", "-c", "setsid sleep 1000 & echo $!"], 900, None)])
+    (done,) = run_all([(["sh", "-c", "setsid sleep 1000 & echo $!"], 900, None)])
     os.kill(int(done.out), signal.SIGKILL)
     assert (done.code, done.err) == (0, "")
 
 
 def test_programs_speak_english():
-    (done,) = process.run_all([(["sh", "-c", "echo $LC_ALL; pwd"], 600, None)])
+    (done,) = run_all([(["sh", "-c", "echo $LC_ALL; pwd"], 600, None)])
     assert done.out.split() == ["C", "/"]
 
 
@@ -115,7 +119,7 @@ def test_debts_outlive_the_run_and_end_when_everybody_was_told(tmp_path):
     Pending(host).add(["a", "b"])
     debts = Pending(host)
     assert debts.ids() == debts.ids("unit") == {"a", "b"}
-    debts.told("unit", ["a", "never"])
+    debts.notified("unit", ["a", "never"])
     again = Pending(host)
     assert again.ids("unit") == {"b"}
     assert again.ids("other") == {"a", "b"}

@@ -20,15 +20,18 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._common.download import retry_after
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import client, der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import checks, inputs, versions
-from ansible_collections.kubenode.provision.plugins.module_utils._node.images import archive
+from ansible_collections.kubenode.provision.plugins.module_utils._node.images import image_archive
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import addresses, tokens, wait
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import inputs as join_inputs
-from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet import config
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import tokens, wait
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import files
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import SettingError
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    join_inputs,
+    kubelet_config,
+    values,
+    versions,
+)
 from tests.unit.common import odd
 
 DATA = b"a program"
@@ -87,7 +90,7 @@ def test_addresses_may_be_any_json():
 def test_an_owner_that_is_no_number_does_not_exist(name):
     with pytest.raises(SettingError, match="does not exist"):
         files.owner(SimpleNamespace(check_mode=False), {"owner": name})
-    assert files.owner(SimpleNamespace(check_mode=False), {"owner": "4294967294", "group": "0"}) == [4294967294, 0]
+    assert files.owner(SimpleNamespace(check_mode=False), {"owner": "4294967294", "group": "0"}) == (4294967294, 0)
 
 
 @odd.examples("1.2.²", "٣.1.1", "1." + "9" * 5000, "1.2." + "9" * 20, "1.2.3\n", "9" * 5000 + ".1")
@@ -102,42 +105,42 @@ def test_a_version_is_one_or_none(text):
 @given(odd.texts)
 def test_sizes_and_spans_are_ones_or_none(text):
     plain = re.fullmatch("[0-9]+[A-Za-z0-9]*", text) is not None
-    assert checks.size(text) is None or plain
-    assert checks.seconds(text) is None or plain
+    assert base_inputs.size(text) is None or plain
+    assert base_inputs.seconds(text) is None or plain
     with contextlib.suppress(tokens.InvalidToken):
         assert 60 <= tokens.ttl_seconds(text) <= 86400
 
 
 @pytest.mark.parametrize("text", DIGIT_TEXTS)
 def test_numbers_of_the_command_line_are_ascii_digits(text):
-    assert inputs._number(text) == text
+    assert base_inputs._number(text) == text
     assert join_inputs._converted(text, int) == text
-    assert inputs._number("45") == join_inputs._converted("45", int) == 45
+    assert base_inputs._number("45") == join_inputs._converted("45", int) == 45
 
 
 @pytest.mark.parametrize("skew", [float("nan"), float("inf"), True, "²", 0])
 def test_a_clock_skew_is_a_number_of_seconds(skew):
-    problems = checks.Problems()
+    problems = base_inputs.Problems()
     given_inputs = {
         "journald_max": "1G", "min_disk": "1G", "shutdown_grace_period": "60s", "shutdown_grace_period_critical": "20s",
         "kubelet_watchdog": "", "max_clock_skew": skew,
         "runtime_probe": {"interval": "10s", "timeout": "10s", "threshold": 3},
     }  # fmt: skip
-    checks._check_sizes(given_inputs, problems)
+    base_inputs._check_sizes(given_inputs, problems)
     assert len(problems) == 1
     assert "max_clock_skew" in problems[0]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_a_field_of_the_kubelet_is_no_number_beyond_numbers(value):
-    with pytest.raises(config.InvalidConfig, match="must be a number"):
-        config.check_fields({"eventBurst": value}, {"eventBurst": "float"})
+    with pytest.raises(kubelet_config.InvalidConfig, match="must be a number"):
+        kubelet_config.check_fields({"eventBurst": value}, {"eventBurst": "float"})
 
 
 @pytest.mark.parametrize("address", ["fe80::1%eth0", "2001:db8::1%; reboot", 5, True, "²", "1_0.0.0.1", "٣.0.0.1"])
 def test_an_address_of_a_node_has_no_zone(address):
-    with pytest.raises(addresses.InvalidAddress):
-        addresses.check_addresses([address])
+    with pytest.raises(join_inputs.InvalidAddress):
+        join_inputs.check_addresses([address])
 
 
 @pytest.mark.parametrize("url", ["https://[", "https://h:0", "https://h:99999", "https://h:²", "https://h:+5"])
@@ -211,5 +214,5 @@ def test_the_index_of_an_image_archive_may_be_any_json(tmp_path):
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(odd.DEEP)
         packed.addfile(entry, io.BytesIO(odd.DEEP.encode()))
-    with pytest.raises(archive.ArchiveError):
-        archive.names(tmp_path / "x.tar")
+    with pytest.raises(image_archive.ArchiveError):
+        image_archive.names(tmp_path / "x.tar")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import packages, parse
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import parse
 
 UBUNTU = """PRETTY_NAME="Ubuntu 24.04.1 LTS"
 NAME="Ubuntu"
@@ -148,28 +148,28 @@ def test_dpkg_tells_installed_from_known_and_held():
         "bash\t5.2.15-2+b8\tii \ncurl\t7.88.1\thi \nold\t1\trc \nnew\t\tun \ntriggers\t2\tiW \n"
         "dpkg-query: no packages found matching nope\n"
     )
-    assert packages.dpkg(text) == ({"bash": "5.2.15-2+b8", "curl": "7.88.1", "triggers": "2"}, {"curl"})
+    assert parse.dpkg_packages(text) == ({"bash": "5.2.15-2+b8", "curl": "7.88.1", "triggers": "2"}, {"curl"})
 
 
 def test_rpm_and_candidates():
     text = "bash\t5.1.8-9.el9\npackage nope is not installed\nbind\t32:9.16.23-1.el9\n"
-    assert packages.rpm(text) == {"bash": "5.1.8-9.el9", "bind": "32:9.16.23-1.el9"}
+    assert parse.rpm_packages(text) == {"bash": "5.1.8-9.el9", "bind": "32:9.16.23-1.el9"}
     kernels = "k\t(none):6.12.0-55.el10\nk\t(none):6.12.0-55.7.el10\nk\t(none):6.12.0-99.el10\n"
-    assert packages.rpm(kernels, "6.12.0-55.7.el10.x86_64") == {"k": "6.12.0-55.7.el10"}
-    assert packages.rpm(kernels, "6.12.0-55.el10.x86_64") == {"k": "6.12.0-55.el10"}
-    assert packages.rpm(kernels, "6.13.0") == packages.rpm(kernels) == {"k": "6.12.0-99.el10"}
+    assert parse.rpm_packages(kernels, "6.12.0-55.7.el10.x86_64") == {"k": "6.12.0-55.7.el10"}
+    assert parse.rpm_packages(kernels, "6.12.0-55.el10.x86_64") == {"k": "6.12.0-55.el10"}
+    assert parse.rpm_packages(kernels, "6.13.0") == parse.rpm_packages(kernels) == {"k": "6.12.0-99.el10"}
     policy = (
         "containerd:\n  Installed: (none)\n  Candidate: 1.7.24~ds1-6+deb13u1\n  Version table:\n"
         "     1.7.24 500\nghost:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"
     )
-    assert packages.apt_policy(policy) == {"containerd": "1.7.24~ds1-6+deb13u1"}
+    assert parse.apt_policy(policy) == {"containerd": "1.7.24~ds1-6+deb13u1"}
 
 
 def test_version_locks_of_dnf_4_and_5():
     dnf4 = "# Added lock on Sat\ncontainerd.io-0:2.2.1-1.el9.*\nkubelet-0:1.36.4-150500.1.1.*\n!excluded-0:1-1.*\n"
-    assert packages.versionlock(dnf4) == {"containerd.io", "kubelet"}
+    assert parse.versionlock(dnf4) == {"containerd.io", "kubelet"}
     dnf5 = 'version = "1.0"\n\n[[packages]]\nname = "kubelet"\ncomment = "x"\n[[packages.conditions]]\nkey = "evr"\n'
-    assert packages.versionlock(dnf5) == {"kubelet"}
+    assert parse.versionlock(dnf5) == {"kubelet"}
 
 
 @given(st.text())
@@ -182,10 +182,10 @@ def test_no_text_breaks_a_parser(text):
         parse.nameservers,
         parse.version,
         parse.module_names,
-        packages.dpkg,
-        packages.rpm,
-        packages.apt_policy,
-        packages.versionlock,
+        parse.dpkg_packages,
+        parse.rpm_packages,
+        parse.apt_policy,
+        parse.versionlock,
     ):
         read(text)
     parse.units(text, ["a", "b"])

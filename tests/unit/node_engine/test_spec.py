@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import spec as artifacts
-from ansible_collections.kubenode.provision.plugins.module_utils._node.info import queries
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info import gather
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import names
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
 
@@ -133,11 +133,11 @@ def test_no_value_breaks_the_checks(value):
 
 def test_queries():
     empty = dict.fromkeys(("packages", "binaries", "units", "files", "sysctls", "modules"), ())
-    assert queries.errors(empty) == []
+    assert gather.query_errors(empty) == []
     good = {"binaries": ["containerd", "/opt/cni/bin/bridge"], "units": ["kubelet", "a@b.service"], "files": ["/x"]}
-    assert queries.errors({**empty, **good}) == []
+    assert gather.query_errors({**empty, **good}) == []
     bad = {"packages": ["--admindir=x"], "binaries": ["a/b"], "units": ["-H"], "files": ["x"], "modules": ["a b"]}
-    assert len(queries.errors({**empty, **bad})) == 5
+    assert len(gather.query_errors({**empty, **bad})) == 5
 
 
 SHA = "0" * 64

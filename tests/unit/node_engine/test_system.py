@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
-from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, firewall, selinux, swap
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import engine, swap, system
 from tests.unit.node_engine.machine import Machine, setting
 
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile none swap sw 0 0\n"
@@ -186,7 +186,7 @@ def test_selinux(machine):
     assert machine.ran == ["setenforce 0"]
     machine.put("/sys/fs/selinux/enforce", "0")
     assert machine.apply(wanted) == {"selinux": False}
-    assert selinux.with_mode("SELINUXTYPE=targeted", "enforcing") == "SELINUXTYPE=targeted\nSELINUX=enforcing\n"
+    assert system.with_mode("SELINUXTYPE=targeted", "enforcing") == "SELINUXTYPE=targeted\nSELINUX=enforcing\n"
     machine.file("/sys/fs/selinux/enforce").unlink()
     with pytest.raises(engine.PlanError, match="SELinux is disabled in this boot"):
         machine.apply([setting("selinux", mode="enforcing")])
@@ -219,7 +219,7 @@ def test_ufw(machine):
     machine.programs["ufw show added"] = Done(0, "Added user rules:\nufw allow 10250/tcp\nufw allow 22\n", "")
     assert machine.apply(PORTS) == {"firewall": True}
     assert machine.ran[2:] == ["ufw allow 30000:32767/udp"]
-    assert firewall.ufw_allowed("ufw allow from 10.0.0.0/8 to any port 1/tcp\nufw deny 2/tcp\n") == set()
+    assert system.ufw_allowed("ufw allow from 10.0.0.0/8 to any port 1/tcp\nufw deny 2/tcp\n") == set()
 
 
 def test_without_a_firewall_nothing_is_opened(machine):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join import addresses
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 
 from ._machines import machine
 
@@ -28,7 +28,7 @@ NETWORK = machine()["network"]
     ],
 )
 def test_addresses(wanted, found):
-    assert addresses.node_addresses(addresses.check_addresses(wanted), NETWORK) == found
+    assert join_inputs.node_addresses(join_inputs.check_addresses(wanted), NETWORK) == found
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_addresses(wanted, found):
     ],
 )
 def test_addresses_that_are_refused(wanted, said):
-    with pytest.raises(addresses.InvalidAddress, match=said):
-        addresses.node_addresses(addresses.check_addresses(wanted), NETWORK)
+    with pytest.raises(join_inputs.InvalidAddress, match=said):
+        join_inputs.node_addresses(join_inputs.check_addresses(wanted), NETWORK)
 
 
 def test_an_address_that_lasts_is_preferred():
@@ -57,20 +57,20 @@ def test_an_address_that_lasts_is_preferred():
         ],
         "default": {"6": {"interface": "eth0", "address": "2001:db8::1"}},
     }
-    assert addresses.node_addresses("auto6", network) == ["2001:db8::3"]
+    assert join_inputs.node_addresses("auto6", network) == ["2001:db8::3"]
 
 
 @pytest.mark.parametrize("wanted", ["auto6", "dual"])
 def test_a_family_that_is_not_there(wanted):
     network = {"addresses": NETWORK["addresses"], "default": {"4": NETWORK["default"]["4"], "6": None}}
-    with pytest.raises(addresses.InvalidAddress, match="no IPv6 address with a default route"):
-        addresses.node_addresses(wanted, network)
+    with pytest.raises(join_inputs.InvalidAddress, match="no IPv6 address with a default route"):
+        join_inputs.node_addresses(wanted, network)
 
 
 @given(st.lists(st.ip_addresses().map(str), max_size=3))
 def test_only_the_machines_own_addresses_are_taken(wanted):
     try:
-        found = addresses.node_addresses(wanted, NETWORK)
-    except addresses.InvalidAddress:
+        found = join_inputs.node_addresses(wanted, NETWORK)
+    except join_inputs.InvalidAddress:
         return
     assert set(found) <= {entry["address"] for entry in NETWORK["addresses"]}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.join.own import is_own
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join.cluster import is_own
 
 
 def node(machine_id, provider_id="", *addresses):

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.kubelet import config, reservations, tables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    formats,
+    kubelet,
+    kubelet_config,
+    kubelet_tables,
+)
 
-FIELDS = tables.FIELDS["1.36"]
+FIELDS = kubelet_tables.FIELDS["1.36"]
 TREES = st.recursive(
     st.integers() | st.booleans() | st.text(max_size=3),
     lambda below: st.dictionaries(st.sampled_from("abcd"), below, max_size=3) | st.lists(below, max_size=2),
@@ -22,17 +27,17 @@ DICTIONARIES = st.dictionaries(st.sampled_from("abcd"), TREES, max_size=4)
 @given(DICTIONARIES, DICTIONARIES)
 def test_merge(base, over):
     kept = dict(base)
-    result = config.merge(base, over)
+    result = formats.merged(base, over)
     assert base == kept
     assert set(result) == set(base) | set(over)
     for name, value in over.items():
         if not isinstance(value, dict):
             assert result[name] == value
-    assert config.merge(result, over) == result
+    assert formats.merged(result, over) == result
 
 
 def test_merge_takes_away_what_is_null():
-    assert config.merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {"a": {"c": 2}}
+    assert formats.merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None, "e": None}) == {"a": {"c": 2}}
 
 
 @pytest.mark.parametrize(
@@ -51,15 +56,15 @@ def test_merge_takes_away_what_is_null():
     ],
 )
 def test_fields_that_are_refused(given_, said):
-    with pytest.raises(config.InvalidConfig, match=said):
-        config.check_fields(given_, FIELDS)
+    with pytest.raises(kubelet_config.InvalidConfig, match=said):
+        kubelet_config.check_fields(given_, FIELDS)
 
 
 def test_fields_that_are_taken():
-    config.check_fields(
+    kubelet_config.check_fields(
         {
-            "apiVersion": config.API_VERSION,
-            "kind": config.KIND,
+            "apiVersion": kubelet_config.API_VERSION,
+            "kind": kubelet_config.KIND,
             "maxPods": 50,
             "evictionHard": {"memory.available": "200Mi", "anything": "1%"},
             "registerWithTaints": [{"key": "a", "value": "b", "effect": "NoSchedule"}],
@@ -70,32 +75,35 @@ def test_fields_that_are_taken():
     )
 
 
-def facts(**changes):
-    return {
+def defaults(swap="off", read_only_usr=False, **inputs):
+    variables = {
         "cluster_dns": [],
         "cluster_domain": "cluster.local",
-        "kube_reserved": None,
         "max_pods": 0,
         "provider_id": "",
-        "read_only_usr": False,
-        "resolv": {},
-        "runtime_socket": "unix:///run/containerd/containerd.sock",
         "serving_certs": "self-signed",
-        "swap": "off",
+        "template_path": [],
+        **inputs,
+    }
+    facts = {
+        "kube_reserved": None,
+        "read_only_usr": read_only_usr,
+        "resolv": {},
+        "shutdown": {},
+        "runtime_socket": "unix:///run/containerd/containerd.sock",
+        "swap": swap,
         "system_reserved": None,
         "taints": [],
-        **changes,
     }
+    return kubelet_config.defaults(variables, facts)
 
 
-@pytest.mark.parametrize("minor", sorted(tables.FIELDS))
+@pytest.mark.parametrize("minor", sorted(kubelet_tables.FIELDS))
 @pytest.mark.parametrize("swap", ["off", "limited", "keep"])
 def test_defaults_are_fields_of_every_minor(minor, swap):
-    made = config.defaults(
-        facts(swap=swap, cluster_dns=["10.96.0.10"], max_pods=5, provider_id="x://1", read_only_usr=True)
-    )
-    config.check_fields(made, tables.FIELDS[minor])
-    assert config.known(made, minor, tables.FIELDS[minor]) == made
+    made = defaults(swap=swap, cluster_dns=["10.96.0.10"], max_pods=5, provider_id="x://1", read_only_usr=True)
+    kubelet_config.check_fields(made, kubelet_tables.FIELDS[minor])
+    assert kubelet_config.taken_fields(made, minor, kubelet_tables.FIELDS[minor]) == made
     assert made["failSwapOn"] is (swap == "off")
     assert ("memorySwap" in made) is (swap == "limited")
     # the traps: none of these is the kubelet's own default
@@ -106,7 +114,7 @@ def test_defaults_are_fields_of_every_minor(minor, swap):
 
 
 def test_an_old_minor_gets_no_field_it_refuses():
-    made = config.known(config.defaults(facts(provider_id="x://1")), "1.20", None)
+    made = kubelet_config.taken_fields(defaults(provider_id="x://1"), "1.20", None)
     assert not {
         "seccompDefault",
         "shutdownGracePeriod",
@@ -122,29 +130,31 @@ def test_an_old_minor_gets_no_field_it_refuses():
     [
         ({}, ""),
         ({"/etc/resolv.conf": []}, "/etc/resolv.conf"),
-        ({"/etc/resolv.conf": ["192.0.2.1"], config.RESOLVED: ["192.0.2.2"]}, "/etc/resolv.conf"),
-        ({"/etc/resolv.conf": ["127.0.0.53"], config.RESOLVED: ["192.0.2.2"]}, config.RESOLVED),
+        ({"/etc/resolv.conf": ["192.0.2.1"], kubelet_config.RESOLVED: ["192.0.2.2"]}, "/etc/resolv.conf"),
+        ({"/etc/resolv.conf": ["127.0.0.53"], kubelet_config.RESOLVED: ["192.0.2.2"]}, kubelet_config.RESOLVED),
         ({"/etc/resolv.conf": ["127.0.0.1"]}, "/etc/resolv.conf"),
     ],
 )
 def test_pods_are_not_sent_to_the_stub_of_the_machine(resolv, file):
-    assert config.resolv_conf(resolv) == file
+    assert kubelet_config.resolv_conf(resolv) == file
 
 
 def test_one_eviction_signal_does_not_drop_the_others():
-    made = config.finished({}, {"evictionHard": {"memory.available": "1Gi", "imagefs.available": None}})
+    made = kubelet_config.merged_config({}, {"evictionHard": {"memory.available": "1Gi", "imagefs.available": None}})
     assert made["evictionHard"]["memory.available"] == "1Gi"
     assert made["evictionHard"]["nodefs.available"] == "10%"
     assert "imagefs.available" not in made["evictionHard"]
-    both = config.finished({}, {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True})
+    both = kubelet_config.merged_config(
+        {}, {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True}
+    )
     assert both["evictionHard"] == {"memory.available": "1Gi"}
 
 
 def test_pulls_one_by_one_are_one_at_a_time():
-    made = config.finished(config.defaults(facts()), {"serializeImagePulls": True})
+    made = kubelet_config.merged_config(defaults(), {"serializeImagePulls": True})
     assert "maxParallelImagePulls" not in made
-    with pytest.raises(config.InvalidConfig, match="serializeImagePulls false"):
-        config.finished(config.defaults(facts()), {"serializeImagePulls": True, "maxParallelImagePulls": 4})
+    with pytest.raises(kubelet_config.InvalidConfig, match="serializeImagePulls false"):
+        kubelet_config.merged_config(defaults(), {"serializeImagePulls": True, "maxParallelImagePulls": 4})
 
 
 @pytest.mark.parametrize(
@@ -158,18 +168,18 @@ def test_pulls_one_by_one_are_one_at_a_time():
     ],
 )
 def test_memory_that_is_kept_back(memory, reserved):
-    assert abs(reservations.memory_reserved(memory) - reserved) <= 1
+    assert abs(kubelet.memory_reserved(memory) - reserved) <= 1
 
 
 @pytest.mark.parametrize(("cpus", "milli"), [(1, 60), (2, 70), (4, 80), (8, 90)])
 def test_cpu_that_is_kept_back(cpus, milli):
-    assert reservations.cpu_reserved(cpus) == milli
+    assert kubelet.cpu_reserved(cpus) == milli
 
 
 @given(st.integers(1, 512), st.integers(128 << 20, 4 << 40), st.none() | st.integers(1 << 30, 10 << 40))
 def test_a_machine_keeps_most_of_itself(cpus, memory, disk):
-    reserved = reservations.auto_reserved(cpus, memory, disk)
-    config.check_fields({"kubeReserved": reserved}, FIELDS)
+    reserved = kubelet.auto_reserved(cpus, memory, disk)
+    kubelet_config.check_fields({"kubeReserved": reserved}, FIELDS)
     assert 0 < int(reserved["memory"][:-2]) << 20 <= memory // 4 + (1 << 20)
     assert int(reserved["cpu"][:-1]) <= cpus * 60
     if disk:

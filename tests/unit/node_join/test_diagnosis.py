@@ -13,15 +13,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import (
+    check,
     codes,
     journal,
     kubeconfig,
     tokens,
-    versions,
     wait,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import process
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 EXIT = "kubelet.service: Main process exited, code=exited, status=1/FAILURE"
 CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a signed certificate: "
@@ -43,7 +42,7 @@ CSR = "E1121 12:00:00.1 1 certificate_manager.go:566] Failed while requesting a 
     ],
 )
 def test_reasons_in_the_log(line, code):
-    assert journal.told(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
+    assert journal.cause(["first", line, 'E "Error getting node" err="node x not found"'])[0] == code
 
 
 NO_SWAP = "failed to run Kubelet: running with swap on is not supported"
@@ -125,9 +124,9 @@ class Unit(Host):
     def one(self, argv):
         if argv[0] == "systemctl":
             count = self.restarts.pop(0) if len(self.restarts) > 1 else self.restarts[0]
-            return process.Done(0, f"ActiveState=activating\nLoadState=loaded\nNRestarts={count}\n", "")
+            return Done(0, f"ActiveState=activating\nLoadState=loaded\nNRestarts={count}\n", "")
         newest = self.lines[::-1][: int(argv[argv.index("--lines") + 1])]
-        return process.Done(0, "\n".join(newest if "--reverse" in argv else newest[::-1]), "")
+        return Done(0, "\n".join(newest if "--reverse" in argv else newest[::-1]), "")
 
 
 @pytest.fixture(autouse=True)
@@ -212,8 +211,8 @@ def test_what_became_of_a_request(condition, reason):
     ],
 )
 def test_versions_that_go_together(kubelet, server, said):
-    assert said in versions.skew_problem(kubelet, server)
-    assert bool(versions.skew_problem(kubelet, server)) is bool(said)
+    assert said in check.skew_problem(kubelet, server)
+    assert bool(check.skew_problem(kubelet, server)) is bool(said)
 
 
 def test_every_failure_says_what_to_do():

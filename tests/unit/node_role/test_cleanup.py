@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, words
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import apply, plan, removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
-DEFAULT = [item for item in words.ITEMS if item not in words.ASKED]
+DEFAULT = [item for item in removable.ITEMS if item not in removable.ASKED]
 MACHINE = {
     "/etc/machine-id": "0123456789abcdef0123456789abcdef\n",
     "/etc/hostname": "node-1\n",
@@ -63,9 +62,9 @@ CLEAN = {
     "/var/tmp/kept/inner",
     "/usr/local/bin/kubelet",
     "/etc/machine-id",
-    words.HOST_KEYS_UNIT,
-    words.HOST_KEYS_WANTED,
-    words.SEED_DROP_IN,
+    removable.HOST_KEYS_UNIT,
+    removable.HOST_KEYS_WANTED,
+    removable.SEED_DROP_IN,
 }
 
 
@@ -113,7 +112,7 @@ def machine(tmp_path):
 
 def test_looking_changes_nothing(machine):
     before = machine.files()
-    assert plan.actions(machine.host, words.ITEMS)
+    assert plan.actions(machine.host, removable.ITEMS)
     assert machine.files() == before
     assert machine.ran == []
 
@@ -123,7 +122,7 @@ def test_identity_caches_and_logs_go_and_all_else_stays(machine):
     files = machine.files()
     assert set(files) == CLEAN
     assert files["/etc/machine-id"] == files["/var/log/syslog"] == ""
-    assert files[words.HOST_KEYS_UNIT] == words.HOST_KEYS_TEXT
+    assert files[removable.HOST_KEYS_UNIT] == removable.HOST_KEYS_TEXT
     assert files["/usr/local/bin/kubelet"] == "binary"
 
 
@@ -133,7 +132,7 @@ def test_the_second_run_finds_nothing(machine):
 
 
 def test_nothing_is_named_twice(machine):
-    paths = [action.path for action in machine.clean(words.ITEMS)]
+    paths = [action.path for action in machine.clean(removable.ITEMS)]
     assert sorted(paths) == sorted(set(paths))
 
 
@@ -142,7 +141,7 @@ def test_host_keys_go_last(machine):
 
 
 def test_every_item_alone_touches_only_its_own(tmp_path):
-    for item in words.ITEMS:
+    for item in removable.ITEMS:
         machine = Machine(tmp_path / item, MACHINE)
         before = machine.files()
         touched = {action.path for action in machine.clean([item])}
@@ -152,7 +151,7 @@ def test_every_item_alone_touches_only_its_own(tmp_path):
 
 
 def test_what_is_asked_for_goes(machine):
-    machine.clean(words.ASKED)
+    machine.clean(removable.ASKED)
     assert set(MACHINE) - set(machine.files()) == {"/etc/hostname", "/root/.ssh/authorized_keys"}
 
 
@@ -189,7 +188,7 @@ def test_without_cloud_init_the_network_stays(tmp_path):
 def test_a_system_that_makes_its_own_host_keys_gets_no_unit(machine):
     machine.write("/usr/lib/systemd/system/sshd-keygen@.service", "[Unit]")
     machine.clean(["host-keys"])
-    assert words.HOST_KEYS_UNIT not in machine.files()
+    assert removable.HOST_KEYS_UNIT not in machine.files()
 
 
 @pytest.mark.parametrize("release", ["ID=flatcar\n", 'NAME="Flatcar"\nID="flatcar"\n'])
@@ -213,12 +212,12 @@ def test_dbus_keeps_a_link_and_loses_a_copy(machine, tmp_path):
     assert machine.clean(["machine-id"]) == []
 
 
-@pytest.mark.parametrize(("unit", "left"), [("open-iscsi.service", words.ISCSI_TEXT), ("iscsi-init.service", None)])
+@pytest.mark.parametrize(("unit", "left"), [("open-iscsi.service", removable.ISCSI_TEXT), ("iscsi-init.service", None)])
 def test_the_iscsi_initiator_takes_a_new_name(machine, unit, left):
     machine.write("/usr/lib/systemd/system/" + unit, "[Unit]")
-    machine.write(words.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
+    machine.write(removable.ISCSI_NAME, "InitiatorName=iqn.1993-08.org.debian:01:abc\n")
     machine.clean(["iscsi"])
-    assert machine.files().get(words.ISCSI_NAME) == left
+    assert machine.files().get(removable.ISCSI_NAME) == left
     assert plan.actions(machine.host, ["iscsi"]) == []
 
 
@@ -228,7 +227,7 @@ def test_the_journal_is_let_go_before_it_is_removed(machine, tmp_path):
     assert machine.ran == [["journalctl", "--rotate"], ["journalctl", "--relinquish-var"]]
 
 
-@pytest.mark.parametrize("path", words.JOINED)
+@pytest.mark.parametrize("path", removable.JOINED)
 def test_a_node_of_a_cluster_is_refused(machine, path):
     plan.refuse_joined(machine.host)
     machine.write(path, "identity")

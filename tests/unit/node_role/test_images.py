@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.images import (
-    archive,
-    fetch,
+    image_archive,
     images,
     references,
     runtimes,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Host
-from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.process import Done
+from ansible_collections.kubenode.provision.plugins.module_utils._node.machine.host import Done, Host
 
 DIGEST = "sha256:" + "a" * 64
 PAUSE = "registry.k8s.io/pause:3.10.2"
@@ -95,9 +93,9 @@ def index(*names, note="io.containerd.image.name"):
 
 def test_names_in_archives_of_both_kinds(tmp_path):
     write_archive(tmp_path / "oci", index_json=index(PAUSE))
-    assert archive.names(str(tmp_path / "oci")) == [PAUSE]
+    assert image_archive.names(str(tmp_path / "oci")) == [PAUSE]
     write_archive(tmp_path / "docker", manifest_json=[{"RepoTags": ["a:1", PAUSE]}, {"RepoTags": None}])
-    assert archive.names(str(tmp_path / "docker")) == ["docker.io/library/a:1", PAUSE]
+    assert image_archive.names(str(tmp_path / "docker")) == ["docker.io/library/a:1", PAUSE]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +111,14 @@ def test_names_in_archives_of_both_kinds(tmp_path):
 )
 def test_an_archive_without_names_is_refused(tmp_path, files):
     write_archive(tmp_path / "archive", **files)
-    with pytest.raises(archive.ArchiveError):
-        archive.names(str(tmp_path / "archive"))
+    with pytest.raises(image_archive.ArchiveError):
+        image_archive.names(str(tmp_path / "archive"))
 
 
 def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "archive").write_bytes(b"\0" * 100 + b"x" * 1000)
-    with pytest.raises(archive.ArchiveError):
-        archive.names(str(tmp_path / "archive"))
+    with pytest.raises(image_archive.ArchiveError):
+        image_archive.names(str(tmp_path / "archive"))
 
 
 class Layout:
@@ -227,7 +225,7 @@ def test_what_docker_could_not_import_is_refused_before(tmp_path):
         (endless, "no OCI layout"),
     ):  # fmt: skip
         host = DockerHost(str(tmp_path))
-        with pytest.raises(archive.ArchiveError, match=words):
+        with pytest.raises(image_archive.ArchiveError, match=words):
             runtimes.Docker(host, 5, "x86_64").load(layout.write())
         assert not hasattr(host, "given")
 
@@ -302,7 +300,7 @@ def test_an_image_that_was_removed_is_brought_again(tmp_path):
 def test_a_wrong_archive_is_never_imported(tmp_path):
     runtime, one = Runtime(brings=[PAUSE]), archived(tmp_path)
     one["sha256"] = "0" * 64
-    with pytest.raises(fetch.FetchFailed, match="0000") as failed:
+    with pytest.raises(image_archive.FetchFailed, match="0000") as failed:
         work(tmp_path, runtime, archives=[one]).bring()
     assert hashlib.sha256((tmp_path / "pause.tar").read_bytes()).hexdigest() in str(failed.value)
     assert runtime.done == []
@@ -327,5 +325,5 @@ def test_credentials_in_urls_are_not_shown():
 
 @pytest.mark.parametrize("url", ["file:///etc/shadow", "ftp://host/a.tar"])
 def test_only_http_is_fetched(tmp_path, url):
-    with pytest.raises(fetch.FetchFailed, match="only http"):
+    with pytest.raises(image_archive.FetchFailed, match="only http"):
         work(tmp_path, Runtime(), archives=[{"url": url, "sha256": "0" * 64}]).bring()

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.base import inputs, settings, steps
-from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import words
+from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, base_plan
+from tests.unit.node_role.templating import templated
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLE = CHECKOUT / "roles/base"
@@ -26,22 +28,30 @@ DEFAULTS = load("defaults/main.yml")
 DOCUMENT = (CHECKOUT / "docs/base.md").read_text(encoding="utf-8")
 
 
-def test_the_filters_get_every_variable():
-    mapping = load("vars/main/plans.yml")["__base_variables"]
-    assert mapping == {name[len("base_") :]: "{{ %s }}" % name for name in DEFAULTS}
+def test_the_plan_gets_every_variable_but_those_of_tasks():
+    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(DEFAULTS) == set(options)
+    of_tasks = {"base_download_headers", "base_download_timeout", "base_prebake_clean"}
+    assert set(filter_plan({}, "variables")) == {name[len("base_") :] for name in set(DEFAULTS) - of_tasks}
+    names, variables = (load("vars/main/plans.yml")[name] for name in ("__base_names", "__base_variables"))
+    given = {**DEFAULTS, "base_swap": "{{ kept }}", "kept": "keep", "__base_names": names, "made": variables}
+    made = templated("{{ made }}", given)
+    assert made == {**{name[len("base_") :]: DEFAULTS[name] for name in set(DEFAULTS) - of_tasks}, "swap": "keep"}
 
 
 def test_the_defaults_are_accepted():
     variables = {name[len("base_") :]: value for name, value in DEFAULTS.items()}
-    assert inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.37"
+    assert (
+        base_inputs.normalised(variables, load("vars/main/versions.yml")["base_versions"])["kubernetes_minor"] == "1.37"
+    )
 
 
 def test_every_switch_is_a_step_with_a_tag():
     tasks = load("tasks/main.yml")
     switches = {name[len("base_manage_") :] for name in DEFAULTS if name.startswith("base_manage_")}
-    assert switches == set(settings._MAKERS) - {"facts"}
+    assert switches == set(base_plan._MAKERS) - {"facts"}
     (apply,) = [task for task in tasks if task.get("ansible.builtin.import_tasks") == "apply.yml"]
-    assert set(apply["tags"]) == set(settings._MAKERS) | set(steps.OTHERS)
+    assert set(apply["tags"]) == set(base_plan._MAKERS) | set(base_plan.OTHERS)
     for step in switches:
         assert "`%s`" % step in DOCUMENT
 
@@ -49,7 +59,7 @@ def test_every_switch_is_a_step_with_a_tag():
 def test_what_prebaking_removes_is_what_the_module_removes_by_default():
     default = node_cleanup.arguments()["remove"]["default"]
     assert DEFAULTS["base_prebake_clean"] == default
-    assert set(default) == set(words.ITEMS) - set(words.ASKED)
+    assert set(default) == set(removable.ITEMS) - set(removable.ASKED)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFAULTS if not name.startswith("base_manage_")])

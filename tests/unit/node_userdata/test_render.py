@@ -14,22 +14,22 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import files
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata.inputs import InputError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data_inputs import InputError
 from tests.unit.node_userdata.examples import FULL, SMALL, rendered, written
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = ["cloud-init", "ignition"]
-SETUP = (Path(files.__file__).parent / "setup.sh").read_text(encoding="utf-8")
+SETUP = (Path(user_data.__file__).parent / "setup.sh").read_text(encoding="utf-8")
 
 
 def decoded(text: str, name: str) -> str:
     """The user data with its files in clear text, for people who read a golden file; setup.sh is elsewhere."""
     contents = written(text, name)
-    assert contents[files.SETUP] == (0o700, SETUP)
+    assert contents[user_data.SETUP] == (0o700, SETUP)
     data = yaml.safe_load(text) if name == "cloud-init" else json.loads(text)
     for entry in data["write_files"] if name == "cloud-init" else data["storage"]["files"]:
-        shown = contents[entry["path"]][1] if entry["path"] != files.SETUP else "(setup.sh)"
+        shown = contents[entry["path"]][1] if entry["path"] != user_data.SETUP else "(setup.sh)"
         if name == "cloud-init":
             entry["content"] = shown
         else:
@@ -79,7 +79,7 @@ def test_the_same_inputs_give_the_same_text():
 
 def test_identity_changes_with_what_is_to_be_done_not_with_the_token():
     def identity(**changed):
-        return written(rendered({**FULL, **changed}), "cloud-init")[files.FOLDER + "/id"]
+        return written(rendered({**FULL, **changed}), "cloud-init")[user_data.FOLDER + "/id"]
 
     assert identity() == identity(token="fedcba.0123456789abcdef")
     assert identity() != identity(kubelet_version="1.35.8")
@@ -102,8 +102,8 @@ def test_values_arrive_as_they_were(name, cloud_config, value, comment):
     }
     text = rendered(inputs, name)
     contents = written(text, name)
-    assert contents[files.CLOUD_CONFIG] == (0o600, cloud_config)
-    assert json.loads(contents[files.FOLDER + "/vars.json"][1]) == {"join_labels": {"k": value}}
+    assert contents[user_data.CLOUD_CONFIG] == (0o600, cloud_config)
+    assert json.loads(contents[user_data.FOLDER + "/vars.json"][1]) == {"join_labels": {"k": value}}
     if name == "cloud-init":
         assert yaml.safe_load(text)["ssh_authorized_keys"] == [key]
     else:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
 
 DER = b"\x30\x82\x00\x05abcde"
 PEM = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % base64.b64encode(DER).decode()

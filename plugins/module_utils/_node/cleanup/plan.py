@@ -9,13 +9,22 @@ import glob
 import os
 import re
 import stat
-from collections import namedtuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from . import words
+from ..machine.host import Host
+from . import removable
 from .reach import Reach
 
-#: One thing to do: ``verb`` of words, ``text`` only for words.WRITE.
-Action = namedtuple("Action", ("item", "verb", "path", "text"))
+
+class Action(NamedTuple):
+    """One thing to do: ``verb`` of removable, ``text`` only for removable.WRITE."""
+
+    item: str
+    verb: str
+    path: str
+    text: str | None
+
 
 _ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})\Z")
 _KEYGEN_UNITS = ("/usr/lib/systemd/system/", "/lib/systemd/system/", "/etc/systemd/system/")
@@ -25,9 +34,9 @@ class Refused(Exception):
     """The machine is not fit to become an image; the text says why and what to do."""
 
 
-def refuse_joined(host):
+def refuse_joined(host: Host) -> None:
     """Raise :class:`Refused` for a machine that belongs to a cluster."""
-    found = [path for path in words.JOINED if host.exists(path)]
+    found = [path for path in removable.JOINED if host.exists(path)]
     if found:
         raise Refused(
             "the machine belongs to a cluster (%s): every machine made from it would claim to be this node."
@@ -35,14 +44,14 @@ def refuse_joined(host):
         )
 
 
-def actions(host, items, kept=(), reach=None):
-    """A list of :class:`Action` in the order of words.ITEMS; ``kept`` are paths that this run itself needs.
+def actions(host: Host, items: Iterable[str], kept: Iterable[str] = (), reach: Reach | None = None) -> list[Action]:
+    """A list of :class:`Action` in the order of removable.ITEMS; ``kept`` are paths that this run itself needs.
 
     ``reach`` tells what is the machine's own, and remembers what was left.
     """
     reach = reach or Reach(host)
     found: list[Action] = []
-    for item in words.ITEMS:
+    for item in removable.ITEMS:
         if item in items:
             done = {action.path for action in found}
             new = [action for action in _of_item(host, item, kept, reach) if action.path not in done]
@@ -50,7 +59,7 @@ def actions(host, items, kept=(), reach=None):
     return found
 
 
-def _of_item(host, item, kept, reach):
+def _of_item(host: Host, item: str, kept: Iterable[str], reach: Reach) -> list[Action]:
     found = [Action(item, rule.verb, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
     if item == "logs":
         found += _logs(host, reach)
@@ -58,13 +67,13 @@ def _of_item(host, item, kept, reach):
     return found + (extra(host, [action for action in found if reach.takes(action.path)]) if extra else [])
 
 
-def _rules(host, item):
+def _rules(host: Host, item: str) -> list[removable.Rule]:
     if item == "cloud-init":
-        return words.CLOUD_INIT_STATE + (words.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
-    return words.RULES.get(item, [])
+        return removable.CLOUD_INIT_STATE + (removable.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
+    return removable.RULES.get(item, [])
 
 
-def _paths(host, rule, kept):
+def _paths(host: Host, rule: removable.Rule, kept: Iterable[str]) -> list[str]:
     found = []
     for pattern in rule.patterns:
         folder, name = os.path.split(pattern)
@@ -76,15 +85,15 @@ def _paths(host, rule, kept):
     return [path for path in paths if not _stays(path, rule.keep) and not any(_holds(path, own) for own in kept)]
 
 
-def _stays(path, keep):
+def _stays(path: str, keep: Iterable[str]) -> bool:
     return any(fnmatch.fnmatch(os.path.basename(path), pattern) for pattern in keep)
 
 
-def _holds(path, inner):
+def _holds(path: str, inner: str) -> bool:
     return inner == path or inner.startswith(path + "/")
 
 
-def _logs(host, reach):
+def _logs(host: Host, reach: Reach) -> list[Action]:
     """Files below /var/log but the journal: old ones go, those that programs may have open are emptied."""
     found = []
     for folder, names, files in os.walk(host.path("/var/log")):
@@ -98,53 +107,53 @@ def _logs(host, reach):
             if status is None or not stat.S_ISREG(status.st_mode):
                 continue
             if _ROTATED.search(name):
-                found.append(Action("logs", words.REMOVE, path, None))
+                found.append(Action("logs", removable.REMOVE, path, None))
             elif status.st_size:
-                found.append(Action("logs", words.EMPTY, path, None))
+                found.append(Action("logs", removable.EMPTY, path, None))
     return found
 
 
-def _machine_path(host, real):
+def _machine_path(host: Host, real: str) -> str:
     return real if host.root == "/" else "/" + os.path.relpath(real, host.root)
 
 
-def _machine_id(host, _found):
+def _machine_id(host: Host, _found: list[Action]) -> list[Action]:
     found = []
     content = host.text("/etc/machine-id")
     if "ID=flatcar" in (host.text("/etc/os-release") or "").replace('"', "").split():
         # Flatcar's first boot, and with it Ignition, is known by the file's absence
         if content is not None:
-            found.append(Action("machine-id", words.REMOVE, "/etc/machine-id", None))
+            found.append(Action("machine-id", removable.REMOVE, "/etc/machine-id", None))
     elif content not in (None, "", "uninitialized\n"):
         # emptied, not removed: without the file, systemd takes the next boot for the very first one and presets units
-        found.append(Action("machine-id", words.EMPTY, "/etc/machine-id", None))
+        found.append(Action("machine-id", removable.EMPTY, "/etc/machine-id", None))
     status = host.status("/var/lib/dbus/machine-id")
     if status is not None and stat.S_ISREG(status.st_mode):
-        found.append(Action("machine-id", words.REMOVE, "/var/lib/dbus/machine-id", None))
+        found.append(Action("machine-id", removable.REMOVE, "/var/lib/dbus/machine-id", None))
     return found
 
 
-def _host_keys(host, found):
+def _host_keys(host: Host, found: list[Action]) -> list[Action]:
     keygen = any(name.startswith("sshd-keygen") for folder in _KEYGEN_UNITS for name in host.names(folder))
-    if not found or keygen or host.text(words.HOST_KEYS_UNIT) == words.HOST_KEYS_TEXT:
+    if not found or keygen or host.text(removable.HOST_KEYS_UNIT) == removable.HOST_KEYS_TEXT:
         return []
-    return [Action("host-keys", words.WRITE, words.HOST_KEYS_UNIT, words.HOST_KEYS_TEXT)]
+    return [Action("host-keys", removable.WRITE, removable.HOST_KEYS_UNIT, removable.HOST_KEYS_TEXT)]
 
 
-def _random_seed(host, found):
-    if not found or host.text(words.SEED_DROP_IN) == words.SEED_TEXT:
+def _random_seed(host: Host, found: list[Action]) -> list[Action]:
+    if not found or host.text(removable.SEED_DROP_IN) == removable.SEED_TEXT:
         return []
-    return [Action("random-seed", words.WRITE, words.SEED_DROP_IN, words.SEED_TEXT)]
+    return [Action("random-seed", removable.WRITE, removable.SEED_DROP_IN, removable.SEED_TEXT)]
 
 
-def _iscsi(host, _found):
-    content = host.text(words.ISCSI_NAME)
+def _iscsi(host: Host, _found: list[Action]) -> list[Action]:
+    content = host.text(removable.ISCSI_NAME)
     if content is None or "InitiatorName=" not in content:
         return []
     if any("iscsi-init.service" in host.names(folder) for folder in _KEYGEN_UNITS):
-        return [Action("iscsi", words.REMOVE, words.ISCSI_NAME, None)]
-    # Debian's open-iscsi makes a name at its next start when told so
-    return [Action("iscsi", words.WRITE, words.ISCSI_NAME, words.ISCSI_TEXT)]
+        return [Action("iscsi", removable.REMOVE, removable.ISCSI_NAME, None)]
+    # this content makes Debian's open-iscsi generate a name at its next start
+    return [Action("iscsi", removable.WRITE, removable.ISCSI_NAME, removable.ISCSI_TEXT)]
 
 
 _EXTRA = {

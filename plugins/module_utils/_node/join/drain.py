@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import cluster as clusters
+from . import cluster
 
 _MIRROR = "kubernetes.io/config.mirror"
 _ENDED = ("Succeeded", "Failed")
@@ -113,7 +113,7 @@ def cordoned_by(node: dict[str, Any], manager: str) -> bool:
     the field, that counts as well.
     """
     metadata = node["metadata"]
-    noted = (metadata.get("annotations") or {}).get(clusters.CORDONED) == manager
+    noted = (metadata.get("annotations") or {}).get(cluster.CORDONED) == manager
     if not noted or not (node.get("spec") or {}).get("unschedulable"):
         return False
     holders = [
@@ -171,10 +171,10 @@ class Drain:
     ) -> tuple[list[dict[str, Any]], str]:
         try:
             plan = judge(self._cluster.pods_on(self._name), force, delete_emptydir_data)
-        except (clusters.NoAnswer, clusters.Refused) as error:
+        except (cluster.NoAnswer, cluster.Refused) as error:
             return left, str(error)
         if plan.refused:
-            # Bound by somebody who sets nodeName himself: a cordon does not keep it away.
+            # A controller that sets nodeName itself bound it: a cordon does not keep it away.
             raise NotDrained(
                 "a pod came to the Node %s that is not to be evicted: %s" % (self._name, in_words(plan.refused)),
                 plan.refused,
@@ -189,9 +189,9 @@ class Drain:
             return
         try:
             self._cluster.evict(pod)
-        except clusters.Refused as error:
+        except cluster.Refused as error:
             self._refused(pod, error)
-        except clusters.NoAnswer as error:
+        except cluster.NoAnswer as error:
             self._why[uid] = str(error)
         else:
             self._asked.add(uid)

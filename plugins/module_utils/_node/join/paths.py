@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from ..kubelet.config import CA_FILE
+CA_FILE = "/etc/kubernetes/pki/ca.crt"
+
 
 ETC = "/etc/kubernetes"
 CA = CA_FILE

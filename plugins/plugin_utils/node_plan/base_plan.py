@@ -1,0 +1,227 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of the role base: what to look at, which steps, and every step as a list of settings."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
+from . import (
+    builders,
+    containerd,
+    downloads,
+    host_settings,
+    kubelet,
+    kubelet_service,
+    packages,
+    preflight,
+    role_specs,
+    runtime,
+    templates,
+    trust,
+    versions,
+)
+from .base_inputs import STEPS, managed, normalised
+from .plan_types import BaseInputs
+from .systems import bin_dir
+
+#: tags of the role that are no steps: they choose parts of every run
+OTHERS = ("preflight", "prebake")
+
+
+@functools.cache
+def collection_version() -> str:
+    """Version of this collection: built ones have a manifest, a checkout has galaxy.yml."""
+    root = Path(__file__).parents[3]
+    manifest = root / "MANIFEST.json"
+    if manifest.exists():
+        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
+    source = root / "galaxy.yml"
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def checked_inputs(
+    given: Mapping[str, Any],
+    data: Mapping[str, Any],
+    fail: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
+) -> Mapping[str, Any]:
+    """The role's variables, checked and complete; with ``fail`` false, ``{refused: …}`` for those that cannot be.
+
+    ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
+    """
+    try:
+        inputs = normalised(given, data)
+        found = templates.folders("base", inputs["template_path"], inventory_dir, search)
+        return {**inputs, "template_path": found, "collection": collection_version()}
+    except ValueError as error:
+        if fail:
+            raise
+        return {"refused": str(error)}
+
+
+def steps(inputs: BaseInputs, run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
+    """The managed steps that the tags of the run leave, in order.
+
+    Tags that are none of base, such as one that a playbook gave the whole role, choose every step.
+    """
+    named = [tag for tag in run_tags if tag in STEPS or tag in OTHERS]
+    return [step for step in managed(inputs) if (not named or step in named) and step not in skip_tags]
+
+
+def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
+    """Few names, since each look costs time; a candidate is asked for only where a package decides the version.
+
+    ``joins``: the role join follows and is to find everything here that it would ask for itself.
+    """
+    docker = inputs["container_runtime"] == "docker"
+    join = kubelet.queries() if joins else {"binaries": [], "units": [], "files": []}
+    return {
+        "packages": packages.every_name(inputs),
+        "candidates": inputs["manage_runtime"] and inputs["containerd_source"] != "tarball" and not docker,
+        "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
+        "units": join["units"],
+        # a machine that has joined is no image
+        "files": sorted({*(removable.JOINED if inputs["prebake"] else ()), *join["files"]}),
+        "sysctls": [],
+        "modules": [],
+    }
+
+
+RECORD = "/etc/kubenode/base.json"
+
+
+def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
+    """What is on the machine; ``at`` stays that of the first run that left it so."""
+    name = inputs["container_runtime"]
+    version = _docker_version(node) if name == "docker" else containerd.version(node, inputs)
+    now: dict[str, Any] = {
+        "collection": inputs.get("collection", ""),
+        "prebaked": inputs["prebake"],
+        "kubernetes": {"version": inputs["kubernetes_version"], "minor": inputs["kubernetes_minor"]},
+        "runtime": {
+            "name": name,
+            "version": version,
+            "source": inputs["containerd_source"],
+            "socket": runtime.socket(inputs),
+        },
+        "cni_plugins": inputs["cni_plugins_version"],
+        "crictl": inputs["crictl_version"],
+        "images": downloads.pinned_images(inputs),
+        "bin_dir": bin_dir(node, inputs),
+        "swap": inputs["swap"],
+    }
+    drop_ins = {unit: sorted(given) for unit, given in sorted(inputs["unit_drop_ins"].items()) if given}
+    if drop_ins:
+        now["unit_drop_ins"] = drop_ins
+    shutdown = {
+        "grace_period": inputs["shutdown_grace_period"],
+        "grace_period_critical": inputs["shutdown_grace_period_critical"],
+    }
+    # a record without it means the defaults
+    if shutdown != {name: role_specs.options("base")["shutdown_" + name]["default"] for name in shutdown}:
+        now["shutdown"] = shutdown
+    before = node.get("base") or {}
+    # a machine that was prebaked stays so: the run that completes it on its first day takes nothing away
+    if before.get("prebaked") and not inputs["prebake"]:
+        now["prebaked"] = True
+        now["images"] = list(dict.fromkeys([*before.get("images", []), *now["images"]]))
+    same = {key: value for key, value in before.items() if key != "at"} == now
+    now["at"] = before["at"] if same and before.get("at") else inputs.get("at", "")
+    return now
+
+
+def _docker_version(node: Node) -> str:
+    for package in ("docker-ce", "docker.io", "docker"):
+        found = versions.plain((node.get("packages") or {}).get(package) or "")
+        if found:
+            return found
+    binary = node.get("binaries", {}).get("dockerd")
+    return versions.plain(binary["version"]) if binary else ""
+
+
+def facts(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """The folder and the file."""
+    text = json.dumps(record(node, inputs), indent=2, sort_keys=True) + "\n"
+    return [builders.directory("facts/dir", "/etc/kubenode"), builders.file("facts/base", RECORD, text)]
+
+
+def _updates(node: Node, inputs: BaseInputs) -> list[Setting]:
+    result = host_settings.updates(node, inputs)
+    held = packages.held(node, inputs)
+    if held:
+        result.append(builders.setting("hold", "updates/hold", packages=held, held=True))
+    return result
+
+
+_MAKERS = {
+    "packages": packages.repository_files,
+    "kernel": host_settings.kernel,
+    "swap": host_settings.swap,
+    "ca": trust.ca,
+    "proxy": trust.proxy,
+    "selinux": host_settings.selinux,
+    "firewall": host_settings.firewall,
+    "time": host_settings.time,
+    "journald": host_settings.journald,
+    "shutdown": host_settings.shutdown,
+    "updates": _updates,
+    "cni": kubelet_service.cni,
+    "runtime": runtime.runtime,
+    "kubelet": kubelet_service.kubelet,
+    "health": kubelet_service.health,
+    "facts": facts,
+}
+
+
+def checked(node: Node, inputs: BaseInputs, steps: Sequence[str], before: float, after: float) -> dict[str, list[str]]:
+    """The preflight. Templates of the user's are rendered here, too, since they may fail."""
+    found = preflight.preflight(node, inputs, steps, before, after)
+    if inputs["template_path"] and not found["refusals"]:
+        try:
+            plan(node, inputs, steps)
+        except templates.TemplateFailed as error:
+            found["refusals"].append(str(error))
+    return found
+
+
+def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:
+    """The settings of these steps, of every managed one when none is named; always in the one order that works."""
+    if steps is None:
+        wanted = managed(inputs)
+    else:
+        wanted = [steps] if isinstance(steps, str) else list(steps)
+        unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
+        if unknown:
+            raise ValueError(f"step {unknown[0]!r} is unknown; there are {', '.join(STEPS)}")
+    inputs = {**inputs, "at": inputs.get("at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
+
+
+def settings(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:
+    """The plan without the contents of secret files."""
+    return builders.without_secrets(plan(node, inputs, steps))
+
+
+def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
+    """Name → content of the secret files of every managed step."""
+    return builders.secrets_of(plan(node, inputs))
+
+
+def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """The settings that come before packages are fetched, without the contents of secret files."""
+    return builders.without_secrets(packages.sources(node, inputs))

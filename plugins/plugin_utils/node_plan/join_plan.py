@@ -1,0 +1,316 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of a join, of its undoing and of leaving, for node_settings (pure)."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig, paths
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
+from . import builders, join_inputs, templates
+from .join_inputs import InvalidInput
+from .kubelet import Kubelet, KubeletOptions, kubeadm_path
+from .plan_types import JoinInputs
+
+#: kubeadm speaks v1beta4 since then: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
+_KUBEADM_SINCE = (1, 31)
+
+
+_VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
+
+#: What the unit is restarted for although no file changed: its Node was deleted while it ran.
+REGISTER = "join:register"
+UNIT = "kubelet.service"
+
+
+def checked_inputs(
+    given: Mapping[str, Any],
+    token: str,
+    kubelet_version: str = "",
+    users_own: bool = True,
+    inventory_dir: str | None = None,
+    search: Sequence[str] = (),
+) -> JoinInputs:
+    """The role's variables, checked and complete; raise :class:`InvalidInput` at the first that cannot be.
+
+    ``kubelet_version``: the kubelet that the machine will have, for which fields and flags are checked; a version that
+    is none, the role base refuses. ``users_own``: whether ``token`` is the user's and not one that was made.
+    ``inventory_dir`` and ``search``: where relative paths of the controller are looked for.
+    """
+    inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
+    try:
+        inputs["template_path"] = templates.folders("join", inputs["template_path"], inventory_dir, search)
+    except templates.TemplateFailed as error:
+        raise InvalidInput(str(error)) from error
+    if users_own:
+        join_inputs.check_one_token(inputs, token)
+    if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":
+        KubeletOptions(inputs, kubelet_version).check()
+    return inputs
+
+
+def check(node: Node, inputs: JoinInputs, token: str) -> dict[str, Any]:
+    """``{kubeadm, options, warnings}``: where kubeadm is when it joins, and the options of node_join_check."""
+    kubelet = Kubelet(node, inputs)
+    # everything that can be refused is refused before the cluster is asked
+    kubelet.config()
+    _kubelet_env(inputs, kubelet.args())
+    joins = inputs["method"] == "kubeadm"
+    return {
+        "kubeadm": {"path": kubeadm_path(node), "kubelet": kubelet.path} if joins else {},
+        "options": {
+            "api_server": inputs["api_server"],
+            "ca_cert": inputs["ca_cert"],
+            "ca_hashes": inputs["discovery"]["ca_hashes"],
+            "jws": inputs["discovery"]["jws"] and bool(token),
+            "signing": inputs["method"] == "kubeadm" and bool(token),
+            "node_name": kubelet.name,
+            "machine_id": node.get("machine_id") or "",
+            "kubelet_version": kubelet.version,
+            "version_check": inputs["version_check"],
+            "max_clock_skew": inputs["max_clock_skew"],
+            "check_name": inputs["check_name"],
+            "timeout": min(30, inputs["timeout"]),
+        },
+        "warnings": kubelet.warnings(),
+    }
+
+
+def lacks(inputs: JoinInputs, seen: Seen, token: str) -> str:
+    """What the machine needs and was not given: one sentence, or nothing."""
+    if not seen["need_bootstrap"] or token or inputs["token_create"]:
+        return ""
+    why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
+    state = why.get(seen["client"]["state"], "it is no node yet")
+    return f"join_token: the machine needs one, since {state}; or set join_token_create"
+
+
+def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    """The settings that make this machine join, or keep it joined.
+
+    ``node`` is node_info's, ``inputs`` what join_inputs.checked() returned, ``seen`` the result of node_join_check.
+    """
+    kubelet = Kubelet(node, inputs)
+    listed = [builders.directory("join/dir/etc", paths.ETC), builders.directory("join/dir/pki", paths.ETC + "/pki")]
+    listed += _credentials(inputs, seen)
+    if inputs["method"] == "kubeadm":
+        files = _kubeadm_files(kubelet, inputs) if seen["need_bootstrap"] else []
+    else:
+        files = _bootstrap_files(kubelet, inputs, seen)
+    listed += files
+    if inputs["cni_config"]:
+        text = inputs["cni_config"]
+        text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
+        listed.append(builders.file("join/cni", paths.CNI, text))
+    elif paths.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(builders.absent("join/cni", paths.CNI))
+    if inputs["method"] == "bootstrap":
+        ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
+        restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
+        listed.append(_unit(state="started", enabled=True, restart_on=restart, wait=0))
+    if not seen["need_bootstrap"]:
+        listed.append(recorded(node, inputs, seen))
+    return listed
+
+
+def finished(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    """The settings once the Node is there: no secret is left, and what was joined is written down."""
+    return [
+        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
+        recorded(node, inputs, seen),
+    ]
+
+
+def undone(seen: Seen) -> list[Setting]:
+    """The settings after a join that failed while it asked for a certificate: nothing runs, nothing new is left."""
+    before = set(seen["present"])
+    listed = [
+        _unit(state="stopped", optional=True),
+        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
+        builders.absent("join/key-unused", paths.PKI + "/kubelet-client.key.tmp"),
+    ]
+    listed += [builders.absent("join/undo" + path, path) for path in paths.MADE if path not in before]
+    folders = paths.MADE_FOLDERS + paths.STATE
+    listed += [builders.absent("join/undo" + path, path, recursive=True) for path in folders if path not in before]
+    unique = {one.get("path", one["id"]): one for one in listed}
+    return list(unique.values())
+
+
+def absent(seen: Seen) -> list[Setting]:
+    """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
+    listed = [_unit(state="stopped", optional=True)]
+    listed += [builders.absent("join/leave" + path, path) for path in paths.MADE if path != paths.CNI]
+    if paths.CNI in (seen.get("record") or {}).get("files", []):
+        listed.append(builders.absent("join/leave" + paths.CNI, paths.CNI))
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
+    # what is mounted below them is unmounted first, never emptied
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.STATE]
+    return listed
+
+
+def recorded(node: Node, inputs: JoinInputs, seen: Seen) -> Setting:
+    """The facts file of a join."""
+    kubelet = Kubelet(node, inputs)
+    record = {
+        "node_name": kubelet.name,
+        "api_server": inputs["api_server"],
+        "ca_hashes": seen["ca_hashes"],
+        "method": inputs["method"],
+        "kubelet": kubelet.version,
+        "node_ips": kubelet.addresses,
+        "drop_ins": sorted(inputs["kubelet_drop_ins"]),
+        "files": [paths.CNI] if inputs["cni_config"] else [],
+    }
+    return builders.file("join/record", paths.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str, str]:
+    """Contents for node_settings' ``secrets``: what holds the token."""
+    if not token or not seen["need_bootstrap"]:
+        return {}
+    if inputs["method"] == "kubeadm":
+        whole = join_configuration(Kubelet(node, inputs), inputs, token, seen["ca_hashes"])
+        return {"kubeadm-join": _yaml(whole)}
+    return {"bootstrap-kubeconfig": kubeconfig.bootstrap(inputs["api_server"], token)}
+
+
+def _credentials(inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    listed = [builders.file("join/ca", paths.CA, seen["ca_cert"])]
+    if inputs["method"] == "kubeadm" and seen["need_bootstrap"]:
+        # it writes these itself, and its preflight refuses a machine that has them, or a kubelet that runs
+        mine = (paths.CA, paths.BOOTSTRAP_KUBECONFIG, paths.KUBECONFIG, paths.CLIENT_PEM)
+        return [_unit(state="stopped", optional=True)] + [builders.absent("join/before" + path, path) for path in mine]
+    if inputs["method"] == "kubeadm":
+        return listed
+    client = seen["client"]
+    if seen["need_bootstrap"]:
+        if client["state"] == "refused":
+            # still valid by its dates, so the kubelet would go on using it
+            listed.append(builders.absent("join/client-refused", paths.CLIENT_PEM))
+            listed.append(builders.absent("join/kubeconfig-refused", paths.KUBECONFIG))
+        listed.append(builders.secret_file("join/bootstrap", paths.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
+        return listed
+    listed.append(builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG))
+    if client["server"] != inputs["api_server"]:
+        listed.append(
+            builders.file("join/kubeconfig", paths.KUBECONFIG, kubeconfig.final(inputs["api_server"]), "0600")
+        )
+    return listed
+
+
+def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    listed = [
+        builders.directory("join/dir/kubelet", paths.KUBELET_DIR, "0750"),
+        builders.file("join/config", paths.CONFIG, _yaml(kubelet.config()), "0600"),
+    ]
+    if kubelet.reads_drop_ins:
+        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
+    for name, content in sorted(inputs["kubelet_drop_ins"].items()):
+        text = _yaml(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
+        listed.append(builders.file("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name), text, "0600"))
+    for name in (seen.get("record") or {}).get("drop_ins", []):
+        if name not in inputs["kubelet_drop_ins"] and "/" not in name:
+            listed.append(builders.absent("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
+    listed.append(_kubelet_env(inputs, kubelet.args()))
+    return listed
+
+
+def _kubelet_env(inputs: JoinInputs, args: list[str]) -> Setting:
+    try:
+        text = templates.render("join", "kubelet.env.j2", inputs, args=args)
+    except templates.TemplateFailed as error:
+        raise InvalidInput(str(error)) from error
+    return builders.file("join/args", paths.KUBELET_ENV, text)
+
+
+def _unit(**fields: Any) -> Setting:
+    return builders.unit("join/kubelet", UNIT, **fields)
+
+
+def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
+    """Settings of the files that `kubeadm join` reads; the one with the token comes from node_settings' secrets."""
+    if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
+        raise InvalidInput(f"join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is {kubelet.version}")
+    patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    flags = [
+        f"--bootstrap-kubeconfig={paths.BOOTSTRAP_KUBECONFIG}",
+        f"--kubeconfig={paths.KUBECONFIG}",
+        f"--config={paths.CONFIG}",
+    ]
+    if kubelet.reads_drop_ins:
+        flags.append(f"--config-dir={paths.DROP_INS}")
+    whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
+    listed = [
+        builders.directory("join/dir/patches", paths.PATCHES),
+        builders.file("join/patch", paths.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
+        _kubelet_env(inputs, flags),
+        builders.secret_file("join/kubeadm-join", paths.KUBEADM_JOIN, "kubeadm-join"),
+    ]
+    if kubelet.reads_drop_ins:
+        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
+        for name, content in sorted(inputs["kubelet_drop_ins"].items()):
+            path = posixpath.join(paths.DROP_INS, name)
+            listed.append(builders.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
+    return listed
+
+
+def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hashes: list[str]) -> dict[str, Any]:
+    """The JoinConfiguration as a dictionary; it holds the token."""
+    host, port = split_server(inputs["api_server"])
+    extra = {
+        "node-ip": ",".join(kubelet.addresses),
+        "node-labels": ",".join("{}={}".format(*item) for item in sorted(inputs["labels"].items())),
+        "cloud-provider": inputs["cloud_provider"],
+    }
+    extra.update(kubelet.extra_args())
+    limit = "%dm%ds" % divmod(inputs["timeout"], 60)
+    return {
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "JoinConfiguration",
+        "discovery": {
+            "bootstrapToken": {
+                "apiServerEndpoint": "[%s]:%d" % (host, port) if ":" in host else "%s:%d" % (host, port),
+                "token": token,
+                "caCertHashes": list(ca_hashes),
+            }
+        },
+        "nodeRegistration": {
+            "name": kubelet.name,
+            "criSocket": kubelet.config()["containerRuntimeEndpoint"],
+            "taints": kubelet.taints,
+            "kubeletExtraArgs": [{"name": name, "value": value} for name, value in sorted(extra.items()) if value],
+        },
+        "patches": {"directory": paths.PATCHES},
+        "timeouts": {"discovery": limit, "kubeletHealthCheck": limit, "tlsBootstrap": limit},
+    }
+
+
+def _over(kubelet: Kubelet, inputs: JoinInputs) -> dict[str, Any]:
+    """The fields of this machine; all else is the cluster's, from its ConfigMap kubelet-config."""
+    made = kubelet.config()
+    own = ("resolvConf", "kubeReserved", "systemReserved", "providerID", "volumePluginDir", "memorySwap", "maxPods")
+    over = {name: made[name] for name in own if name in made}
+    if not made.get("failSwapOn", True):
+        over["failSwapOn"] = False
+    if made.get("serverTLSBootstrap"):
+        over["serverTLSBootstrap"] = True
+    over.update(inputs["kubelet_config"])
+    return over
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)

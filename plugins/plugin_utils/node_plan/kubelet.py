@@ -1,0 +1,269 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kubelet of one machine: its name, flags and configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
+
+from . import kubelet_config, kubelet_tables, node_names, templates
+from .join_inputs import InvalidInput, node_addresses
+from .plan_types import JoinInputs, Taint
+
+Steps = tuple[tuple[int | None, float], ...]
+
+
+_MIB = 1024 * 1024
+_GIB = 1024 * _MIB
+
+#: (size of the step in bytes, part of it that is reserved in thousandths)
+_MEMORY_STEPS = ((4 * _GIB, 250), (4 * _GIB, 200), (8 * _GIB, 100), (112 * _GIB, 60), (None, 20))
+#: (number of CPUs in the step, thousandths of a CPU that each of them gives)
+_CPU_STEPS = ((1, 60), (1, 10), (2, 5), (None, 2.5))
+_SMALL_MEMORY = 255 * _MIB
+_PIDS = 1000
+#: A tenth of the disk, within these bounds.
+_LEAST_DISK, _MOST_DISK = 512 * _MIB, 5 * _GIB
+
+
+def memory_reserved(memory: int) -> int:
+    """Bytes to reserve on a machine of ``memory`` bytes."""
+    if memory < _GIB:
+        return min(_SMALL_MEMORY, memory // 4)
+    return int(sum(part * share for part, share in _parts(memory, _MEMORY_STEPS)) // 1000)
+
+
+def cpu_reserved(cpus: int) -> int:
+    """Thousandths of a CPU to reserve on a machine with ``cpus`` CPUs."""
+    return int(sum(part * share for part, share in _parts(cpus, _CPU_STEPS)))
+
+
+def auto_reserved(cpus: int, memory: int, disk: int | None) -> dict[str, str]:
+    """kubeReserved for ``cpus``, ``memory`` bytes and ``disk`` free bytes below /var (None: not known)."""
+    reserved = {
+        "cpu": "%dm" % cpu_reserved(cpus),
+        "memory": "%dMi" % (memory_reserved(memory) // _MIB),
+        "pid": str(_PIDS),
+    }
+    if disk:
+        reserved["ephemeral-storage"] = "%dMi" % (min(max(disk // 10, _LEAST_DISK), _MOST_DISK, disk // 2) // _MIB)
+    return reserved
+
+
+def _parts(total: int, steps: Steps) -> Iterator[tuple[int, float]]:
+    rest = total
+    for size, share in steps:
+        part = rest if size is None else min(rest, size)
+        yield part, share
+        rest -= part
+
+
+#: since this minor, 0 as eventRecordQPS means what its documentation says
+_ZERO_IS_UNLIMITED_SINCE = (1, 37)
+_SOCKET = "unix:///run/containerd/containerd.sock"
+
+
+class KubeletOptions:
+    """What the user gives to a kubelet itself, checked for its version (``version``, ``minor``) without a machine."""
+
+    def __init__(self, inputs: JoinInputs, version: str) -> None:
+        self._inputs, self.version = inputs, version
+        self.minor = "%d.%d" % kubelet_config.minor_number(self.version)
+        self.fields, self.flag_table = kubelet_tables.FIELDS.get(self.minor), kubelet_tables.FLAGS.get(self.minor)
+
+    @property
+    def reads_drop_ins(self) -> bool:
+        """Whether this kubelet is given a folder of drop-ins."""
+        self.check_drop_ins()
+        return self._can_read_drop_ins() and self._inputs["config_dir"] != "false"
+
+    def check_drop_ins(self) -> None:
+        """Raise :class:`InvalidInput` for drop-ins that this kubelet would not read."""
+        if not self._can_read_drop_ins() and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
+            raise InvalidInput(f"join_kubelet_drop_ins: kubelet {self.version} reads no folder of drop-ins")
+
+    def _can_read_drop_ins(self) -> bool:
+        return kubelet_config.takes_flag("config-dir", self.minor, self.flag_table)
+
+    def check(self) -> None:
+        """Raise :class:`InvalidInput` for a field, a flag or a drop-in that this kubelet does not take."""
+        self.check_fields()
+        _say("kubelet_config", kubelet_config.merged_config, {}, self._inputs["kubelet_config"])
+        self.extra_args()
+        self.check_drop_ins()
+
+    def check_fields(self) -> None:
+        """Raise :class:`InvalidInput` for a field of KubeletConfiguration that this kubelet does not take."""
+        self._check(self._inputs["kubelet_config"], "join_kubelet_config")
+        for name, content in sorted(self._inputs["kubelet_drop_ins"].items()):
+            self._check(content, f"join_kubelet_drop_ins: {name}")
+
+    def extra_args(self) -> dict[str, str]:
+        """The user's own flags, {name: value}."""
+        given, allow = self._inputs["kubelet_extra_args"], self._inputs["unknown_fields"] == "allow"
+        return _say("kubelet_extra_args", kubelet_config.check_extra, given, self.flag_table, self.minor, allow)
+
+    def _check(self, given: Mapping[str, Any], where: str) -> None:
+        if self.fields is None or self._inputs["unknown_fields"] == "allow":
+            return
+        try:
+            kubelet_config.check_fields(given, self.fields)
+        except kubelet_config.InvalidConfig as error:
+            raise InvalidInput(f"{where}: {error} (kubelet {self.version})") from error
+
+
+class Kubelet(KubeletOptions):
+    """The kubelet of one machine: its ``name`` and ``path`` besides, and what will be written for it."""
+
+    def __init__(self, node: Node, inputs: JoinInputs) -> None:
+        self._node, self._base = node, node.get("base") or {}
+        self.path, version = _installed(node, self._base)
+        super().__init__(inputs, version)
+        self.name = _say("node_name", node_names.node_name, inputs["node_name"], node["hostname"])
+        self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
+        self.taints = node_names.parse_taints(inputs["taints"])
+
+    def config(self) -> dict[str, Any]:
+        """KubeletConfiguration as a dictionary."""
+        self.check_fields()
+        try:
+            defaults = kubelet_config.defaults(self._inputs, self._facts())
+        except templates.TemplateFailed as error:
+            raise InvalidInput(str(error)) from error
+        made = kubelet_config.taken_fields(defaults, self.minor, self.fields)
+        return _say("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
+
+    def args(self) -> list[str]:
+        """The arguments of the kubelet."""
+        inputs = self._inputs
+        wanted = {
+            "bootstrap-kubeconfig": paths.BOOTSTRAP_KUBECONFIG,
+            "kubeconfig": paths.KUBECONFIG,
+            "config": paths.CONFIG,
+            "config-dir": paths.DROP_INS if self.reads_drop_ins else "",
+            "cert-dir": paths.PKI,
+            "hostname-override": self.name,
+            "node-ip": ",".join(self.addresses),
+            "node-labels": ",".join("{}={}".format(*item) for item in sorted(inputs["labels"].items())),
+            "cloud-provider": inputs["cloud_provider"],
+        }
+        if not self._takes("providerID"):
+            wanted["provider-id"] = inputs["provider_id"]
+        if not self._takes("registerWithTaints"):
+            wanted["register-with-taints"] = ",".join(map(_taint_text, self.taints))
+        extra = self.extra_args()
+        lines = kubelet_config.flag_lines(wanted, self.minor, self.flag_table)
+        return lines + ["--{}={}".format(*item) for item in sorted(extra.items()) if item[0] not in wanted]
+
+    def warnings(self) -> list[str]:
+        """What the user should know, but what stops nothing."""
+        said = []
+        if self.fields is None:
+            said.append(
+                "there is no table of fields and flags for kubelet {} (there are {}): join_kubelet_config and "
+                "join_kubelet_extra_args go to it unchecked".format(
+                    self.version, ", ".join(sorted(kubelet_tables.FIELDS))
+                )
+            )
+        if self._unlimited_events() and kubelet_config.minor_number(self.minor) >= _ZERO_IS_UNLIMITED_SINCE:
+            said.append(
+                f"eventRecordQPS is 0: kubelet {self.version} sends events without a limit; "
+                "before 1.37, 0 meant the default, 50"
+            )
+        servers = self._node.get("resolv", {}).get(self.config().get("resolvConf", ""), [])
+        if len(servers) > 3:
+            said.append("%s names %d name servers; pods get the first 3" % (self.config()["resolvConf"], len(servers)))
+        return said
+
+    def _unlimited_events(self) -> bool:
+        documents = [self._inputs["kubelet_config"], *self._inputs["kubelet_drop_ins"].values()]
+        return self.extra_args().get("event-qps") == "0" or any(one.get("eventRecordQPS") == 0 for one in documents)
+
+    def _takes(self, field: str) -> bool:
+        return kubelet_config.takes_field(field, self.minor, self.fields)
+
+    def _facts(self) -> dict[str, Any]:
+        inputs, node = self._inputs, self._node
+        reserved = inputs["reserved"]
+        if isinstance(reserved, str):  # auto
+            disk = node.get("disk_free", {})
+            kube: Any = auto_reserved(node["cpus"], node["memory_bytes"], disk.get("/var") or disk.get("/"))
+            system = None
+        else:
+            kube, system = reserved.get("kube"), reserved.get("system")
+        return {
+            "node": node,
+            "kube_reserved": kube,
+            "read_only_usr": node["read_only_usr"],
+            "resolv": node.get("resolv", {}),
+            "runtime_socket": _socket((self._base.get("runtime") or {}).get("socket")),
+            "swap": self._base.get("swap") or "off",
+            "shutdown": self._base.get("shutdown") or {},
+            "system_reserved": system,
+            "taints": self.taints,
+        }
+
+
+#: Where a program may lie; the record of base says which folder it used.
+_FOLDERS = ("/usr/local/bin", "/opt/bin", "/usr/bin")
+
+
+def queries() -> dict[str, list[str]]:
+    """What node_info is to look at for a join."""
+    return {
+        "binaries": [
+            place for name in ("kubelet", "kubeadm") for place in [name, *(f"{one}/{name}" for one in _FOLDERS)]
+        ],
+        "units": ["kubelet.service"],
+        "files": list(paths.MADE + paths.MADE_FOLDERS + (paths.CLIENT_PEM,)),
+    }
+
+
+def kubeadm_path(node: Node) -> str:
+    """Where kubeadm lies, which need not be in the PATH of root or sudo."""
+    found = _binaries("kubeadm", node, node.get("base") or {})
+    if found:
+        return found[0]["path"]
+    if node.get("assumed_kubelet"):
+        return "kubeadm"
+    raise InvalidInput("join_method: there is no kubeadm on this machine; run the role base with base_kubeadm: true")
+
+
+def _binaries(program: str, node: Node, base: Mapping[str, Any]) -> list[Binary]:
+    """What there is of a program, that of base first."""
+    found = node.get("binaries") or {}
+    preferred = f"{base['bin_dir']}/{program}" if base.get("bin_dir") else program
+    names_ = [preferred] + sorted(name for name in found if name.rpartition("/")[2] == program)
+    return [binary for binary in map(found.get, names_) if binary]
+
+
+def _installed(node: Node, base: Mapping[str, Any]) -> tuple[str, str]:
+    for binary in _binaries("kubelet", node, base):
+        if binary["version"]:
+            return binary["path"], binary["version"].lstrip("v")
+    if node.get("assumed_kubelet"):
+        return "kubelet", node["assumed_kubelet"]
+    raise InvalidInput("there is no kubelet on this machine; run the role base first")
+
+
+def _socket(path: str | None) -> str:
+    if not path:
+        return _SOCKET
+    return path if "://" in path else "unix://" + path
+
+
+def _taint_text(taint: Taint) -> str:
+    value = "=" + taint["value"] if taint["value"] else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def _say(variable: str, function: Callable[..., Any], *values: Any) -> Any:
+    try:
+        return function(*values)
+    except ValueError as error:
+        raise InvalidInput(f"join_{variable}: {error}") from error

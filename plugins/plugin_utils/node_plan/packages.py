@@ -1,0 +1,227 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages and their repositories."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
+from . import base_inputs, builders, containerd, downloads, host_settings, runtime, trust, versions
+from .plan_types import BaseInputs
+from .systems import AMAZON, DEBIAN, RHEL, known
+
+_BASE = {
+    DEBIAN: ("ca-certificates", "conntrack", "ethtool", "iptables", "kmod", "mount", "socat", "util-linux"),
+    RHEL: (
+        "ca-certificates",
+        "conntrack-tools",
+        "container-selinux",
+        "ethtool",
+        "iptables-nft",
+        "kmod",
+        "socat",
+        "util-linux",
+    ),
+    AMAZON: (
+        "ca-certificates",
+        "conntrack-tools",
+        "container-selinux",
+        "ethtool",
+        "iptables-nft",
+        "kmod",
+        "socat",
+        "util-linux",
+    ),
+}
+#: Its parser: without it nothing is confined where the kernel has AppArmor, and Docker starts no container.
+_APPARMOR = "apparmor"
+#: br_netfilter, ip_set and what iptables needs, on the RHEL family 10; there is one for each kernel.
+_MODULES = "kernel-modules-extra"
+_OWN_KERNEL = re.compile(r"(.+\.el10(?:_[0-9]+)?)(?:\.(?:x86_64|aarch64))?\Z")
+_IPVS = ("ipset", "ipvsadm")
+_STORAGE = {
+    "nfs": {DEBIAN: "nfs-common", RHEL: "nfs-utils", AMAZON: "nfs-utils"},
+    "cifs": {DEBIAN: "cifs-utils", RHEL: "cifs-utils", AMAZON: "cifs-utils"},
+    "iscsi": {DEBIAN: "open-iscsi", RHEL: "iscsi-initiator-utils", AMAZON: "iscsi-initiator-utils"},
+    # the RHEL family gets Ceph's client from Ceph's own repository, which is the user's to set up
+    "ceph": {DEBIAN: "ceph-common", RHEL: "ceph-common"},
+    "gluster": {DEBIAN: "glusterfs-client", RHEL: "glusterfs-fuse"},
+}
+_VERSIONLOCK = "python3-dnf-plugin-versionlock"
+
+
+def without_storage(node: Node, inputs: BaseInputs) -> list[str]:
+    """Storage clients that this system has no package of."""
+    family = known(node).family
+    return [name for name in inputs["storage_clients"] if family not in _STORAGE[name]]
+
+
+def wanted(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
+    """Package name → version it has to have, None for any; in the order in which the package manager gets them."""
+    system = known(node)
+    if system.package_manager == "none":
+        return {}
+    names = dict.fromkeys(_BASE[system.family])
+    if system.family == DEBIAN and not node.get("container"):
+        names[_APPARMOR] = None
+    own = _OWN_KERNEL.match(node.get("kernel") or "") if system.family == RHEL else None
+    if own and inputs["manage_kernel"] and not node.get("container"):
+        names[_MODULES] = own[1]
+    if inputs["ipvs"]:
+        names.update(dict.fromkeys(_IPVS))
+    if inputs["manage_runtime"]:
+        names.update(_runtime(node, inputs))
+    if inputs["manage_kubelet"] and inputs["kubelet_source"] == "repository":
+        names["kubelet"] = inputs["kubernetes_version"]
+        if inputs["kubeadm"]:
+            names["kubeadm"] = inputs["kubernetes_version"]
+    if held(node, inputs) and system.package_manager == "dnf":
+        names[_VERSIONLOCK] = None
+    if (
+        inputs["manage_time"]
+        and inputs["time_sync"] == "ensure"
+        and host_settings.time_service(node) is None
+        and not node.get("container")
+    ):
+        names["systemd-timesyncd" if system.family == DEBIAN else "chrony"] = None
+    for client in inputs["storage_clients"]:
+        if system.family in _STORAGE[client]:
+            names[_STORAGE[client][system.family]] = None
+    for name in inputs["packages_extra"]:
+        bare, _sign, version = name.partition("=")
+        names[bare] = version or None
+    return names
+
+
+def _runtime(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
+    if inputs["container_runtime"] == "docker":
+        return dict.fromkeys(runtime.docker_packages(node, inputs))
+    package = containerd.package_name(node, inputs)
+    if not package:
+        return {}
+    names = {package: inputs["containerd_wanted"] or None}
+    if package == "containerd":
+        names["runc"] = None
+    return names
+
+
+def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
+    """``{names, present, missing}``: what has to be there, what is, what to install (as the manager spells it)."""
+    needed, installed = wanted(node, inputs), node.get("packages") or {}
+    present = [name for name, version in needed.items() if _fits(installed.get(name), version)]
+    joined = "=%s" if known(node).package_manager == "apt" else "-%s"
+    missing = []
+    for name, version in needed.items():
+        if name not in present:
+            # a release number stands for every build of it
+            exact = version + "-*" if version and versions.is_release(version) else version
+            missing.append(name + joined % exact if exact else name)
+    return {"names": list(needed), "present": present, "missing": missing}
+
+
+def _fits(installed: str | None, version: str | None) -> bool:
+    if not installed:
+        return False
+    if version is None or installed == version:
+        return True
+    return versions.is_release(version) and versions.plain(installed) == version
+
+
+def held(node: Node, inputs: BaseInputs) -> list[str]:
+    """Packages that only this role may change: those that come from a repository of their project."""
+    if known(node).package_manager == "none":
+        return []
+    names: list[str] = []
+    if inputs["manage_runtime"] and inputs["containerd_source"] == "repository":
+        if inputs["container_runtime"] == "docker":
+            names = runtime.docker_packages(node, inputs) if runtime.docker_from_repository(node, inputs) else []
+        else:
+            names = [containerd.package_name(node, inputs)]
+    if inputs["manage_kubelet"] and inputs["kubelet_source"] == "repository":
+        names = [*names, "kubelet", "kubeadm"] if inputs["kubeadm"] else [*names, "kubelet"]
+    return [name for name in names if name]
+
+
+def every_name(inputs: BaseInputs) -> list[str]:
+    """Every package name that any supported system may be asked about, for the first look at a machine."""
+    names = [name for family in _BASE.values() for name in family]
+    names += [*_IPVS, _APPARMOR, _MODULES, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
+    names += ["containerd", "runc", "containerd.io", "docker.io", "docker-cli", "docker", "docker-ce", "docker-ce-cli"]
+    names += [name for client in inputs["storage_clients"] for name in _STORAGE[client].values()]
+    names += [name.partition("=")[0] for name in inputs["packages_extra"]]
+    return list(dict.fromkeys(names))
+
+
+_KUBERNETES = "https://pkgs.k8s.io/core:/stable:/v%s/%s/"
+_DOCKER = "https://download.docker.com/linux/%s"
+
+
+def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """Key and source of each repository that is used."""
+    system = known(node)
+    result: list[Setting] = []
+    if system.package_manager == "none":
+        return result
+    for name in base_inputs.needed_keys(inputs):
+        if name == "docker" and not system.docker_repository:
+            continue
+        suffix = "asc"
+        folder = "/etc/apt/keyrings" if system.package_manager == "apt" else "/etc/pki/rpm-gpg"
+        key = f"{folder}/kubenode-{name}.{suffix}"
+        text = inputs["repository_keys"][name].strip() + "\n"
+        result.append(builders.file("packages/key-" + name, key, text))
+        write = _apt if system.package_manager == "apt" else _dnf
+        result.append(write(node, inputs, name, key))
+    return result
+
+
+def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """What has to be on the machine before packages are fetched; nothing when none is missing."""
+    if not inputs["manage_packages"] or not packages(node, inputs)["missing"]:
+        return []
+    result = trust.ca(node, inputs) if inputs["manage_ca"] else []
+    if inputs["manage_proxy"]:
+        result += [item for item in trust.proxy(node, inputs) if item["id"] == "proxy/apt"]
+    return result + repository_files(node, inputs)
+
+
+def _apt(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
+    if name == "kubernetes":
+        url = _KUBERNETES % (inputs["kubernetes_minor"], "deb")
+        suites = "Suites: /\n"
+    else:
+        url = _DOCKER % known(node).docker_repository
+        suites = f"Suites: {node['os']['codename']}\nComponents: stable\n"
+    text = "{}Types: deb\nURIs: {}\n{}Architectures: {}\nSigned-By: {}\n".format(
+        builders.HEADER,
+        downloads.mirrored(url, inputs),
+        suites,
+        node["arch"],
+        key,
+    )
+    return builders.file("packages/source-" + name, f"/etc/apt/sources.list.d/kubenode-{name}.sources", text)
+
+
+def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
+    if name == "kubernetes":
+        url, title = _KUBERNETES % (inputs["kubernetes_minor"], "rpm"), "Kubernetes"
+        # metadata of Kubernetes' repository is signed as well
+        signed = "repo_gpgcheck=1\n"
+    else:
+        release = known(node).version
+        arch = {"amd64": "x86_64", "arm64": "aarch64"}[node["arch"]]
+        url, title = f"{_DOCKER % known(node).docker_repository}/{release}/{arch}/stable", "Docker"
+        signed = ""
+    text = "{}[kubenode-{}]\nname={}\nbaseurl={}\nenabled=1\ngpgcheck=1\n{}gpgkey=file://{}\n".format(
+        builders.HEADER,
+        name,
+        title,
+        downloads.mirrored(url, inputs).replace("%", "%%"),
+        signed,
+        key,
+    )
+    return builders.file("packages/source-" + name, f"/etc/yum.repos.d/kubenode-{name}.repo", text)

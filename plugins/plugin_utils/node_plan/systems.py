@@ -1,0 +1,100 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Operating systems that base supports, and what it needs to know of each."""
+
+from __future__ import annotations
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+
+from .plan_types import BaseInputs
+
+DEBIAN, RHEL, AMAZON, FLATCAR = "debian", "rhel", "amazon", "flatcar"
+
+
+class System:
+    """What base needs to know of one operating system release."""
+
+    def __init__(
+        self, name: str, family: str, version: str, glibc: tuple[int, int], containerd: str, docker_repository: str = ""
+    ) -> None:
+        self.name = name
+        self.family = family
+        self.version = version
+        #: (major, minor) of the C library, which says whether containerd's dynamic build starts
+        self.glibc = glibc
+        #: containerd of the distribution as it was released, "" for none; taken until the machine knows better
+        self.containerd = containerd
+        #: folder below download.docker.com/linux, "" when there is none
+        self.docker_repository = docker_repository
+
+    @property
+    def package_manager(self) -> str:
+        """apt, dnf or none."""
+        return {DEBIAN: "apt", FLATCAR: "none"}.get(self.family, "dnf")
+
+    @property
+    def bin_dir(self) -> str:
+        """Where programs go that no package manager owns."""
+        return "/opt/bin" if self.family == FLATCAR else "/usr/local/bin"
+
+    @property
+    def lib_dir(self) -> str:
+        """Where our own helper programs go; /usr is read-only on Flatcar."""
+        return "/opt/kubenode" if self.family == FLATCAR else "/usr/local/lib/kubenode"
+
+    @property
+    def static_containerd(self) -> bool:
+        """Whether the C library is older than the one containerd's dynamic build was linked against (2.35)."""
+        return self.glibc < (2, 35)
+
+    @property
+    def docker_package(self) -> str:
+        """Docker Engine of the distribution, "" when it has none."""
+        return {DEBIAN: "docker.io", AMAZON: "docker"}.get(self.family, "")
+
+
+_RELEASES = {
+    ("debian", "12"): System("Debian 12", DEBIAN, "12", (2, 36), "1.6.20", "debian"),
+    ("debian", "13"): System("Debian 13", DEBIAN, "13", (2, 41), "1.7.24", "debian"),
+    ("ubuntu", "22.04"): System("Ubuntu 22.04", DEBIAN, "22.04", (2, 35), "1.7.2", "ubuntu"),
+    ("ubuntu", "24.04"): System("Ubuntu 24.04", DEBIAN, "24.04", (2, 39), "1.7.12", "ubuntu"),
+    ("ubuntu", "26.04"): System("Ubuntu 26.04", DEBIAN, "26.04", (2, 43), "2.2.1", "ubuntu"),
+    ("amzn", "2023"): System("Amazon Linux 2023", AMAZON, "2023", (2, 34), "2.1.4"),
+}
+for _id, _name in (("rocky", "Rocky Linux"), ("almalinux", "AlmaLinux"), ("rhel", "RHEL")):
+    for _version, _glibc in (("9", (2, 34)), ("10", (2, 39))):
+        _repository = "rhel" if _id == "rhel" else "centos"
+        _RELEASES[_id, _version] = System(f"{_name} {_version}", RHEL, _version, _glibc, "", _repository)
+_FLATCAR = System("Flatcar", FLATCAR, "", (2, 38), "2.0.4")
+
+SUPPORTED = (
+    "Debian 12 and 13, Ubuntu 22.04, 24.04 and 26.04, Rocky Linux, AlmaLinux and RHEL 9 and 10, "
+    "Amazon Linux 2023, Flatcar"
+)
+
+
+def system_of(node: Node) -> System | None:
+    """The System of a machine's facts, None when base does not support it."""
+    os_facts = node["os"]
+    name, version = os_facts["id"], str(os_facts.get("version_id") or "")
+    if name == "flatcar":
+        return _FLATCAR
+    if name in ("rocky", "almalinux", "rhel"):
+        version = version.partition(".")[0]
+    return _RELEASES.get((name, version))
+
+
+def known(node: Node) -> System:
+    """The System of a machine that the preflight let pass."""
+    system = system_of(node)
+    if system is None:
+        raise ValueError(
+            f"{node['os'].get('pretty_name') or node['os']['id']} is not supported; supported are {SUPPORTED}"
+        )
+    return system
+
+
+def bin_dir(node: Node, inputs: BaseInputs) -> str:
+    """Where kubelet, crictl and the tarball's programs go."""
+    return inputs["bin_dir"] or known(node).bin_dir

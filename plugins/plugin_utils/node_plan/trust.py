@@ -1,0 +1,132 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Certificates: those of users, and the steps ca and proxy."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
+from . import builders, formats
+from .plan_types import BaseInputs
+from .systems import DEBIAN, FLATCAR, known
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*\n(.*?)-----END \1-----", re.DOTALL)
+
+
+def certificates(text: str) -> list[str]:
+    """Each certificate of the text as PEM of its own, in order; empty when any block is broken or is something else.
+
+    A private key that came along by mistake is so refused instead of being written into a world-readable folder.
+    """
+    result = []
+    for kind, body in _BLOCK.findall(text.replace("\r\n", "\n")):
+        try:
+            der = base64.b64decode("".join(body.split()), validate=True)
+        except (binascii.Error, ValueError):
+            return []
+        # every certificate is a DER SEQUENCE
+        if kind != "CERTIFICATE" or der[:1] != b"\x30":
+            return []
+        result.append(f"-----BEGIN CERTIFICATE-----\n{_wrapped(der)}-----END CERTIFICATE-----\n")
+    return result
+
+
+def certificate_name(certificate: str) -> str:
+    """A short, stable name for the file of one certificate."""
+    return hashlib.sha256(certificate.encode("ascii")).hexdigest()[:12]
+
+
+def _wrapped(der: bytes) -> str:
+    text = base64.b64encode(der).decode("ascii")
+    return "".join(text[start : start + 64] + "\n" for start in range(0, len(text), 64))
+
+
+#: family → folder, suffix and the command that takes the folder in
+_STORES = {
+    DEBIAN: ("/usr/local/share/ca-certificates", "crt", ["update-ca-certificates"]),
+    FLATCAR: ("/etc/ssl/certs", "pem", ["update-ca-certificates"]),
+}
+_DNF_STORE = ("/etc/pki/ca-trust/source/anchors", "pem", ["update-ca-trust", "extract"])
+#: what never goes through a proxy, besides what the user adds
+_DIRECT = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
+_DROP_IN = "20-kubenode-proxy.conf"
+_APT = "/etc/apt/apt.conf.d/90-kubenode-proxy"
+
+
+def _certificates(inputs: BaseInputs) -> list[str]:
+    return [certificate for text in inputs["extra_ca"] for certificate in certificates(text)]
+
+
+def ids(inputs: BaseInputs) -> list[str]:
+    """Ids of the CA files: a program reads its roots once, when it starts."""
+    if not inputs["manage_ca"]:
+        return []
+    return list(dict.fromkeys("ca/" + certificate_name(certificate) for certificate in _certificates(inputs)))
+
+
+def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """One file for each certificate where the distribution's own tool takes it from, then that tool."""
+    folder, suffix, command = _STORES.get(known(node).family, _DNF_STORE)
+    result = {}
+    for certificate in _certificates(inputs):
+        name = certificate_name(certificate)
+        path = f"{folder}/kubenode-{name}.{suffix}"
+        result["ca/" + name] = builders.file("ca/" + name, path, certificate)
+    if not result:
+        return []
+    return [*result.values(), builders.handler("ca/update", command, list(result))]
+
+
+def no_proxy(inputs: BaseInputs) -> str:
+    """Value of NO_PROXY."""
+    own = [item.strip() for item in inputs["no_proxy"].split(",") if item.strip()]
+    return ",".join(dict.fromkeys([*_DIRECT, *own]))
+
+
+def environment(inputs: BaseInputs) -> dict[str, str]:
+    """Variables of a program that has to use the proxies; empty without a proxy."""
+    values = {"HTTP_PROXY": inputs["http_proxy"], "HTTPS_PROXY": inputs["https_proxy"]}
+    values = {name: value for name, value in values.items() if value}
+    if values:
+        values["NO_PROXY"] = no_proxy(inputs)
+    return values
+
+
+def proxy_units(inputs: BaseInputs) -> list[str]:
+    """Names (without .service) of the units that talk to the network."""
+    return ["docker", "cri-docker", "kubelet"] if inputs["container_runtime"] == "docker" else ["containerd", "kubelet"]
+
+
+def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """A drop-in for each unit and apt's own file; without a proxy they must not be there."""
+    values, result = environment(inputs), []
+    secret = any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
+    for name in proxy_units(inputs):
+        path = f"{builders.UNIT_DIR}/{name}.service.d/{_DROP_IN}"
+        if not values:
+            result.append(builders.absent("proxy/" + name, path))
+            continue
+        lines = [formats.systemd_environment(key, value) for key, value in values.items()]
+        text = "[Service]\n{}\n".format("\n".join(lines))
+        result.append(builders.drop_in("proxy/" + name, name + ".service", _DROP_IN, text, secret))
+    if known(node).package_manager == "apt":
+        result.append(_apt(inputs, secret))
+    return result
+
+
+def _apt(inputs: BaseInputs, secret: bool) -> Setting:
+    lines = []
+    for scheme, value in (("http", inputs["http_proxy"]), ("https", inputs["https_proxy"])):
+        if value:
+            lines.append(f"Acquire::{scheme}::Proxy {formats.apt_value(value)};")
+    if not lines:
+        return builders.absent("proxy/apt", _APT)
+    header = builders.HEADER.replace("# ", "// ", 1)
+    return builders.file("proxy/apt", _APT, header + "\n".join(lines) + "\n", "0600" if secret else "0644", secret)
