@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
-from .reading import read
+from .overlay_io import read
 
 INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
 _MAGIC = b"coreiso+"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
 from . import agent, cpio, ignition, initramfs, iso, nmstate
-from .agent_inputs import AgentInputs, host_name, ssh_key
+from .agent import AgentInputs, host_name, ssh_key
 from .errors import ImageError
 from .kargs import Edit
 from .overlay import Overlay

@@ -16,7 +16,7 @@ from .base import identify
 from .errors import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
 from .overlay import Overlay, Patch, Zeros, whole
-from .reading import read
+from .overlay_io import read
 
 IGNITION = "config.ign"
 NETWORK = "etc/coreos-firstboot-network"

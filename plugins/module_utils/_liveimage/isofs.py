@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from .errors import ImageError
 from .overlay import Overlay
-from .reading import open_overlay
+from .overlay_io import open_overlay
 
 SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR

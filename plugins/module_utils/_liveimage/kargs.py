@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
-from .reading import read
+from .overlay_io import read
 
 INFO = "/coreos/kargs.json"
 _MAGIC = b"coreKarg"

@@ -14,7 +14,7 @@ import lzma
 from .errors import ImageError
 from .isofs import SECTOR, IsoFiles
 from .overlay import Bytes, Overlay, Segment
-from .reading import open_overlay
+from .overlay_io import open_overlay
 
 DATA = "/coreos/miniso.dat"
 _MAGIC = b"MINISO\0\0"

@@ -22,8 +22,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
     Zeros,
     whole,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import open_overlay, read
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.writing import materialise
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import (
+    materialise,
+    open_overlay,
+    read,
+)
 
 CONTENT = bytes(range(256)) * 40
 

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import agent_inputs, ignition
-from ..agent_inputs import AgentInputs, host_name
+from .. import agent as agent_inputs
+from .. import ignition
+from ..agent import AgentInputs, host_name
 from ..errors import ImageError
 from ..hosts import HostInputs
 from ..kargs import Edit
-from ..service.secret import SHORTEST
+from ..urls import SHORTEST_SECRET
 
 ISO, MINIMAL, INITRAMFS, PXE = "iso", "minimal_iso", "initramfs", "pxe"
 OUTPUTS = (ISO, MINIMAL, INITRAMFS, PXE)
@@ -28,7 +29,7 @@ _MODE = re.compile(r"0?[0-7]{3}\Z")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HostRequest:
     """One host that shall have images, or none any more."""
 
     name: str
@@ -71,8 +72,10 @@ def common(params: Mapping[str, Any]) -> Common:
     secret = None
     if params["names_secret_file"]:
         secret = read_file("names_secret_file", params["names_secret_file"]).rstrip()  # as the server reads it
-        if len(secret) < SHORTEST:
-            raise ImageError("names_secret_file %s has less than %d bytes" % (params["names_secret_file"], SHORTEST))
+        if len(secret) < SHORTEST_SECRET:
+            raise ImageError(
+                "names_secret_file %s has less than %d bytes" % (params["names_secret_file"], SHORTEST_SECRET)
+            )
     return Common(
         dest=os.path.abspath(params["dest"]),
         base_iso=_absolute(params["base_iso"]),  # descriptors name their base
@@ -159,7 +162,7 @@ def _checked_name(given: str) -> str:
     return name
 
 
-def wanted(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> Wanted:
+def host_request(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> HostRequest:
     """One host."""
     name = _checked_name(entry["name"])
     outputs = tuple(dict.fromkeys(entry["outputs"] or params["outputs"]))
@@ -179,7 +182,7 @@ def wanted(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInpu
         arguments=_edit(entry["kernel_arguments"]),
         initramfs_network=entry["initramfs_network"],
     )
-    return Wanted(name, entry["architecture"] or "", outputs, present, None if own else agent, inputs)
+    return HostRequest(name, entry["architecture"] or "", outputs, present, None if own else agent, inputs)
 
 
 def needs_agent(params: Mapping[str, Any]) -> bool:

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable
 
 from ..errors import ImageError
-from .fields import Fields
-from .model import Interface, Port
-from .values import host_address, interface_name, mac_of
+from .document import Fields
+from .model import Interface, Port, host_address, interface_name, mac_of
 
 MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 _WORDS = {

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from ..errors import ImageError
 from .bond import port_list
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, Port
-from .values import interface_name, mac_of
+from .document import Fields
+from .model import Interface, Port, interface_name, mac_of, true_false
 
 _U32, _CENTISECONDS = 2**32 - 1, 2**63 - 1
 _NUMBERS = {  # NMState's key → NetworkManager's, limits
@@ -37,7 +35,7 @@ def bridge(fields: Fields, found: Interface) -> None:
     found.ports = port_list(fields, _port)
     filtering = any("vlans" in port.settings for port in found.ports or [])
     if found.ports is not None:
-        settings["vlan-filtering"] = flag(filtering)
+        settings["vlan-filtering"] = true_false(filtering)
     own = fields.mapping("vlan")
     if own is not None:
         settings["vlans"] = _vlans(own)
@@ -56,7 +54,7 @@ def _options(fields: Fields, settings: dict[str, str]) -> None:
     for key in _FLAGS:
         value = fields.flag(key)
         if value is not None:
-            settings[key] = flag(value)
+            settings[key] = true_false(value)
     for key in ("group-forward-mask", "group-fwd-mask"):
         mask = fields.number(key, 0, 65535)
         if mask is not None:
@@ -80,7 +78,7 @@ def _options(fields: Fields, settings: dict[str, str]) -> None:
     if stp is not None:
         enabled = stp.flag("enabled")
         if enabled is not None:
-            settings["stp"] = flag(enabled)
+            settings["stp"] = true_false(enabled)
         for key, (low, high) in _STP.items():
             number = stp.number(key, low, high)
             if number is not None:
@@ -93,7 +91,7 @@ def _port(fields: Fields) -> Port:
     found = Port(interface_name(fields.needed("name"), fields.at("name")), fields.path)
     hairpin = fields.flag("stp-hairpin-mode")
     if hairpin is not None:
-        found.settings["hairpin-mode"] = flag(hairpin)
+        found.settings["hairpin-mode"] = true_false(hairpin)
     for key, name, most in (("stp-path-cost", "path-cost", 65535), ("stp-priority", "priority", 63)):
         number = fields.number(key, 0, most)
         if number is not None:

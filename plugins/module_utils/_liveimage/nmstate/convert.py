@@ -10,10 +10,9 @@ from typing import Any
 
 from ..errors import ImageError
 from .dns import dns
-from .fields import Fields
+from .document import Fields
 from .interface import interface
-from .keyfile import render
-from .model import ABSENT, DOWN, UP, Interface
+from .model import ABSENT, DOWN, UP, Interface, keyfile_text
 from .routes import routes, rules
 from .topology import connect, connection, ordered
 
@@ -93,5 +92,5 @@ def _files(in_order: list[Interface]) -> dict[str, str]:
         one.section("connection").update(connection(one))
         if one.has_ip:
             one.settings["ipv4"], one.settings["ipv6"] = one.v4.settings, one.v6.settings
-        files[name] = render(one.settings)
+        files[name] = keyfile_text(one.settings)
     return files

@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 
 from ..errors import ImageError
-from .fields import Fields, shown
-from .model import UP, Interface
-from .values import Address, address, interface_name
+from .document import Fields, shown
+from .model import UP, Address, Interface, address, interface_name
 
 PRIORITY = 40  # lower is asked first; the version that does not come first gets ten more
 _MOST = 32

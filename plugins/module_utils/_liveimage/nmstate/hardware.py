@@ -7,10 +7,8 @@ from __future__ import annotations
 import re
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface
-from .values import mac_of
+from .document import Fields
+from .model import Interface, mac_of, true_false
 
 _U32 = 2**32 - 1
 _ALIASES = {  # what ethtool's command line calls them → the kernel's name
@@ -77,9 +75,9 @@ def ethtool(fields: Fields, found: Interface) -> None:
         if auto is None and any(one is not None for one in given.values()):
             raise ImageError("%s is missing; rx and tx need autoneg: false" % pause.at("autoneg"))
         if auto is not None:
-            settings["pause-autoneg"] = flag(auto)
+            settings["pause-autoneg"] = true_false(auto)
         if auto is False:
-            settings.update({"pause-" + key: flag(one) for key, one in given.items() if one is not None})
+            settings.update({"pause-" + key: true_false(one) for key, one in given.items() if one is not None})
     feature = fields.mapping("feature")
     if feature is not None:
         for given_name in feature.names():
@@ -89,7 +87,7 @@ def ethtool(fields: Fields, found: Interface) -> None:
                 raise ImageError("%s is no feature that NetworkManager can set" % feature.at(given_name))
             value = feature.flag(given_name)
             if value is not None:
-                settings["feature-" + name] = flag(value)
+                settings["feature-" + name] = true_false(value)
     coalesce = fields.mapping("coalesce")
     if coalesce is not None:
         for key in ("adaptive-rx", "adaptive-tx"):
@@ -148,7 +146,7 @@ def _function(fields: Fields) -> str:
     for key in ("spoof-check", "trust"):
         value = fields.flag(key)
         if value is not None:
-            words.append("%s=%s" % (key, flag(value)))
+            words.append("%s=%s" % (key, true_false(value)))
     rates = {key: fields.number(key, 0, _U32) for key in ("min-tx-rate", "max-tx-rate")}
     words += ["%s=%d" % (key, rate) for key, rate in rates.items() if rate is not None]
     vlan, priority = fields.number("vlan-id", 0, 4095), fields.number("qos", 0, 7)

@@ -8,13 +8,11 @@ from ..errors import ImageError
 from . import ovs
 from .bond import bond
 from .bridge import bridge
-from .fields import Fields
+from .document import Fields
 from .hardware import ethtool, ieee8021x, sriov
 from .ip import stack
-from .keyfile import flag
 from .kinds import infiniband, macvlan, vlan, vrf, vxlan
-from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface
-from .values import interface_name, mac_of, profile_name
+from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface, interface_name, mac_of, profile_name, true_false
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
@@ -132,7 +130,7 @@ def _link(fields: Fields, found: Interface) -> dict[str, str]:
     fields.done()
     if negotiate is False and (speed is None) != (duplex is None):
         raise ImageError("%s: without auto-negotiation, give speed and duplex or neither" % fields.path)
-    wired = {} if negotiate is None else {"auto-negotiate": flag(negotiate)}
+    wired = {} if negotiate is None else {"auto-negotiate": true_false(negotiate)}
     if negotiate is False and speed is not None and duplex is not None:
         wired.update({"speed": str(speed), "duplex": duplex})
     return wired
@@ -142,7 +140,7 @@ def _wait(fields: Fields, found: Interface) -> None:
     given = fields.choice("wait-ip", tuple(_MAY_FAIL))
     if given is not None:
         for one, may_fail in zip((found.v4, found.v6), _MAY_FAIL[given]):
-            one.settings["may-fail"] = flag(may_fail)
+            one.settings["may-fail"] = true_false(may_fail)
 
 
 def _specific(fields: Fields, found: Interface) -> None:

@@ -8,10 +8,8 @@ import ipaddress
 import re
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Stack
-from .values import Address, address, host_address
+from .document import Fields
+from .model import Address, Stack, address, host_address, true_false
 
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")
@@ -102,7 +100,7 @@ def _automatic(fields: Fields, found: Stack) -> bool:
         return False
     for key, value in given.items():
         if value is not None:
-            found.settings[key] = flag(value if key == "dhcp-send-hostname" else not value)
+            found.settings[key] = true_false(value if key == "dhcp-send-hostname" else not value)
     if table:
         found.settings["route-table"] = str(table)
     if metric is not None:

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, Port
-from .values import address, interface_name
+from .document import Fields
+from .model import Interface, Port, address, interface_name, true_false
 
 _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
 
@@ -42,7 +40,7 @@ def vxlan(fields: Fields, found: Interface) -> None:
     settings.update({key: str(address(text, fields.at(key))) for key, text in ends.items() if text})
     fields.done()
     if learning is not None:
-        settings["learning"] = flag(learning)
+        settings["learning"] = true_false(learning)
     if port is not None:
         settings["destination-port"] = str(port)
     found.same = ("VXLAN %d of %s" % (number, base or "any"), str(ends))
@@ -58,9 +56,9 @@ def macvlan(fields: Fields, found: Interface) -> None:
         raise ImageError("%s is missing; give one of %s" % (fields.at("mode"), ", ".join(_MODES)))
     if promiscuous is False and mode != "passthru":
         raise fields.wrong("promiscuous", "has a meaning in mode passthru only")
-    settings = {"mode": str(_MODES.index(mode) + 1), "tap": flag(found.kind == "mac-vtap")}
+    settings = {"mode": str(_MODES.index(mode) + 1), "tap": true_false(found.kind == "mac-vtap")}
     if promiscuous is not None:
-        settings["promiscuous"] = flag(promiscuous)
+        settings["promiscuous"] = true_false(promiscuous)
     found.settings["macvlan"] = settings
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Sequence, Tuple
 
 from ..errors import ImageError
-from .fields import Fields
-from .reader import parse
+from .document import Fields, parse
 
 CHOICES = ("auto", "builtin", "nmstatectl")
 SECONDS = 60  # for one document; it needs a few milliseconds

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 
 from ..errors import ImageError
 from .bond import port_list
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, OvsPort, Port
-from .values import interface_name
+from .document import Fields
+from .model import Interface, OvsPort, Port, interface_name, true_false
 
 _NEEDS = "%s: Open vSwitch and NetworkManager's plugin for it have to be in the live system"
 _MODES = {  # of a bond → what NetworkManager's port says
@@ -42,7 +40,7 @@ def bridge(fields: Fields, found: Interface) -> None:
             given = options.flag("stp")
         flags = {"stp-enable": given, "rstp-enable": options.flag("rstp"),
                  "mcast-snooping-enable": options.flag("mcast-snooping-enable")}  # fmt: skip
-        settings.update({key: flag(one) for key, one in flags.items() if one is not None})
+        settings.update({key: true_false(one) for key, one in flags.items() if one is not None})
         settings["fail-mode"] = options.choice("fail-mode", ("", "secure", "standalone")) or ""
         settings["datapath-type"] = options.choice("datapath", ("", "system", "netdev")) or ""
         options.done()
@@ -144,7 +142,7 @@ def database(fields: Fields) -> dict[str, dict[str, str]]:
             if not _KEY.match(name):
                 raise ImageError("%s: %s is no key that NetworkManager takes" % (values.path, ascii(name[:60])))
             value = values.raw(name)
-            text = flag(value) if isinstance(value, bool) else values.text(name)
+            text = true_false(value) if isinstance(value, bool) else values.text(name)
             if text:
                 texts["data." + name] = text
         if texts:

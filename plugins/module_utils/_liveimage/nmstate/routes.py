@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from ..errors import ImageError
-from .fields import Fields
-from .model import UP, Interface
-from .values import Network, host_address, interface_name, network
+from .document import Fields
+from .model import UP, Interface, Network, host_address, interface_name, network
 
 MAIN = 254
 _FIRST_PRIORITY = 30000  # of rules that were given none, as nmstatectl counts

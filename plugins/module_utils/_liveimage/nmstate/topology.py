@@ -7,9 +7,7 @@ from __future__ import annotations
 from ..errors import ImageError
 from . import ovs
 from .ip import stack
-from .keyfile import flag
-from .model import NAMES, UP, Interface, OvsPort, Port
-from .values import interface_name
+from .model import NAMES, UP, Interface, OvsPort, Port, interface_name, true_false
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
 
@@ -211,7 +209,7 @@ def connection(one: Interface) -> dict[str, str]:
         "id": one.profile,
         "uuid": one.uuid,
         "type": NAMES[one.kind],
-        "autoconnect": flag(one.state == UP),
+        "autoconnect": true_false(one.state == UP),
         "autoconnect-slaves": "1" if one.kind in (*_CONTROLLERS, "ovs-bridge") else "-1",
     }
     if not one.by_mac:

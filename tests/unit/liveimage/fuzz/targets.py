@@ -20,8 +20,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import quick, ranges
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.requests import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers, ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
     Request,
     RequestReader,
 )
@@ -139,7 +139,7 @@ def request(case: bytes) -> None:
     need(_told(found) == _told(pieces), f"{_told(found)} in one piece, {_told(pieces)} in many")
     if len(found) == 1 and whole.idle and found[0].keep_alive:
         need(_told(again.feed(case) + again.feed(case)) == _told(found) * 2, "another request the second time")
-    asked = quick.asked(case)
+    asked = answers.fast_request(case)
     if asked is not None:
         need(len(found) == 1 and whole.idle and found[0].keep_alive and not found[0].old, "no plain request")
         need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the short way")

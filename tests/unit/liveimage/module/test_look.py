@@ -16,15 +16,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import (
-    inspection,
-    ipxe,
-    look,
-    masking,
-    request,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection, products, request
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.writing import materialise
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise
 from tests.unit.liveimage.module.building import NETWORK
 
 HOST = {"name": "web-1", "network": NETWORK, "kernel_arguments": {"append": ["console=ttyS0"]}}
@@ -34,7 +28,7 @@ def test_show_tells_what_is_in_an_iso_an_initramfs_and_a_descriptor(workshop):
     workshop.build(HOST, outputs=["iso", "initramfs"])
     workshop.build(HOST, mode="overlay", dest=str(workshop.folder / "overlays"))
     paths = ["images/web-1.iso", "images/web-1.initramfs", "overlays/web-1.iso.json", "coreos.iso"]
-    image, ramdisk, described, base = inspection.show([str(workshop.folder / path) for path in paths])
+    image, ramdisk, described, base = inspection.show_images([str(workshop.folder / path) for path in paths])
     assert [one["failed"] for one in (image, ramdisk, described, base)] == [False] * 4
     assert (image["kind"], ramdisk["kind"], base["customised"]) == ("iso", "initramfs", False)
     assert image["kernel_arguments"]["current"].endswith("console=ttyS0")
@@ -46,7 +40,7 @@ def test_show_tells_what_is_in_an_iso_an_initramfs_and_a_descriptor(workshop):
 
 
 def test_show_of_what_is_no_image_says_so(workshop):
-    missing, folder = inspection.show([str(workshop.folder / "nothing.iso"), str(workshop.folder)])
+    missing, folder = inspection.show_images([str(workshop.folder / "nothing.iso"), str(workshop.folder)])
     assert (missing["failed"], missing["msg"].endswith("nothing.iso is not there")) == (True, True)
     assert (folder["failed"], "cannot be read" in folder["msg"]) == (True, True)
 
@@ -56,13 +50,13 @@ def test_reset_gives_the_published_image_back(workshop):
     path = workshop.dest / "web-1.iso"
     path.chmod(0o640)
     customised = path.read_bytes()
-    entries, diff = inspection.reset([str(path), str(workshop.base)], check=True)
+    entries, diff = inspection.reset_images([str(path), str(workshop.base)], check=True)
     assert ([one["changed"] for one in entries], path.read_bytes() == customised) == ([True, False], True)
-    entries, again = inspection.reset([str(path), str(workshop.base)], check=False)
+    entries, again = inspection.reset_images([str(path), str(workshop.base)], check=False)
     assert ([one["changed"] for one in entries], again) == ([True, False], diff)
     assert path.read_bytes() == workshop.base.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o640
-    assert not inspection.reset([str(path)], check=False)[0][0]["changed"]
+    assert not inspection.reset_images([str(path)], check=False)[0][0]["changed"]
     assert workshop.build(HOST)["web-1"]["changed"]  # whoever resets an image gets it again with the next run
     assert path.read_bytes() == customised
 
@@ -71,7 +65,7 @@ def test_reset_of_anything_else_is_refused(workshop):
     workshop.build(HOST, outputs=["initramfs"])
     link = workshop.folder / "link.iso"
     link.symlink_to(workshop.base)
-    entries, _diff = inspection.reset([str(workshop.dest / "web-1.initramfs"), str(link)], check=False)
+    entries, _diff = inspection.reset_images([str(workshop.dest / "web-1.initramfs"), str(link)], check=False)
     assert [one["failed"] for one in entries] == [True, True]
     assert ("is no ISO" in entries[0]["msg"], "is a link" in entries[1]["msg"]) == (True, True)
 
@@ -86,7 +80,7 @@ def test_an_archive_at_the_end_is_found_whatever_is_before_it(tmp_path, compress
     padded = before + bytes(cpio.aligned(len(before)))
     path = tmp_path / "initramfs"
     path.write_bytes(padded + cpio.archive({"config.ign": b"{}"}, compression) + bytes(2))
-    assert look.behind(whole(identify(str(path)))) == {"config.ign": b"{}"}
+    assert inspection.appended_members(whole(identify(str(path)))) == {"config.ign": b"{}"}
 
 
 @given(data=st.binary(min_size=1, max_size=3000))
@@ -94,7 +88,7 @@ def test_an_archive_at_the_end_is_found_whatever_is_before_it(tmp_path, compress
 def test_nothing_is_found_where_nothing_is(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "some.initramfs"
     path.write_bytes(data)
-    assert look.behind(whole(identify(str(path)))) == {}
+    assert inspection.appended_members(whole(identify(str(path)))) == {}
 
 
 def test_an_initramfs_on_disk_tells_what_was_put_behind_it(tmp_path):
@@ -103,11 +97,11 @@ def test_an_initramfs_on_disk_tells_what_was_put_behind_it(tmp_path):
     materialise(
         initramfs.customise(initramfs.inspect(str(plain)), b"{}", {"a.nmconnection": "[x]"}), str(tmp_path / "own")
     )
-    assert sorted(look.at(str(tmp_path / "own")).members) == [
+    assert sorted(inspection.inspect_file(str(tmp_path / "own")).members) == [
         "config.ign",
         "etc/coreos-firstboot-network/a.nmconnection",
     ]
-    assert look.at(str(plain)).members == {}
+    assert inspection.inspect_file(str(plain)).members == {}
 
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=30)
@@ -117,7 +111,7 @@ words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, 
 @settings(max_examples=200, deadline=None)
 def test_an_ipxe_script_gives_the_kernel_exactly_its_arguments(arguments):
     try:
-        script = ipxe.script("web-1", "http://a/k", "http://a/i", " ".join(arguments)).decode()
+        script = products.ipxe_script("web-1", "http://a/k", "http://a/i", " ".join(arguments)).decode()
     except ImageError:
         assert any("${" in one or one.startswith("#") or one in ("||", "&&", ";") for one in arguments)
         return
@@ -132,10 +126,13 @@ def test_an_ipxe_script_gives_the_kernel_exactly_its_arguments(arguments):
 
 def test_kernel_arguments_of_a_network_boot_are_those_of_the_iso_without_its_medium():
     published = "mitigations=auto coreos.liveiso=fedora ignition.firstboot ignition.platform.id=metal"
-    found = ipxe.arguments(published, Edit(append=("a=b",), replace=("mitigations=auto=off",)), "http://x/r")
+    found = products.ipxe_arguments(published, Edit(append=("a=b",), replace=("mitigations=auto=off",)), "http://x/r")
     words = "coreos.live.rootfs_url=http://x/r mitigations=off ignition.firstboot ignition.platform.id=metal a=b"
     assert found == words
-    assert ipxe.arguments("", Edit(), "http://x/r").split()[1:] == ["ignition.firstboot", "ignition.platform.id=metal"]
+    assert products.ipxe_arguments("", Edit(), "http://x/r").split()[1:] == [
+        "ignition.firstboot",
+        "ignition.platform.id=metal",
+    ]
 
 
 def test_every_variable_of_the_peer_has_an_option(workshop, monkeypatch, tmp_path):
@@ -192,11 +189,11 @@ def test_nmstatectl_is_used_when_it_is_asked_for(workshop):
 
     workshop.build(HOST, run=run)
     assert started == [(("nmstatectl", "gc", "/dev/stdin"), NETWORK)]
-    shown = inspection.show([str(workshop.dest / "web-1.iso")])[0]
+    shown = inspection.show_images([str(workshop.dest / "web-1.iso")])[0]
     assert "id=by-nmstatectl" in shown["network"]["eno1.nmconnection"]
     refused = workshop.build(HOST, run=lambda _command, _text: (1, "", "no such key\n"), check=True)["web-1"]
     assert refused["msg"] == "nmstatectl refuses the NMState document: no such key"
 
 
 def test_a_text_that_is_no_ignition_is_not_shown():
-    assert masking.ignition_shown(b"{secret") == "(7 bytes that are no valid Ignition)"
+    assert inspection.masked_ignition(b"{secret") == "(7 bytes that are no valid Ignition)"

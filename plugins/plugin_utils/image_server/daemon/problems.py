@@ -1,0 +1,49 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with what now: each problem is logged once when it comes, and once when it is gone.
+
+A problem is told, and told to be gone, after what is served is in accord with it: who sees the one sees the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+LOG = logging.getLogger("kubenode.images")
+
+
+class Problems:
+    """By what they are problems of."""
+
+    def __init__(self) -> None:
+        """Nothing is wrong."""
+        self._found: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def tell(self, what: str, problem: str) -> None:
+        """Something's problem as it is now; "": none."""
+        if self._found.get(what, "") == problem:
+            return
+        if problem:
+            self._found[what] = problem
+            LOG.error("%s: %s", plain(what), plain(problem))
+        else:
+            del self._found[what]
+            LOG.info("%s: mended", plain(what))
+
+    def forget(self, what: str) -> None:
+        """It is gone, and its problem with it."""
+        self._found.pop(what, None)
+
+    def all(self) -> Mapping[str, str]:
+        """Every problem, in text that can be printed."""
+        return {plain(what): plain(problem) for what, problem in sorted(self._found.copy().items())}
+
+
+def plain(text: str) -> str:
+    """Text for a line of a log: whatever names and documents hold, nothing but printable characters."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
