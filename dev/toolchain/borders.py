@@ -15,6 +15,7 @@ HOUSE = ("commands", "dev", "lab", "plugins", "provision", "tests")
 UTILS = "plugins/module_utils"
 STATES = UTILS + "/_states"
 COMMON = UTILS + "/_common"
+IMAGE_SERVER = "plugins/plugin_utils/image_server"
 
 #: folder or file (longest match wins) → what of ours it may import
 ALLOWED = {
@@ -36,7 +37,10 @@ ALLOWED = {
     STATES: (COMMON,),
     UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON, STATES),
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON, STATES),
-    UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
+    UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
+    UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
+    IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
+    IMAGE_SERVER + "/pack": (),  # runs on its own, too
     UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
     "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import ImageError
-from .module.stores import Owned, write_text
 from .overlay import Overlay
 
 VERSION = 1
@@ -61,13 +60,3 @@ def same(data: Mapping[str, Any] | None, name: str, host: str, overlay: Overlay)
     if data is None or data.get("name") != name or data.get("host") != host:
         return False
     return bool(data.get("overlay") == overlay.to_dict())
-
-
-def permissions(path: str) -> int:
-    """Of a descriptor that is there."""
-    return stat.S_IMODE(os.lstat(path).st_mode)
-
-
-def write(path: str, text: str, owned: Owned) -> None:
-    """Replace a descriptor in one step: a server sees the old one or the new one."""
-    write_text(path, text, owned)

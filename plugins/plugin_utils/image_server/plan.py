@@ -13,9 +13,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from . import pack as program
-from . import paths, unit
-from . import role_inputs as inputs_
+from . import pack, paths, role_inputs, unit
 
 PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
@@ -82,7 +80,7 @@ def url(inputs: Facts, node: Facts) -> str:
     """Where machines find the images, without a slash at the end."""
     if inputs["publish_addr"]:
         return inputs["publish_addr"].rstrip("/")
-    host, port = inputs_.address(inputs["bind_addr"])
+    host, port = role_inputs.address(inputs["bind_addr"])
     host = host or _address(node)
     scheme = "https" if inputs["tls_key"] else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -108,7 +106,7 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
     """What node_settings is to bring about. ``record``: what an earlier run wrote down, empty at the first."""
     if inputs["state"] == "absent":
         return _absent(record)
-    content = program.program_bytes(inputs["python"] or program.PYTHON)
+    content = pack.program_bytes(inputs["python"] or pack.PYTHON)
     here = f"{paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
@@ -131,7 +129,7 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
         ),
     ]
     if inputs["firewall"] == "open":
-        ports = [f"{inputs_.address(inputs['bind_addr'])[1]}/tcp"]
+        ports = [f"{role_inputs.address(inputs['bind_addr'])[1]}/tcp"]
         found.append({"id": "firewall", "step": "firewall", "kind": "firewall", "ports": ports})
     found.append(
         {
@@ -221,7 +219,7 @@ def _believed(record: Facts) -> dict[str, Any]:
     here = str(record.get("program", ""))
     return {
         "program": here if _PROGRAM.fullmatch(here) else "",
-        "hosts": [name for name in parts["hosts"] if inputs_.is_host_file(name)],
+        "hosts": [name for name in parts["hosts"] if role_inputs.is_host_file(name)],
         "bases": [path for path in parts["bases"] if _BASE.fullmatch(str(path))],
         "fetched": [name for name in parts["fetched"] if _FETCHED.fullmatch(str(name))],
     }

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import pack as program
-from . import paths
-from . import role_inputs as inputs_
+from . import pack, paths, role_inputs
 
 #: Ports below need a capability.
 _FIRST_FREE_PORT = 1024
@@ -94,7 +92,7 @@ def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
 def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list[str]:
     """The program's command line; what begins with a dollar sign is replaced by systemd."""
     found = [
-        inputs["python"] or program.PYTHON,
+        inputs["python"] or pack.PYTHON,
         "-I",
         programfile,
         "--images-bind-addr",
@@ -146,7 +144,7 @@ def environment(inputs: Mapping[str, Any], own: str) -> str:
         **({"DEPLOY_ISO": paths.base("iso")} if "iso" in here else {}),
         **({"DEPLOY_INITRD": paths.base("initramfs")} if "initramfs" in here else {}),
         "IMAGE_SHARED_DIR": paths.BASES,
-        **(inputs_.environment(inputs) if inputs["agent_image"] else {}),
+        **(role_inputs.environment(inputs) if inputs["agent_image"] else {}),
     }
     return "".join(f"{name}={quoted(value)}\n" for name, value in values.items())
 
@@ -167,7 +165,7 @@ def _word(word: str) -> str:
 
 
 def _capabilities(inputs: Mapping[str, Any]) -> list[str]:
-    if inputs_.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
+    if role_inputs.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
         # a capability of a user namespace of its own would not count for the port
         return ["CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE"]
     return ["CapabilityBoundingSet=", "AmbientCapabilities=", "PrivateUsers=yes"]

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import descriptor
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 
 from .folder import Changes, read, scan, state
-from .problems import LOG, Problems, plain
+from .problems import LOG, Problems
 from .server.registry import Registry
 
-ENDING = ".json"
-VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")
 _HOST = re.compile(r"[^\x00-\x1f\x7f]{0,253}\Z")
 _MOST = 96 * 1024 * 1024  # an image with a larger embed area has its Ignition in here
@@ -56,7 +56,7 @@ class DescriptorFolder:
     def look(self) -> None:
         """Serve what is new, take away what is gone or does not fit its base any more."""
         try:
-            found = {name: one for name, one in scan(self._folder).items() if name.endswith(ENDING)}
+            found = {name: one for name, one in scan(self._folder).items() if name.endswith(descriptor.SUFFIX)}
         except OSError as error:
             self._problems.tell(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
             return
@@ -77,7 +77,7 @@ class DescriptorFolder:
         for name in before - {known.name for known in self._known.values()}:
             self._registry.remove(self._path_of(name))
             self._withheld.discard(self._path_of(name))
-            LOG.info("%s: gone", plain(name))
+            LOG.info("%s: gone", escaped(name))
         self._settle()
         for file, problem in bad.items():
             self._problems.tell(self._place(file), problem)
@@ -122,7 +122,7 @@ class DescriptorFolder:
         if self._owned(known.name):
             return "%s is already the image of a host in the folder of NMState documents" % known.name
         if len(files) > 1:
-            return "%s would share the name %s" % (" and ".join(plain(file) for file in sorted(files)), known.name)
+            return "%s would share the name %s" % (" and ".join(escaped(file) for file in sorted(files)), known.name)
         return ""
 
     def _serve(self, file: str) -> str:
@@ -146,12 +146,12 @@ class DescriptorFolder:
             raise
         except (ValueError, RecursionError) as error:
             raise ImageError("it is no JSON: %s" % error) from error
-        if not isinstance(told, dict) or told.get("kubenode_image") != VERSION:
-            raise ImageError("it is no descriptor of version %d (kubenode_image)" % VERSION)
+        if not isinstance(told, dict) or told.get("kubenode_image") != descriptor.VERSION:
+            raise ImageError("it is no descriptor of version %d (kubenode_image)" % descriptor.VERSION)
         name, host, created = _text(told, "name", _NAME), _text(told, "host", _HOST), told.get("created")
         if not isinstance(created, int) or isinstance(created, bool) or not 0 <= created < 1 << 33:
             raise ImageError("created: %.40r is no number of seconds since 1970" % (created,))
-        return name, host, Overlay.from_dict(told.get("overlay") or {}), created
+        return name, host, descriptor.overlay_of(told), created
 
     def _place(self, file: str) -> str:
         return os.path.join(self._folder, file)

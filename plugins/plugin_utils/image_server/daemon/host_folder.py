@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import (
     KINDS,
     Bases,
@@ -27,7 +28,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmst
 
 from . import host_file
 from .folder import Changes, State, read_text, scan, state
-from .problems import LOG, Problems, plain
+from .problems import LOG, Problems
 from .publisher import SUFFIXES, Publisher
 from .reloaded import CommonInputs
 
@@ -158,7 +159,7 @@ class HostFolder:
             self._publisher.discard(key)
             self._failed.discard(key)
             self._problems.forget(_PREFIX + key)
-            LOG.info("%s: gone", plain(key))
+            LOG.info("%s: gone", escaped(key))
             if arch not in self._archs.values():
                 self._states.pop(arch, None)
                 self._problems.forget(self._bases_of(arch))
@@ -176,7 +177,7 @@ class HostFolder:
                 problem = "%s: %s" % (self._place(files), error)
                 self._publisher.withhold(key, KINDS)
             except Exception as error:  # noqa: BLE001 - a defect of ours must not take the other hosts with it
-                LOG.exception("%s: this is a defect of the image server", plain(key))
+                LOG.exception("%s: this is a defect of the image server", escaped(key))
                 problem = "%s: a defect of the image server: %s" % (self._place(files), type(error).__name__)
                 self._publisher.withhold(key, KINDS)
             finally:
@@ -192,8 +193,8 @@ class HostFolder:
     def _publish(self, key: str, files: _Files) -> str:
         """What is wrong with it, "" when nothing is."""
         if len(files.documents) > 1:
-            names = " and ".join(plain(name) for name, _signature in files.documents)
-            raise ImageError("%s would share the image name %s; remove or rename one" % (names, plain(key)))
+            names = " and ".join(escaped(name) for name, _signature in files.documents)
+            raise ImageError("%s would share the image name %s; remove or rename one" % (names, escaped(key)))
         own, network = host_file.HostOptions(), None
         if files.own is not None:
             path = os.path.join(self._folder, files.own[0])
@@ -212,13 +213,13 @@ class HostFolder:
             self._tell_bases(own.arch)
         newest = max(signature.mtime_ns for _name, signature in files.all()) / 1e9
         outcome = self._publisher.offer(
-            key, host, own.arch, own.formats, modified=max(newest, self._inputs.modified), label=plain(key),
+            key, host, own.arch, own.formats, modified=max(newest, self._inputs.modified), label=escaped(key),
             agent=own.agent, enlarge=own.enlarge,
         )  # fmt: skip
         for warning in outcome.warnings:
-            LOG.warning("%s: %s", plain(key), plain(warning))
+            LOG.warning("%s: %s", escaped(key), escaped(warning))
         if not self._first and outcome.urls:
-            LOG.info("%s: published", plain(key))
+            LOG.info("%s: published", escaped(key))
         wrong = {kind: str(error) for kind, error in outcome.problems.items() if not isinstance(error, NotReady)}
         if len(set(wrong.values())) == 1 and len(wrong) == len(own.formats):
             return "%s: %s" % (self._place(files), next(iter(wrong.values())))

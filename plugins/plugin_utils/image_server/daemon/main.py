@@ -14,6 +14,7 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 from .flags import parse
@@ -49,8 +50,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _failed(error: ImageError, code: int) -> int:
-    text = str(error)
-    sys.stderr.write("image-server: %s\n" % (text if text.isprintable() else ascii(text)[1:-1]))
+    sys.stderr.write("image-server: %s\n" % escaped(str(error)))
     return code
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
+
 LOG = logging.getLogger("kubenode.images")
 
 
@@ -30,10 +32,10 @@ class Problems:
             return
         if problem:
             self._found[what] = problem
-            LOG.error("%s: %s", plain(what), plain(problem))
+            LOG.error("%s: %s", escaped(what), escaped(problem))
         else:
             del self._found[what]
-            LOG.info("%s: mended", plain(what))
+            LOG.info("%s: mended", escaped(what))
 
     def forget(self, what: str) -> None:
         """It is gone, and its problem with it."""
@@ -41,9 +43,4 @@ class Problems:
 
     def all(self) -> Mapping[str, str]:
         """Every problem, in text that can be printed."""
-        return {plain(what): plain(problem) for what, problem in sorted(self._found.copy().items())}
-
-
-def plain(text: str) -> str:
-    """Text for a line of a log: whatever names and documents hold, nothing but printable characters."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+        return {escaped(what): escaped(problem) for what, problem in sorted(self._found.copy().items())}
