@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from .errors import ImageError
+from .ignition import Config
 
 IRONIC_PORT, INSPECTOR_PORT = 6385, 5050
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\Z")
@@ -21,6 +22,39 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,500}\Z")
 _KEY = re.compile(r"(ssh-[a-z0-9-]+|ecdsa-sha2-[a-z0-9-]+|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+=* ?[^\x00-\x1f\x7f]*\Z")
 _PULL_SECRET = "/run/secrets/pull-secret"
 VLAN_MODES = ("automatic", "always", "never")
+CONFIG, AUTH = "/etc/ironic-python-agent.conf", "/etc/authfile.json"
+PROFILES = "/etc/NetworkManager/system-connections"
+CA = "/etc/pki/ca-trust/source/anchors/ca.crt"
+UNIT = "ironic-agent.service"
+_ID_FILE = "/run/ironic-agent.cid"
+_CLIENT_ID = "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\n"
+_HOSTNAME = """#!/bin/sh
+# A name from DHCPv6 that has a domain is kept; a host without any name gets the one it was given.
+set -u
+if [ -n "${DHCP6_FQDN_FQDN-}" ]; then
+    case $DHCP6_FQDN_FQDN in
+        *.*) hostnamectl --static --transient set-hostname "$DHCP6_FQDN_FQDN" ;;
+    esac
+fi
+case $(uname -n) in
+    localhost | localhost.localdomain) hostnamectl --transient set-hostname %s ;;
+esac
+exit 0
+"""
+_ISSUE = "This is a live image that inspects and provisions this host. It is not a node, and nothing on it is kept.\n"
+_TRUST = """[Unit]
+Description=Trust the further authorities
+ConditionPathExists=%s
+Before=network-online.target %s
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/update-ca-trust extract
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 @dataclass(frozen=True)
@@ -187,43 +221,6 @@ def _check_pull_secret(text: str) -> None:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
         raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")
-
-
-from .ignition import Config
-
-CONFIG, AUTH = "/etc/ironic-python-agent.conf", "/etc/authfile.json"
-PROFILES = "/etc/NetworkManager/system-connections"
-CA = "/etc/pki/ca-trust/source/anchors/ca.crt"
-UNIT = "ironic-agent.service"
-_ID_FILE = "/run/ironic-agent.cid"
-_CLIENT_ID = "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\n"
-_HOSTNAME = """#!/bin/sh
-# A name from DHCPv6 that has a domain is kept; a host without any name gets the one it was given.
-set -u
-if [ -n "${DHCP6_FQDN_FQDN-}" ]; then
-    case $DHCP6_FQDN_FQDN in
-        *.*) hostnamectl --static --transient set-hostname "$DHCP6_FQDN_FQDN" ;;
-    esac
-fi
-case $(uname -n) in
-    localhost | localhost.localdomain) hostnamectl --transient set-hostname %s ;;
-esac
-exit 0
-"""
-_ISSUE = "This is a live image that inspects and provisions this host. It is not a node, and nothing on it is kept.\n"
-_TRUST = """[Unit]
-Description=Trust the further authorities
-ConditionPathExists=%s
-Before=network-online.target %s
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/bin/update-ca-trust extract
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 @dataclass(frozen=True)

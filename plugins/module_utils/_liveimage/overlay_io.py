@@ -18,6 +18,22 @@ from typing import BinaryIO
 from .errors import ImageError
 from .overlay import BaseRange, Bytes, Overlay, Segment
 
+_FICLONERANGE = 0x4020940D  # _IOW(0x94, 13, struct file_clone_range)
+_CHUNK = 64 * 1024 * 1024
+_BUFFER = 1024 * 1024
+# The kernel or a file system cannot do it this way; copying by hand can.
+_CANNOT = (
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+    errno.ENOTTY,
+    errno.ENOSYS,
+    errno.EBADF,
+    errno.EPERM,
+    errno.ETXTBSY,
+)
+_BLOCK = 4096  # blocks are shared whole, at the same alignment
+
 
 class OverlayReader(io.RawIOBase):
     """A read-only, seekable file of an overlay's bytes; it keeps a base of its own open."""
@@ -88,23 +104,6 @@ def read(overlay: Overlay, start: int, length: int) -> bytes:
     with open_overlay(overlay) as file:
         file.seek(start)
         return file.read(length)
-
-
-_FICLONERANGE = 0x4020940D  # _IOW(0x94, 13, struct file_clone_range)
-_CHUNK = 64 * 1024 * 1024
-_BUFFER = 1024 * 1024
-# The kernel or a file system cannot do it this way; copying by hand can.
-_CANNOT = (
-    errno.EXDEV,
-    errno.EINVAL,
-    errno.EOPNOTSUPP,
-    errno.ENOTTY,
-    errno.ENOSYS,
-    errno.EBADF,
-    errno.EPERM,
-    errno.ETXTBSY,
-)
-_BLOCK = 4096  # blocks are shared whole, at the same alignment
 
 
 def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:

@@ -20,6 +20,10 @@ LONGEST_PATH = 64  # characters of a path that every BMC takes
 _NAME_DIGITS = 26  # base32 digits: 130 bits
 _SIGNATURE_DIGITS = 20  # base32 digits: 100 bits
 _SIGNED = re.compile(r"/([0-9a-f]{1,10})\.([a-z2-7]{%d})(/[^/]+)\Z" % _SIGNATURE_DIGITS)
+_PLAIN = re.compile(r"[A-Za-z0-9._~/-]*\Z")
+SHORTEST_SECRET = 32  # characters
+_LONGEST_SECRET = 4096
+_MODE_OF_OTHERS = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 
 def public_path(secret: bytes, key: str, suffix: str) -> str:
@@ -49,9 +53,6 @@ def _signature(secret: bytes, path: str, expires: int) -> str:
 def _mac(secret: bytes, message: bytes, digits: int) -> str:
     digest = hmac.new(secret, message, hashlib.sha256).digest()
     return base64.b32encode(digest).decode("ascii").lower()[:digits]
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9._~/-]*\Z")
 
 
 def static_path(name: str, secret: bytes | None = None) -> str:
@@ -90,11 +91,6 @@ class RequestPaths:
         if self._prefix and path.startswith(self._prefix + "/"):
             path = path[len(self._prefix) :]
         return path if self._secret is None else unsign_path(self._secret, path, time.time())
-
-
-SHORTEST_SECRET = 32  # characters
-_LONGEST_SECRET = 4096
-_MODE_OF_OTHERS = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 
 def load_secret(path: str) -> bytes:

@@ -79,7 +79,7 @@ def own_architecture(inputs: Facts, node: Facts) -> str:
 def url(inputs: Facts, node: Facts) -> str:
     """Where machines find the images, without a slash at the end."""
     if inputs["publish_addr"]:
-        return inputs["publish_addr"].rstrip("/")
+        return str(inputs["publish_addr"]).rstrip("/")
     host, port = role_inputs.address(inputs["bind_addr"])
     host = host or _address(node)
     scheme = "https" if inputs["tls_key"] else "http"

@@ -21,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
+from . import paths
 from .daemon import host_file
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
@@ -30,6 +31,87 @@ _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
     " characters"
 )
+DEFAULTS: dict[str, Any] = {
+    "state": "present",
+    "hosts": {},
+    "host_options": {},
+    "bases": {},
+    "architecture": "",
+    "download_headers": {},
+    "download_timeout": 3600,
+    "download_ca": [],
+    "bind_addr": ":8084",
+    "publish_addr": "",
+    "metrics_addr": "127.0.0.1:8085",
+    "unguessable": True,
+    "signed_urls": 0,
+    "secret": "",
+    "tls_certificate": "",
+    "tls_key": "",
+    "max_connections": 1024,
+    "max_connections_per_address": 64,
+    "nmstate": "builtin",
+    "log_level": "info",
+    "memory_max": "",
+    "allow": [],
+    "firewall": "unmanaged",
+    "manage_packages": True,
+    "python": "",
+    "agent_image": "",
+    "ironic_urls": [],
+    "inspector_urls": [],
+    "ironic_insecure": False,
+    "pull_secret": "",
+    "vlan_interfaces": "automatic",
+    "ssh_keys": [],
+    "registries_conf": "",
+    "ip_options": "",
+    "http_proxy": "",
+    "https_proxy": "",
+    "no_proxy": "",
+    "ntp_servers": [],
+    "ca_bundle": "",
+}
+CHOICES = {
+    "state": ("present", "absent"),
+    "nmstate": ("auto", "builtin", "nmstatectl"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "firewall": ("unmanaged", "open"),
+    "vlan_interfaces": agent_inputs.VLAN_MODES,
+}
+ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
+#: variable → what it becomes, in the peer's words; the ones that AgentInputs reads
+AGENT = {
+    "agent_image": "IRONIC_AGENT_IMAGE",
+    "ironic_urls": "IRONIC_BASE_URL",
+    "inspector_urls": "IRONIC_INSPECTOR_BASE_URL",
+    "ironic_insecure": "IRONIC_INSECURE",
+    "vlan_interfaces": "IRONIC_AGENT_VLAN_INTERFACES",
+    "ssh_keys": "IRONIC_RAMDISK_SSH_KEY",
+    "registries_conf": "REGISTRIES_CONF_PATH",
+    "ip_options": "IP_OPTIONS",
+    "http_proxy": "HTTP_PROXY",
+    "https_proxy": "HTTPS_PROXY",
+    "no_proxy": "NO_PROXY",
+    "ntp_servers": "ADDITIONAL_NTP_SERVERS",
+    "ca_bundle": "CA_BUNDLE",
+}
+_FILES = {"registries_conf": paths.REGISTRIES, "ca_bundle": paths.CA_BUNDLE}
+_HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
+_RANGES = {
+    "download_timeout": (1, 86400),
+    "signed_urls": (0, 366 * 86400),
+    "max_connections": (1, 100_000),
+    "max_connections_per_address": (0, 100_000),
+}
+#: What the service does not see of the machine, and where its own bases are.
+_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{paths.BASES}/")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
+_SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
+_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SECRET = re.compile(r"[!-~]{32,1024}")
 
 
 @dataclass
@@ -131,96 +213,11 @@ def _document_text(value: Any, what: str) -> str:
     return yaml.safe_dump(value, default_flow_style=False, sort_keys=False, allow_unicode=True, width=10000)
 
 
-from . import paths
-
-DEFAULTS: dict[str, Any] = {
-    "state": "present",
-    "hosts": {},
-    "host_options": {},
-    "bases": {},
-    "architecture": "",
-    "download_headers": {},
-    "download_timeout": 3600,
-    "download_ca": [],
-    "bind_addr": ":8084",
-    "publish_addr": "",
-    "metrics_addr": "127.0.0.1:8085",
-    "unguessable": True,
-    "signed_urls": 0,
-    "secret": "",
-    "tls_certificate": "",
-    "tls_key": "",
-    "max_connections": 1024,
-    "max_connections_per_address": 64,
-    "nmstate": "builtin",
-    "log_level": "info",
-    "memory_max": "",
-    "allow": [],
-    "firewall": "unmanaged",
-    "manage_packages": True,
-    "python": "",
-    "agent_image": "",
-    "ironic_urls": [],
-    "inspector_urls": [],
-    "ironic_insecure": False,
-    "pull_secret": "",
-    "vlan_interfaces": "automatic",
-    "ssh_keys": [],
-    "registries_conf": "",
-    "ip_options": "",
-    "http_proxy": "",
-    "https_proxy": "",
-    "no_proxy": "",
-    "ntp_servers": [],
-    "ca_bundle": "",
-}
-CHOICES = {
-    "state": ("present", "absent"),
-    "nmstate": ("auto", "builtin", "nmstatectl"),
-    "log_level": ("debug", "info", "warning", "error"),
-    "firewall": ("unmanaged", "open"),
-    "vlan_interfaces": agent_inputs.VLAN_MODES,
-}
-ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
-#: variable → what it becomes, in the peer's words; the ones that AgentInputs reads
-AGENT = {
-    "agent_image": "IRONIC_AGENT_IMAGE",
-    "ironic_urls": "IRONIC_BASE_URL",
-    "inspector_urls": "IRONIC_INSPECTOR_BASE_URL",
-    "ironic_insecure": "IRONIC_INSECURE",
-    "vlan_interfaces": "IRONIC_AGENT_VLAN_INTERFACES",
-    "ssh_keys": "IRONIC_RAMDISK_SSH_KEY",
-    "registries_conf": "REGISTRIES_CONF_PATH",
-    "ip_options": "IP_OPTIONS",
-    "http_proxy": "HTTP_PROXY",
-    "https_proxy": "HTTPS_PROXY",
-    "no_proxy": "NO_PROXY",
-    "ntp_servers": "ADDITIONAL_NTP_SERVERS",
-    "ca_bundle": "CA_BUNDLE",
-}
-_FILES = {"registries_conf": paths.REGISTRIES, "ca_bundle": paths.CA_BUNDLE}
-_HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
-_RANGES = {
-    "download_timeout": (1, 86400),
-    "signed_urls": (0, 366 * 86400),
-    "max_connections": (1, 100_000),
-    "max_connections_per_address": (0, 100_000),
-}
-#: What the service does not see of the machine, and where its own bases are.
-_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{paths.BASES}/")
-_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
-_SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
-_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_SECRET = re.compile(r"[!-~]{32,1024}")
-
-
 class InvalidInput(ValueError):
     """Variables that no image server could be made of; one line for each, with its name, its value and the fix."""
 
 
-class _Problems(list):
+class _Problems(list[str]):
     def say(self, name: str, value: object, fix: str) -> None:
         """One wrong variable; secrets are named without their value."""
         shown = "" if name.partition(".")[0].partition("[")[0] in _HIDDEN else f" is {str(value)[:120]!r}"

@@ -42,32 +42,32 @@ def now(monkeypatch):
 
 
 def test_the_first_look_takes_all(now):
-    watch = Changes()
-    assert watch.look(states(now, a=b"1", b=b"1")) == (["a", "b"], [])
-    assert watch.look(states(now, a=b"1", b=b"1")) == ([], [])
+    changes = Changes()
+    assert changes.update(states(now, a=b"1", b=b"1")) == (["a", "b"], [])
+    assert changes.update(states(now, a=b"1", b=b"1")) == ([], [])
 
 
 def test_what_is_being_written_waits_until_two_looks_saw_the_same(now):
-    watch = Changes()
-    watch.look({})
-    watch.look(states(a=b"0"))
-    assert watch.look(states(now, a=b"1")) == ([], [])
-    assert watch.look(states(now, a=b"2")) == ([], [])
-    assert watch.look(states(now, a=b"2")) == (["a"], [])
+    changes = Changes()
+    changes.update({})
+    changes.update(states(a=b"0"))
+    assert changes.update(states(now, a=b"1")) == ([], [])
+    assert changes.update(states(now, a=b"2")) == ([], [])
+    assert changes.update(states(now, a=b"2")) == (["a"], [])
     ahead = now + 100  # by a clock that is ahead of ours it would never be quiet
-    assert watch.look(states(ahead, a=b"3")) == (["a"], [])
-    assert watch.look(states(now - 5, a=b"4")) == (["a"], [])
+    assert changes.update(states(ahead, a=b"3")) == (["a"], [])
+    assert changes.update(states(now - 5, a=b"4")) == (["a"], [])
 
 
 def test_what_is_missing_once_was_being_replaced():
-    watch = Changes()
-    watch.look(states(a=b"1", b=b"1"))
-    assert watch.look(states(b=b"1")) == ([], [])
-    assert watch.look(states(a=b"1", b=b"1")) == ([], [])
-    assert watch.look(states(a=b"1")) == ([], [])
-    assert watch.look(states(a=b"1")) == ([], ["b"])
-    assert watch.look(states(a=b"1")) == ([], [])
-    assert watch.look(states(a=b"1", b=b"1")) == (["b"], [])
+    changes = Changes()
+    changes.update(states(a=b"1", b=b"1"))
+    assert changes.update(states(b=b"1")) == ([], [])
+    assert changes.update(states(a=b"1", b=b"1")) == ([], [])
+    assert changes.update(states(a=b"1")) == ([], [])
+    assert changes.update(states(a=b"1")) == ([], ["b"])
+    assert changes.update(states(a=b"1")) == ([], [])
+    assert changes.update(states(a=b"1", b=b"1")) == (["b"], [])
 
 
 def test_links_that_lead_nowhere_are_told_when_they_are_read(tmp_path):

@@ -58,7 +58,7 @@ class World:
         )
         self.static = HostFolder(publisher, bases, str(folder), inputs, self.problems)
         self.static.begin()
-        self.static.look()
+        self.static.refresh()
 
     def served(self) -> set[str]:
         return {path for path, image in self.registry.items() if image.host != "boot files"}
@@ -110,8 +110,8 @@ def test_any_content(bases, contents):
         # everything goes away again, and nothing of it stays
         for file in place.iterdir():
             file.unlink()
-        world.static.look()
-        world.static.look()
+        world.static.refresh()
+        world.static.refresh()
         assert world.served() == set()
         assert (len(world.static), world.static.failed) == (0, 0)
 
@@ -128,8 +128,8 @@ def test_any_descriptor(contents):
     with folder_of(contents) as place:
         registry = Registry()
         descriptors = DescriptorFolder(registry, str(place), static_path, Problems())
-        descriptors.look()
-        descriptors.look()
+        descriptors.refresh()
+        descriptors.refresh()
         assert len(registry) == 0
 
 
@@ -158,7 +158,7 @@ def test_a_defect_of_ours_hurts_one_host(bases, tmp_path, monkeypatch):
     assert world.problems.all() == {"host a": f"{tmp_path}/a.yaml: a defect of the image server: ZeroDivisionError"}
 
 
-def test_what_is_told_is_in_accord_with_what_is_served(bases, tmp_path, monkeypatch):
+def test_what_is_reported_is_in_accord_with_what_is_served(bases, tmp_path, monkeypatch):
     """Who waits for a problem to come or to go finds what it says at once, whatever all hosts have in common."""
     for wait in ("_CACHED", "_SETTLED"):
         monkeypatch.setattr(bases_module, wait, 0)
@@ -168,44 +168,44 @@ def test_what_is_told_is_in_accord_with_what_is_served(bases, tmp_path, monkeypa
     own = Bases(str(tmp_path / "live.iso"), bases.path("", "initramfs"), "", "x86_64")
     bundle.write_text(CERTIFICATE % "MII=")
     world = World(own, folder, {**ENVIRON, "CA_BUNDLE": str(bundle)})
-    told: list[tuple[str, bool, dict[str, str]]] = []
-    tell = world.problems.tell
+    reported: list[tuple[str, bool, dict[str, str]]] = []
+    report = world.problems.report
 
     def tags() -> dict[str, str]:
         return {path: image.etag for path, image in world.registry.items() if image.host != "boot files"}
 
     def noted(what: str, problem: str) -> None:
         before = world.problems.all()
-        tell(what, problem)
+        report(what, problem)
         if world.problems.all() != before:
-            told.append((what, bool(problem), tags()))
+            reported.append((what, bool(problem), tags()))
 
-    monkeypatch.setattr(world.problems, "tell", noted)
+    monkeypatch.setattr(world.problems, "report", noted)
 
-    def look() -> list[tuple[str, bool]]:
-        """What was told, if all of it was in accord with what this look left."""
-        told.clear()
-        world.static.look()
-        assert all(served == tags() for _what, _problem, served in told), told
-        return [(what, problem) for what, problem, _served in told]
+    def refresh() -> list[tuple[str, bool]]:
+        """What was reported, if all of it was in accord with what this refresh left."""
+        reported.clear()
+        world.static.refresh()
+        assert all(served == tags() for _what, _problem, served in reported), reported
+        return [(what, problem) for what, problem, _served in reported]
 
     assert world.served() == {"/a.initramfs"}
     shutil.copy(bases.path("", "iso"), tmp_path / "live.iso")
-    assert look() == [("bases of x86_64", False)]
+    assert refresh() == [("bases of x86_64", False)]
     assert world.served() == {"/a.iso", "/a.initramfs"}
     before = tags()
     bundle.write_text("no certificate")
-    assert look() == [("common inputs", True)]
+    assert refresh() == [("common inputs", True)]
     assert tags() == before
     bundle.write_text(CERTIFICATE % "AAAA")
-    assert look() == [("common inputs", False)]
+    assert refresh() == [("common inputs", False)]
     assert tags().keys() == before.keys()
     assert tags() != before
     (tmp_path / "live.iso").unlink()
-    assert look() == [("bases of x86_64", True)]
+    assert refresh() == [("bases of x86_64", True)]
     (folder / "a.yaml").write_bytes(b"interfaces: 3")
-    assert look() == []  # it may still be written
-    assert look() == [("host a", True)]
+    assert refresh() == []  # it may still be written
+    assert refresh() == [("host a", True)]
     assert world.served() == set()
 
 
@@ -216,7 +216,7 @@ def test_nothing_is_done_when_nothing_changed(bases, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "read_text", None)  # nobody opens a file again
     changes = world.registry.changes
     for _look in range(3):
-        world.static.look()
+        world.static.refresh()
     assert world.registry.changes == changes
 
 

@@ -27,6 +27,10 @@ _UNIT_VARIABLE = re.compile(r'("--env=(?!IPA_COREOS_|IPA_DEFAULT_HOSTNAME=)[^="\
 _KEYFILE_SECRET = re.compile(
     r"^(\s*[\w.-]*(?:password|passwd|psk|secret|wep-key|private-key|pin)[\w.-]*\s*=).*$", re.IGNORECASE | re.MULTILINE
 )
+_TAIL = 64 * 1024 * 1024  # where an Ignition behind an initramfs is looked for
+_ARCHIVE = re.compile(b"\x1f\x8b\x08|\xfd7zXZ\x00|07070[12]")
+_TRIES = 64
+_RESOURCE = 2 * 1024 * 1024  # of one attempt: more is the initramfs itself
 
 
 def masked_ignition(config: bytes | Mapping[str, Any]) -> Any:
@@ -115,12 +119,6 @@ def _masked(value: Any, key: str = "") -> Any:
     if key == "source":
         return "(data)" if value.startswith("data:") else _URL_USER.sub(r"\g<1>%s@" % HIDDEN, value.partition("?")[0])
     return _UNIT_VARIABLE.sub(r'\g<1>%s"' % HIDDEN, _URL_USER.sub(r"\g<1>%s@" % HIDDEN, value))
-
-
-_TAIL = 64 * 1024 * 1024  # where an Ignition behind an initramfs is looked for
-_ARCHIVE = re.compile(b"\x1f\x8b\x08|\xfd7zXZ\x00|07070[12]")
-_TRIES = 64
-_RESOURCE = 2 * 1024 * 1024  # of one attempt: more is the initramfs itself
 
 
 @dataclass(frozen=True)

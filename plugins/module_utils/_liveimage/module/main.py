@@ -30,6 +30,12 @@ _SHOWN = (
     "base_initramfs", "base_iso", "base_kernel", "base_rootfs", "dest", "enlarge", "force", "group", "images", "mode",
     "nmstate", "on_error", "outputs", "owner", "permissions", "publish_url", "rootfs_url", "shared_dir", "verify",
 )  # fmt: skip
+REQUIRED_IF = [
+    ("mode", FILE, ["hosts", "dest"]),
+    ("mode", OVERLAY, ["hosts", "dest"]),
+    ("mode", SHOW, ["images"]),
+    ("mode", RESET, ["images"]),
+]
 
 
 def _or_variable(variable: str, **option: Any) -> dict[str, Any]:
@@ -123,15 +129,7 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-REQUIRED_IF = [
-    ("mode", FILE, ["hosts", "dest"]),
-    ("mode", OVERLAY, ["hosts", "dest"]),
-    ("mode", SHOW, ["images"]),
-    ("mode", RESET, ["images"]),
-]
-
-
-class SecretiveModule(AnsibleModule):
+class SecretiveModule(AnsibleModule):  # type: ignore[misc]
     """Keeps its arguments out of the machine's log and out of every result."""
 
     def _log_invocation(self) -> None:

@@ -28,6 +28,18 @@ _MEDIUM = ("coreos.liveiso=", "coreos.live.rootfs_url=")
 _ROOTFS = "coreos.live.rootfs_url="
 _INITRD = "initrd=initrd"  # EFI kernels ask for it by name
 _LONGEST_LINE = 4096  # what iPXE's kernel command and the kernel itself take with room to spare
+if TYPE_CHECKING:
+    from ..hosts import Run
+SUFFIXES = {
+    "iso": ".iso",
+    "minimal_iso": "-minimal.iso",
+    "initramfs": ".initramfs",
+    "ipxe": ".ipxe",
+    "kernel": ".kernel",
+    "rootfs": ".rootfs",
+}
+_OF_HOST = ("iso", "minimal_iso", "initramfs", "ipxe")
+_LONGEST_NAME = 200
 
 
 def ipxe_arguments(published: str, edit: Edit, rootfs_url: str) -> str:
@@ -70,21 +82,6 @@ def _check_ipxe_word(what: str, word: str) -> None:
         raise ImageError("%s %.200r: iPXE would put a setting of its own in place of ${…}" % (what, word))
     if word.startswith("#") or word in ("||", "&&", ";"):
         raise ImageError("%s %.200r is an operator or a comment for iPXE" % (what, word))
-
-
-if TYPE_CHECKING:
-    from ..hosts import Run
-
-SUFFIXES = {
-    "iso": ".iso",
-    "minimal_iso": "-minimal.iso",
-    "initramfs": ".initramfs",
-    "ipxe": ".ipxe",
-    "kernel": ".kernel",
-    "rootfs": ".rootfs",
-}
-_OF_HOST = ("iso", "minimal_iso", "initramfs", "ipxe")
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..base import glance
 from ..errors import ImageError
 from ..overlay import BaseRange, Bytes, Overlay, whole
 from ..overlay_io import materialise
+from .products import Product
 
 _VERSION = 1
 _BLOCK = 1024 * 1024
@@ -153,11 +154,8 @@ def remove_file(path: str) -> None:
             raise ImageError("%s cannot be removed: %s" % (one, error.strerror)) from error
 
 
-def _file_stamp(found: os.stat_result) -> list:
+def _file_stamp(found: os.stat_result) -> list[int]:
     return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-
-
-from .products import Product
 
 
 class Store(ABC):

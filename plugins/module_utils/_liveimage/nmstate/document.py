@@ -22,6 +22,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST = 1024  # characters of one text
 _DIGITS = re.compile(r"[+-]?[0-9]{1,20}\Z")
 _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]{1,16}\Z")
+LONGEST = 512 * 1024  # bytes of a document; a Secret holds at most 1 MiB
+_DEEPEST, _MOST_NODES = 24, 100_000
+_PLAIN: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
+_TAGS = {"map": "tag:yaml.org,2002:map", "seq": "tag:yaml.org,2002:seq", "str": "tag:yaml.org,2002:str"}
 
 
 class Fields:
@@ -180,12 +185,7 @@ try:
 except ImportError:  # JSON is read without it
     yaml = None  # type: ignore[assignment]
 
-LONGEST = 512 * 1024  # bytes of a document; a Secret holds at most 1 MiB
-_DEEPEST, _MOST_NODES = 24, 100_000
-_PLAIN: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _PLAIN.update({"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False})
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
-_TAGS = {"map": "tag:yaml.org,2002:map", "seq": "tag:yaml.org,2002:seq", "str": "tag:yaml.org,2002:str"}
 
 
 def parse(text: str) -> Mapping[str, Any]:

@@ -20,6 +20,28 @@ _NAME = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9_.+@-]{0,14}\Z")  # 15 bytes, no s
 _RESERVED = ("all", "default", "bonding_masters", "lo")
 _PROFILE = re.compile(r"[A-Za-z0-9_+@-]([A-Za-z0-9_.+@ -]{0,98}[A-Za-z0-9_+@-])?\Z")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(\1[0-9A-Fa-f]{2}){4}\Z")
+UP, DOWN, ABSENT, IGNORE = "up", "down", "absent", "ignore"
+NAMES = {  # NMState's name of a kind → NetworkManager's
+    "ethernet": "802-3-ethernet",
+    "bond": "bond",
+    "vlan": "vlan",
+    "linux-bridge": "bridge",
+    "dummy": "dummy",
+    "veth": "veth",
+    "infiniband": "infiniband",
+    "vxlan": "vxlan",
+    "mac-vlan": "macvlan",
+    "mac-vtap": "macvlan",
+    "vrf": "vrf",
+    "ovs-bridge": "ovs-bridge",
+    "ovs-port": "ovs-port",
+    "ovs-interface": "ovs-interface",
+}
+_SECTIONS = (
+    "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ovs-bridge", "ovs-port",
+    "ovs-interface", "ovs-patch", "ovs-dpdk", "ethernet", "vlan", "vxlan", "sriov", "macvlan", "vrf", "veth", "dummy",
+    "user", "802-1x", "ethtool", "infiniband", "ovs-external-ids", "ovs-other-config",
+)  # fmt: skip
 
 
 def interface_name(text: str, path: str) -> str:
@@ -85,25 +107,6 @@ def mac_of(fields: Fields, key: str, *, group: bool = False) -> str | None:
     """A MAC address of a mapping."""
     text = fields.text(key)
     return None if text is None else mac(text, fields.at(key), group=group)
-
-
-UP, DOWN, ABSENT, IGNORE = "up", "down", "absent", "ignore"
-NAMES = {  # NMState's name of a kind → NetworkManager's
-    "ethernet": "802-3-ethernet",
-    "bond": "bond",
-    "vlan": "vlan",
-    "linux-bridge": "bridge",
-    "dummy": "dummy",
-    "veth": "veth",
-    "infiniband": "infiniband",
-    "vxlan": "vxlan",
-    "mac-vlan": "macvlan",
-    "mac-vtap": "macvlan",
-    "vrf": "vrf",
-    "ovs-bridge": "ovs-bridge",
-    "ovs-port": "ovs-port",
-    "ovs-interface": "ovs-interface",
-}
 
 
 @dataclass
@@ -187,13 +190,6 @@ class Interface:
     def section(self, name: str) -> dict[str, str]:
         """A section of the keyfile, made when it is not there."""
         return self.settings.setdefault(name, {})
-
-
-_SECTIONS = (
-    "connection", "bond", "bond-port", "bridge", "bridge-port", "ipv4", "ipv6", "ovs-bridge", "ovs-port",
-    "ovs-interface", "ovs-patch", "ovs-dpdk", "ethernet", "vlan", "vxlan", "sriov", "macvlan", "vrf", "veth", "dummy",
-    "user", "802-1x", "ethtool", "infiniband", "ovs-external-ids", "ovs-other-config",
-)  # fmt: skip
 
 
 def keyfile_text(settings: Mapping[str, Mapping[str, str]]) -> str:

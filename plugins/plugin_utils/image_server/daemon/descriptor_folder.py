@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A folder of overlay descriptors, which somebody else made: each is one image, served while its base is the same."""
+"""A folder of overlay descriptors that others write: each is one image, served while its base is the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Known:
     name: str
     host: str
     base: Base
-    problem: str | None  # why it is not served, "": it is, None: nobody tried
+    problem: str | None  # why it is not served, "": it is, None: not tried yet
 
 
 class DescriptorFolder:
@@ -48,20 +48,20 @@ class DescriptorFolder:
         """``path_of``: where an image with a name is registered; ``owned``: names that hosts of another folder have."""
         self._registry, self._folder, self._path_of, self._problems = registry, folder, path_of, problems
         self._owned = owned
-        self._watch = Changes()
+        self._changes = Changes()
         self._known: dict[str, _Known] = {}
         self._withheld: set[str] = set()
         self._bases: dict[Base, Base] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Serve what is new, take away what is gone or does not fit its base any more."""
         try:
             found = {name: one for name, one in scan(self._folder).items() if name.endswith(descriptor.SUFFIX)}
         except OSError as error:
-            self._problems.tell(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
+            self._problems.report(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
             return
         bad: dict[str, str] = {}
-        changed, gone = self._watch.look({name: state([(name, one)]) for name, one in found.items()})
+        changed, gone = self._changes.update({name: state([(name, one)]) for name, one in found.items()})
         before = {known.name for known in self._known.values()}
         for file in gone:
             self._known.pop(file, None)
@@ -80,8 +80,8 @@ class DescriptorFolder:
             LOG.info("%s: gone", escaped(name))
         self._settle()
         for file, problem in bad.items():
-            self._problems.tell(self._place(file), problem)
-        self._problems.tell(self._folder, "")
+            self._problems.report(self._place(file), problem)
+        self._problems.report(self._folder, "")
 
     def withheld(self, path: str) -> bool:
         """Whether a path is one of a descriptor that cannot be served now."""
@@ -116,7 +116,7 @@ class DescriptorFolder:
                 self._registry.remove(self._path_of(known.name))
                 self._withheld.add(self._path_of(known.name))
             known.problem = problem
-            self._problems.tell(self._place(file), problem)
+            self._problems.report(self._place(file), problem)
 
     def _conflict(self, known: _Known, files: list[str]) -> str:
         if self._owned(known.name):
@@ -139,26 +139,26 @@ class DescriptorFolder:
         return ""
 
     def _load(self, file: str) -> tuple[str, str, Overlay, int]:
-        """Name, host, image and date that the file tells."""
+        """Name, host, image and date in the file."""
         try:
-            told = json.loads(read(self._place(file), _MOST))
+            data = json.loads(read(self._place(file), _MOST))
         except ImageError:
             raise
         except (ValueError, RecursionError) as error:
             raise ImageError("it is no JSON: %s" % error) from error
-        if not isinstance(told, dict) or told.get("kubenode_image") != descriptor.VERSION:
+        if not isinstance(data, dict) or data.get("kubenode_image") != descriptor.VERSION:
             raise ImageError("it is no descriptor of version %d (kubenode_image)" % descriptor.VERSION)
-        name, host, created = _text(told, "name", _NAME), _text(told, "host", _HOST), told.get("created")
+        name, host, created = _text(data, "name", _NAME), _text(data, "host", _HOST), data.get("created")
         if not isinstance(created, int) or isinstance(created, bool) or not 0 <= created < 1 << 33:
             raise ImageError("created: %.40r is no number of seconds since 1970" % (created,))
-        return name, host, descriptor.overlay_of(told), created
+        return name, host, descriptor.overlay_of(data), created
 
     def _place(self, file: str) -> str:
         return os.path.join(self._folder, file)
 
 
-def _text(told: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
-    found = told.get(key)
+def _text(data: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
+    found = data.get(key)
     if not isinstance(found, str) or not pattern.match(found):
         raise ImageError("%s: %.80r cannot be used" % (key, found))
     return found

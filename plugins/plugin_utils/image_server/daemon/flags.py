@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the program is told: flags, which are the peer's and some more, and variables of the environment."""
+"""The program's settings: flags (those of image-customization-controller and some more) and environment variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_SIGNED = 366 * 24 * 3600
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the program is told but for the agent's inputs."""
+    """All settings but the agent's inputs."""
 
     bind: tuple[str, int]
     publish: str
@@ -64,8 +64,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         raise ImageError("signed-urls %d is not within 0 to %d seconds" % (given.signed_urls, _LONGEST_SIGNED))
     for name, least in (("max_connections", 1), ("max_connections_per_address", 0)):
         if not least <= getattr(given, name) <= 1_000_000:
-            told = name.replace("_", "-"), getattr(given, name), least
-            raise ImageError("%s %d is not within %d to 1000000" % told)
+            values = name.replace("_", "-"), getattr(given, name), least
+            raise ImageError("%s %d is not within %d to 1000000" % values)
     if given.unguessable and given.guessable:
         raise ImageError("unguessable and guessable exclude each other; give one of them")
     static = given.nmstate_dir or given.overlays_dir

@@ -82,10 +82,10 @@ def state(files: Iterable[tuple[str, Signature]]) -> State:
 
 @dataclass
 class Changes:
-    """Which things changed or went away, told once when it is over.
+    """Which things changed or went away, returned once, when the change is over.
 
-    Over is a change when nothing was written for a second, or when two looks saw the same; what is missing in one look
-    only was just being replaced. The first look takes everything as it is.
+    A change is over when nothing was written for a second, or when two updates saw the same; what is missing in one
+    update only was just being replaced. The first update takes everything as it is.
     """
 
     _taken: dict[str, bytes] = field(default_factory=dict)
@@ -95,10 +95,10 @@ class Changes:
 
     @property
     def waits(self) -> bool:
-        """Whether the next look may tell something although nothing happens until then."""
+        """Whether the next update may return something although nothing happens until then."""
         return not self._begun or bool(self._seen or self._missing)
 
-    def look(self, states: Mapping[str, State]) -> tuple[list[str], list[str]]:
+    def update(self, states: Mapping[str, State]) -> tuple[list[str], list[str]]:
         """The keys that are new or changed, and those that are gone."""
         changed, seen, now = [], {}, time.time()
         for key, found in states.items():

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from .server.requests import RequestReader
 
+_TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_MOST = 64  # connections
+_LONGEST = 30.0  # seconds of one
+if TYPE_CHECKING:  # Python 3.8 has no such forms
+    Page = Callable[[], tuple[int, str, str]]
+
 
 def notify(environ: Mapping[str, str], text: str) -> None:
-    """Tell whoever started the program; nothing when nobody wants to know."""
+    """Send a state to systemd; nothing where it did not start the program."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -34,15 +42,6 @@ def watchdog(environ: Mapping[str, str], pid: int) -> float:
     if not re.fullmatch(r"[0-9]{1,18}", wanted) or environ.get("WATCHDOG_PID", str(pid)) != str(pid):
         return 0.0
     return int(wanted) / 1e6 / 3
-
-
-_TEXT = "text/plain; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
-_MOST = 64  # connections
-_LONGEST = 30.0  # seconds of one
-if TYPE_CHECKING:  # Python 3.8 has no such forms
-    Page = Callable[[], tuple[int, str, str]]
 
 
 def pages(

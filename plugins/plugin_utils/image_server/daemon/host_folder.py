@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Static mode: a folder of NMState documents, one host each, published as they are now.
 
-A host whose document is bad now has no image: the one of its old document would boot it into a network that somebody
-has just taken away from it. The others are not touched.
+A host whose document is bad now has no image: the one of its old document would boot it into a network that it
+may not have any more. The others are not touched.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class _Files:
 
 
 class HostFolder:
-    """The hosts of a folder. `begin` is cheap and tells which there are; `look` makes what has to be made."""
+    """The hosts of a folder. `begin` is cheap and finds which there are; `refresh` makes what has to be made."""
 
     def __init__(
         self, publisher: Publisher, bases: Bases, folder: str, inputs: CommonInputs, problems: Problems
     ) -> None:
-        """Nothing is looked at yet."""
+        """Nothing is read yet."""
         self._publisher, self._bases, self._folder, self._inputs = publisher, bases, folder, inputs
         self._problems = problems
-        self._watch = Changes()
+        self._changes = Changes()
         self._lock = threading.RLock()
         self._archs: dict[str, str] = {}  # host → architecture
         self._states: dict[str, tuple[str, ...]] = {}  # architecture → state of its bases
@@ -68,34 +68,34 @@ class HostFolder:
         self._failed: set[str] = set()
         self._asked = 0
         self._scanned: Mapping[str, Signature] = {}
-        self._judged: set[str] = set()  # architectures whose bases changed in this look
+        self._judged: set[str] = set()  # architectures whose bases changed in this refresh
         self._first = True
 
     def __len__(self) -> int:
         return len(self._archs)
 
     def begin(self) -> None:
-        """Find the hosts, so that each can be made as soon as somebody asks for it; OSError: no such folder."""
+        """Find the hosts, so that each can be made as soon as it is asked for; OSError: no such folder."""
         self._todo(*self._find())
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Make what changed, take away what is gone."""
         self._bases.settle(*(("",) if self._first else ()))
         try:
             changed, files = self._find() if not self._first else ([], {})
         except OSError as error:
-            self._problems.tell(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
+            self._problems.report(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
             return
         if not self._first:
             self._todo(changed, files)
         for key in list(self._files):
-            while self._asked:  # somebody waits for a host of his own; locks do not keep an order
+            while self._asked:  # a request waits for its own host; locks do not keep an order
                 time.sleep(0.001)
             self._make(key)
-        self._problems.tell(self._folder, "")
-        self._inputs.tell()
+        self._problems.report(self._folder, "")
+        self._inputs.report()
         for arch in self._judged & self._states.keys():
-            self._tell_bases(arch)
+            self._report_bases(arch)
         self._judged.clear()
         if self._first:
             self._first = False
@@ -129,9 +129,9 @@ class HostFolder:
         found = scan(self._folder)
         files: Mapping[str, _Files] = {}
         dirty: dict[str, None] = {}
-        if found != self._scanned or self._watch.waits:
+        if found != self._scanned or self._changes.waits:
             self._scanned, files = found, grouped(found)
-            changed, gone = self._watch.look({key: _state(one) for key, one in files.items()})
+            changed, gone = self._changes.update({key: _state(one) for key, one in files.items()})
             dirty = dict.fromkeys(changed)
             for key in gone:
                 self._forget(key)
@@ -184,7 +184,7 @@ class HostFolder:
                 self._archs.setdefault(key, "")
                 for kind in KINDS:
                     self._pending.pop(self._publisher.path(key, kind), None)
-            self._problems.tell(_PREFIX + key, problem)
+            self._problems.report(_PREFIX + key, problem)
             if problem:
                 self._failed.add(key)
             else:
@@ -210,7 +210,7 @@ class HostFolder:
         if own.arch not in self._states:
             self._states[own.arch] = self._bases.state(own.arch)
             self._publisher.boot_files(own.arch)
-            self._tell_bases(own.arch)
+            self._report_bases(own.arch)
         newest = max(signature.mtime_ns for _name, signature in files.all()) / 1e9
         outcome = self._publisher.offer(
             key, host, own.arch, own.formats, modified=max(newest, self._inputs.modified), label=escaped(key),
@@ -225,7 +225,7 @@ class HostFolder:
             return "%s: %s" % (self._place(files), next(iter(wrong.values())))
         return "; ".join("%s%s: %s" % (key, SUFFIXES[kind], text) for kind, text in wrong.items())
 
-    def _tell_bases(self, arch: str) -> None:
+    def _report_bases(self, arch: str) -> None:
         """A base that is missing is one problem, not one of each host."""
         problems = []
         for kind in KINDS:
@@ -237,7 +237,7 @@ class HostFolder:
                     self._bases.initramfs(path)
             except NotReady as error:
                 problems.append(str(error))
-        self._problems.tell(self._bases_of(arch), "; ".join(problems))
+        self._problems.report(self._bases_of(arch), "; ".join(problems))
 
     def _bases_of(self, arch: str) -> str:
         return "bases of %s" % (arch or self._bases.own_arch)

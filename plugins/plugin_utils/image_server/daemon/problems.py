@@ -1,9 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with what now: each problem is logged once when it comes, and once when it is gone.
+"""What is wrong now: each problem is logged once when it comes, and once when it is gone.
 
-A problem is told, and told to be gone, after what is served is in accord with it: who sees the one sees the other.
+Callers report a problem, and its end, after they have changed what is served: a log line and the served images agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOG = logging.getLogger("kubenode.images")
 
 
 class Problems:
-    """By what they are problems of."""
+    """The problems that there are now, each by what it is a problem of."""
 
     def __init__(self) -> None:
         """Nothing is wrong."""
@@ -26,7 +26,7 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def tell(self, what: str, problem: str) -> None:
+    def report(self, what: str, problem: str) -> None:
         """Something's problem as it is now; "": none."""
         if self._found.get(what, "") == problem:
             return

@@ -15,7 +15,7 @@ import sys
 import threading
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import DIGESTS
@@ -37,12 +37,15 @@ from .host_folder import HostFolder
 from .problems import LOG, Problems
 from .publisher import Publisher
 from .reloaded import CommonInputs
-from .server.answers import HostAnswers
+from .server.answers import Answers
 from .server.listener import Listener
 from .server.metrics import Metrics, Progress
 from .server.registry import Registry
 
-LOOK = 1.0  # seconds between two looks at the folders
+if TYPE_CHECKING:
+    from .controller.run import Controller
+
+INTERVAL = 1.0  # seconds between two looks at the folders
 SWITCH = 0.001  # seconds that the making of images may hold up the sending of others
 DRAIN = 10.0  # seconds that downloads get when the program ends
 _STARTING = "the server is starting"
@@ -57,11 +60,11 @@ class Program:
         self._registry, self._metrics, self._progress = Registry(), Metrics(), Progress()
         self._problems = Problems()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake, self._ending, self._looked = threading.Event(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._look_forever, name="look", daemon=True)
+        self._wake, self._ending, self._refreshed = threading.Event(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._refresh_forever, name="refresh", daemon=True)
         self._static: HostFolder | None = None
         self._descriptors: DescriptorFolder | None = None
-        self._controller: Any = None
+        self._controller: Controller | None = None
         self._secret = urls.load_secret(settings.secret_file) if settings.secret_file else b""
         self._tls = reloaded.Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
         self._publisher: Publisher | None = None
@@ -80,7 +83,7 @@ class Program:
             )  # fmt: skip
         prefix = urllib.parse.urlsplit(settings.publish).path
         asked = RequestPaths(prefix, self._secret if settings.signed else None)
-        answers = HostAnswers(self._registry, asked, self._make, self._later)
+        answers = Answers(self._registry, asked, self._make, self._later)
         context = self._tls.context if self._tls else None
         self._listener = Listener(answers, self._metrics, self._progress, settings.limits, context)
 
@@ -116,15 +119,15 @@ class Program:
             self._wake.set()
             if watch is not None:
                 watch.close()
-            await self._part()
+            await self._end_all()
         return 0
 
     def ready(self) -> str:
         """Why it is not ready to serve; "" when it is."""
-        if not self._looked.is_set():
+        if not self._refreshed.is_set():
             return _STARTING
         if self._controller is not None:
-            return str(self._controller.ready())
+            return self._controller.ready()
         if self._static is not None and len(self._static) > self._static.failed and not len(self._registry):
             return "; ".join(self._problems.all().values()) or _STARTING
         return ""
@@ -133,7 +136,7 @@ class Program:
         """What has died; "" when nothing has."""
         if not self._thread.is_alive():
             return "the thread that looks at the folders has died"
-        return str(self._controller.alive()) if self._controller is not None else ""
+        return self._controller.alive() if self._controller is not None else ""
 
     def status(self) -> Mapping[str, Any]:
         """For people: what is served, what is wrong."""
@@ -195,52 +198,52 @@ class Program:
             self._descriptors.failed if self._descriptors is not None else 0
         )
         text = self._metrics.text(len(self._registry), self._progress.fetched, failed)
-        return text + (str(self._controller.metrics()) if self._controller is not None else "")
+        return text + (self._controller.metrics() if self._controller is not None else "")
 
     async def _alive(self, ended: asyncio.Event) -> None:
         """Tell systemd that it is ready, and then that it still is, until the end."""
         beat = watchdog(self._environ, os.getpid())
-        told = False
+        announced = False
         while not ended.is_set():
-            if not told and self._looked.is_set():
-                told = True
+            if not announced and self._refreshed.is_set():
+                announced = True
                 notify(self._environ, "READY=1")
             if beat and not self.alive():
                 notify(self._environ, "WATCHDOG=1")
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(ended.wait(), 0.1 if not told else beat or None)
+                await asyncio.wait_for(ended.wait(), 0.1 if not announced else beat or None)
 
     def _end(self, ended: asyncio.Event) -> None:
         if ended.is_set() and self._loop is not None:  # asked twice: now
             os._exit(0)
         ended.set()
 
-    async def _part(self) -> None:
+    async def _end_all(self) -> None:
         await self._listener.drain(DRAIN)
         await self._listener.stop()
         if self._controller is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._controller.stop)
         LOG.info("ended")
 
-    def _look_forever(self) -> None:
+    def _refresh_forever(self) -> None:
         while not self._ending.is_set():
             self._wake.clear()
             try:
-                self._look()
-            except Exception:  # noqa: BLE001 - whatever it was: what is served stays, and the next look may succeed
+                self._refresh()
+            except Exception:  # noqa: BLE001 - what is served stays, and the next refresh may succeed
                 LOG.exception("a look at the folders failed; this is a defect of the image server")
-            self._looked.set()
-            self._wake.wait(LOOK)
+            self._refreshed.set()
+            self._wake.wait(INTERVAL)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         if self._static is not None:
-            self._static.look()
+            self._static.refresh()
         if self._descriptors is not None:
-            self._descriptors.look()
+            self._descriptors.refresh()
         if self._controller is not None:
             if self._inputs.refresh():
-                self._controller.look_again()
-            self._inputs.tell()
+                self._controller.resync()
+            self._inputs.report()
         if self._tls is not None:
             self._tls.renew(self._problems, self._use_tls)
         if self._table is not None:
@@ -267,7 +270,7 @@ class Program:
             self._descriptors and self._descriptors.withheld(path)
         ):
             return "the image of this host is not there now"
-        if not self._looked.is_set() and self._descriptors is not None:
+        if not self._refreshed.is_set() and self._descriptors is not None:
             return _STARTING
         return _STARTING if self._controller is not None and self._controller.ready() else ""
 

@@ -51,7 +51,7 @@ class _Entry:
     """What is remembered of a host: enough to see that nothing changed."""
 
     __slots__ = ("digest", "paths", "warnings")
-    digest: bytes  # of its wishes
+    digest: bytes  # of its inputs
     paths: Mapping[str, str]  # format → registered path
     warnings: tuple[str, ...]
 
@@ -66,8 +66,8 @@ class Publisher:
     ) -> None:  # fmt: skip
         """``inputs`` gives the same object as long as nothing changed; ``signed``: seconds a URL is good for at least.
 
-        ``path_of``: from key and suffix to a path, when keys are names; ``gone`` is told whose images went away;
-        ``secrets``: whether an image may hold any, or else it is refused.
+        ``path_of``: from key and suffix to a path, when keys are names; ``gone`` is called with each host whose images
+        went away; ``secrets``: whether an image may hold any, or else it is refused.
         """
         self._registry, self._bases, self._inputs = registry, bases, inputs
         self._urls = UrlBuilder(address(publish_addr), secret, signed)
@@ -127,7 +127,7 @@ class Publisher:
                     self._gone(image.host)
 
     def withhold(self, key: str, formats: Sequence[str]) -> None:
-        """A host is known and its images cannot be made: whoever asks is told to come again."""
+        """A host is known and its images cannot be made: requests for them get 503 until they can."""
         with self._lock:
             entry = self._entries.get(key)
             paths = {kind: self.path(key, kind) for kind in formats}
@@ -230,13 +230,13 @@ class Publisher:
         inputs = self._inputs()
         return replace(inputs, **agent) if agent else inputs
 
-    def _digest(self, inputs: AgentInputs | None, wishes: tuple[HostInputs, str, bool]) -> bytes:
-        """What tells one state of a host's wishes from another."""
+    def _digest(self, inputs: AgentInputs | None, own: tuple[HostInputs, str, bool]) -> bytes:
+        """Another one for other inputs of a host."""
         if inputs is not self._known_inputs[0]:
             self._known_inputs = (inputs, _digest(repr(inputs)))
-        host, arch, enlarge = wishes
-        own = [getattr(host, one.name) for one in dataclasses.fields(host)]
-        return _digest(repr((self._known_inputs[1], own, arch, enlarge)))
+        host, arch, enlarge = own
+        values = [getattr(host, one.name) for one in dataclasses.fields(host)]
+        return _digest(repr((self._known_inputs[1], values, arch, enlarge)))
 
 
 def address(text: str) -> str:
@@ -281,10 +281,10 @@ class UrlsFile:
         try:
             self._replace(text)
         except OSError as error:
-            problems.tell("urls-file", "%s cannot be written: %s" % (self._path, error.strerror or error))
+            problems.report("urls-file", "%s cannot be written: %s" % (self._path, error.strerror or error))
             return
         self._state = state
-        problems.tell("urls-file", "")
+        problems.report("urls-file", "")
 
     def _replace(self, text: str) -> None:
         folder, name = os.path.split(os.path.abspath(self._path))

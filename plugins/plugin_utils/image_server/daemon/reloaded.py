@@ -24,7 +24,7 @@ _NAME = "common inputs"
 class CommonInputs:
     """The agent's inputs as they are now.
 
-    When a file becomes bad, the last good values stay: it is every host's file, and none of them is wrong.
+    When a file becomes bad, the last good values stay: the file is common to all hosts, whose own inputs are good.
     """
 
     def __init__(self, environ: Mapping[str, str], problems: Problems, pull_secret_file: str = "") -> None:
@@ -51,7 +51,7 @@ class CommonInputs:
         return max((one.mtime_ns for one in self._signatures if one is not None), default=0) / 1e9
 
     def refresh(self) -> bool:
-        """Look at the files again; whether the inputs are others now. ``tell`` belongs after what comes of it."""
+        """Look at the files again; whether the inputs are others now. call `report` after acting on that."""
         found = self._look()
         if found == self._signatures:
             return False
@@ -64,9 +64,9 @@ class CommonInputs:
         self._problem = ""
         return self._current != before
 
-    def tell(self) -> None:
-        """Say what is wrong with them, or that nothing is any more."""
-        self._problems.tell(_NAME, self._problem)
+    def report(self) -> None:
+        """Report what is wrong with them, or that nothing is any more."""
+        self._problems.report(_NAME, self._problem)
 
     def _look(self) -> tuple[Signature | None, ...]:
         return tuple(_signature(path) for path in self._paths)
@@ -98,7 +98,7 @@ class Certificate:
         self.context = self._load()
 
     def renew(self, problems: Problems, use: Callable[[ssl.SSLContext], None]) -> None:
-        """Use the context of a new pair; one that does not fit is told of, and the old one stays."""
+        """Use the context of a new pair; one that does not fit is reported, and the old one stays."""
         found = self._look()
         if found == self._signatures:
             return
@@ -106,10 +106,10 @@ class Certificate:
         try:
             self.context = self._load()
         except ImageError as error:
-            problems.tell("TLS", "%s; the certificate that was there before is used" % error)
+            problems.report("TLS", "%s; the certificate that was there before is used" % error)
             return
         use(self.context)
-        problems.tell("TLS", "")
+        problems.report("TLS", "")
         LOG.info("TLS: the certificate was renewed")
 
     def _look(self) -> tuple[Signature | None, ...]:
@@ -120,7 +120,7 @@ class Certificate:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION  # whose messages come in the middle of an answer
         try:
-            # a password would be asked for on a terminal that nobody sits at
+            # without one, OpenSSL would ask for it on a terminal
             context.load_cert_chain(*self._paths, password=lambda: "")
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)

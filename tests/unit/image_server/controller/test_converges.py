@@ -34,12 +34,12 @@ class Replica:
 
     def __init__(self, cluster: Cluster) -> None:
         self.shelf = Shelf()
-        self._looked = Reconciler(
+        self._reconciler = Reconciler(
             cluster, Images(self.shelf, lambda arch: self.shelf.based), lambda arch: arch != "sparc", lambda: NOW
         )  # type: ignore[arg-type]
 
     def look(self) -> float | None:
-        return self._looked.look("metal", "host-1", lambda _image: None)
+        return self._reconciler.reconcile("metal", "host-1", lambda _image: None)
 
 
 def changes(cluster: Cluster) -> st.SearchStrategy[Callable[[], None]]:

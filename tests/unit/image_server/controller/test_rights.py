@@ -26,7 +26,7 @@ class FakeApi:
 
 
 def controller(monkeypatch, given, namespaces):
-    monkeypatch.setattr(run.apis, "configuration", lambda environ: None)
+    monkeypatch.setattr(run.api, "configuration", lambda environ: None)
     monkeypatch.setattr(run, "Api", lambda connection: FakeApi(given))
     bases = type("Bases", (), {"state": None, "supports": None})
     return run.Controller(run.Settings(namespaces=namespaces), None, bases, {})

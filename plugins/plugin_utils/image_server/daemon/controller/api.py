@@ -38,7 +38,7 @@ class NotFound(ApiFailed):
 
 
 class Conflict(ApiFailed):
-    """The object was changed by somebody else since it was read."""
+    """The object was changed by another client since it was read."""
 
 
 class Forbidden(ApiFailed):
@@ -61,9 +61,10 @@ def configuration(environ: Mapping[str, str]) -> Any:
     found = Configuration()
     try:
         if environ.get("KUBERNETES_SERVICE_HOST") and not environ.get("KUBECONFIG"):
-            config.load_incluster_config(client_configuration=found)
+            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
         else:
-            config.load_kube_config(config_file=environ.get("KUBECONFIG") or None, client_configuration=found)
+            file = environ.get("KUBECONFIG") or None
+            config.load_kube_config(config_file=file, client_configuration=found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError, ValueError) as error:
         raise ImageError(
             "no way to the API server: %s; run in a cluster with a service account, or set KUBECONFIG to a file" % error
@@ -82,7 +83,7 @@ class Api:
         # Of the dynamic client only its requests are used: what is asked for is known, nothing is to be discovered.
         client = ApiClient(settings)
         client.user_agent = _AGENT  # also the name of the field manager
-        self._client = DynamicClient(client, discoverer=_undiscovered)
+        self._client = DynamicClient(client, discoverer=_undiscovered)  # type: ignore[no-untyped-call]
         self.host = str(settings.host)
 
     def image(self, namespace: str, name: str) -> dict[str, Any]:
@@ -94,11 +95,11 @@ class Api:
         return list(self._call("GET", _image(namespace)).get("items") or ())
 
     def set_finalizers(self, image: Mapping[str, Any], finalizers: tuple[str, ...]) -> dict[str, Any]:
-        """Write them, if nobody changed the object meanwhile; returns the new object."""
+        """Write them, unless the object was changed meanwhile; returns the new object."""
         return self._patch(image, {"metadata": {"finalizers": list(finalizers)}}, "")
 
     def set_status(self, image: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str, Any]:
-        """Lay a merge patch over the status, if nobody changed the object meanwhile; returns the new object."""
+        """Lay a merge patch over the status, unless the object was changed meanwhile; returns the new object."""
         return self._patch(image, {"status": dict(difference)}, "/status")
 
     def secret(self, namespace: str, name: str) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class Api:
         return self._call("GET", _secret(namespace, name))
 
     def replace_secret(self, secret: Mapping[str, Any]) -> dict[str, Any]:
-        """Write a Secret that was read before, if nobody changed it meanwhile; returns the new one."""
+        """Write a Secret that was read before, unless it was changed meanwhile; returns the new one."""
         metadata = secret["metadata"]
         return self._call("PUT", _secret(metadata["namespace"], metadata["name"]), dict(secret))
 
@@ -155,7 +156,8 @@ class Api:
                 _request_timeout=_TIMEOUT,
                 **({"content_type": kind} if kind else {}),
             )
-            return json.loads(answer.data)
+            found: dict[str, Any] = json.loads(answer.data)
+            return found
         except DynamicApiError as error:
             raise _failure(method, path, error) from None  # its text has headers of request and answer
         except (HTTPError, OSError, ValueError, RecursionError) as error:
@@ -183,10 +185,10 @@ def from_environment() -> Any:
 def _failure(method: str, path: str, error: Any) -> ApiFailed:
     status = int(error.status or 0)
     try:
-        told = json.loads(error.body).get("message") or ""
+        message = json.loads(error.body).get("message") or ""
     except (TypeError, ValueError, AttributeError, RecursionError):
-        told = str(error.reason or "")
-    text = "%s %s: HTTP %d: %.500s" % (method, path, status, told)
+        message = str(error.reason or "")
+    text = "%s %s: HTTP %d: %.500s" % (method, path, status, message)
     if status == 401:
         return Forbidden("%s; the API server does not take our token: does the service account still exist?" % text)
     if status == 403:

@@ -4,8 +4,8 @@
 """What to do next about one PreprovisioningImage, from what is known of it (pure).
 
 `decide` asks for one thing at a time: read a Secret, build an image, write finalizers or status. The caller does it and
-asks again with the answer; a plan that asks for nothing is the end of a pass. So a crash at any point is mended by
-looking anew, and two replicas that look at the same object come to the same plan.
+asks again with the answer; a plan that asks for nothing is the end of a pass. After a crash at any point the
+next pass goes on, and two replicas that read the same object come to the same plan.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import resources as statuses
+from . import resources
 from .resources import BUILD_INVALID, CONFIGURATION_ERROR, ERROR, MISSING_NETWORK_DATA, READY, SUCCESS
 
 FINALIZER = "preprovisioningimage.metal3.io"
-FOREIGN_LABEL = "infraenvs.agent-install.openshift.io"  # whoever has it is served by the assisted installer
+FOREIGN_LABEL = "infraenvs.agent-install.openshift.io"  # objects with it are served by the assisted installer
 FORMATS = ("iso", "initrd")  # as the API spells them
 RETRY, LONGEST_RETRY = 10.0, 600.0  # seconds
 CHANGED, GENERATED, NOT_YET = "Config changed", "Generated image", "Image is not ready yet"
@@ -95,7 +95,7 @@ class Plan:
     build: BuildRequest | None = None
     finalizers: tuple[str, ...] | None = None  # to be written
     status: Mapping[str, Any] | None = None  # to be written
-    retry: float | None = None  # seconds until the object is looked at again; None: when something happens
+    retry: float | None = None  # seconds until the next pass; None: at the next event
 
     @property
     def last(self) -> bool:
@@ -123,19 +123,19 @@ def _without(finalizers: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _serve_on(seen: Observed) -> Plan:
-    """Somebody needs the image until it lets the object go: serve what the status tells, write nothing."""
-    told = _status(seen)
-    name = (told.get("networkData") or {}).get("name", "")
-    ready = statuses.condition(told, READY).get("status") == "True" and told.get("format") in seen.formats
+    """A finalizer of others is left, so the image is still needed: serve what the status says, write nothing."""
+    status = _status(seen)
+    name = (status.get("networkData") or {}).get("name", "")
+    ready = resources.condition(status, READY).get("status") == "True" and status.get("format") in seen.formats
     if not ready or seen.outcome is not None:
         return Plan()
     if name and seen.secret is None:
         return Plan(read=name)
     if isinstance(seen.secret, Missing) or (
-        seen.secret is not None and seen.secret.version != told["networkData"].get("version")
+        seen.secret is not None and seen.secret.version != status["networkData"].get("version")
     ):
         return Plan()
-    return Plan(build=BuildRequest(str(told.get("format", "")), str(told.get("architecture", "")), seen.secret))
+    return Plan(build=BuildRequest(str(status.get("format", "")), str(status.get("architecture", "")), seen.secret))
 
 
 def _image(seen: Observed) -> Plan:
@@ -155,22 +155,22 @@ def _image(seen: Observed) -> Plan:
         "architecture": spec.get("architecture") or "",
         "networkData": {"name": name, "version": seen.secret.version} if seen.secret is not None else {},
     }
-    told = _status(seen)
-    if not all(statuses.same_values(told.get(key), value) for key, value in wanted.items()):
-        return _changed(seen, told, wanted)
+    status = _status(seen)
+    if not all(resources.same_values(status.get(key), value) for key, value in wanted.items()):
+        return _changed(seen, status, wanted)
     if seen.outcome is None:
         return Plan(build=BuildRequest(wanted["format"], wanted["architecture"], seen.secret))
     if isinstance(seen.outcome, Built):
         return _write(seen, _made(seen, wanted, seen.outcome, GENERATED))
     if isinstance(seen.outcome, Refused):
         return _failed(seen, BUILD_INVALID, "Cannot generate image: " + seen.outcome.message)
-    return _write(seen, _condition(seen, told, READY, False, SUCCESS, NOT_YET), retry=RETRY)
+    return _write(seen, _condition(seen, status, READY, False, SUCCESS, NOT_YET), retry=RETRY)
 
 
-def _changed(seen: Observed, told: Mapping[str, Any], wanted: Mapping[str, Any]) -> Plan:
-    """Nobody may take the old image for ready when it goes; what will be built is told before it is built."""
-    if statuses.condition(told, READY).get("status") == "True":
-        return _write(seen, _condition(seen, told, READY, False, SUCCESS, CHANGED))
+def _changed(seen: Observed, status: Mapping[str, Any], wanted: Mapping[str, Any]) -> Plan:
+    """Take Ready back before the old image goes, and write what will be built before it is built."""
+    if resources.condition(status, READY).get("status") == "True":
+        return _write(seen, _condition(seen, status, READY, False, SUCCESS, CHANGED))
     return _write(seen, _made(seen, wanted, Built(""), CHANGED), forget=True)
 
 
@@ -187,31 +187,31 @@ def _failed(seen: Observed, reason: str, message: str, later: bool = False) -> P
     new = _with_urls(_status(seen), Built(""))
     new = _condition(seen, new, READY, False, reason, "")
     new = _condition(seen, new, ERROR, True, reason, message)
-    delay = min(statuses.condition_age(new, ERROR, seen.now) + RETRY, LONGEST_RETRY)
+    delay = min(resources.condition_age(new, ERROR, seen.now) + RETRY, LONGEST_RETRY)
     return _write(seen, new, retry=delay if later else None)
 
 
-def _with_urls(told: Mapping[str, Any], image: Built) -> dict[str, Any]:
+def _with_urls(status: Mapping[str, Any], image: Built) -> dict[str, Any]:
     urls = {
         "imageUrl": image.image_url,
         "kernelUrl": image.kernel_url,
         "extraKernelParams": image.extra_kernel_params,
     }
-    new = {key: value for key, value in told.items() if key not in urls}
+    new = {key: value for key, value in status.items() if key not in urls}
     new.update({key: value for key, value in urls.items() if value})
     return new
 
 
 def _condition(
-    seen: Observed, told: Mapping[str, Any], kind: str, value: bool, reason: str, message: str
+    seen: Observed, status: Mapping[str, Any], kind: str, value: bool, reason: str, message: str
 ) -> dict[str, Any]:
     generation = (seen.image.get("metadata") or {}).get("generation")
     number = generation if isinstance(generation, int) else 0
-    return statuses.with_condition(told, kind, value, reason, message, number, seen.now)
+    return resources.with_condition(status, kind, value, reason, message, number, seen.now)
 
 
 def _write(seen: Observed, new: Mapping[str, Any], retry: float | None = None, forget: bool = False) -> Plan:
-    if statuses.same_values(_status(seen), new):
+    if resources.same_values(_status(seen), new):
         return Plan(retry=retry, forget=forget)
     return Plan(status=new, retry=retry, forget=forget)
 

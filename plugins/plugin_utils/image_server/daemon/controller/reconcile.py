@@ -11,21 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Tuple
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 
 from . import resources
-from . import resources as statuses
 from .api import Api, Conflict, NotFound
 from .decide import BuildRequest, Built, Missing, NotYet, Observed, Plan, Refused, Secret, decide
-from .resources import unix_time
+from .resources import claimed_secret, unix_time
 
-Object = tuple  # (namespace, name)
+Key = Tuple[str, str]  # namespace and name of an object
 _OF = {"iso": "iso", "initrd": "initramfs"}  # the API's word → ours
 _ARGUMENTS = "coreos.live.rootfs_url=%s ignition.firstboot ignition.platform.id=metal"
+if TYPE_CHECKING:
+    from ..publisher import Publisher
+
+LOG = logging.getLogger("kubenode.images.controller")
+_MOST_STEPS = 40  # more are a loop that writes of others keep alive
 
 
 @dataclass
@@ -34,31 +38,32 @@ class _Held:
 
     key: str
     architecture: str
-    bases: Any
+    bases: tuple[str, ...]
 
 
 class Images:
     """The images of objects; any number of threads, but one at a time for one object."""
 
-    def __init__(self, publisher: Any, bases: Callable[[str], Any]) -> None:
-        """``publisher`` acts like a `service.publisher.Publisher`; ``bases`` tells an architecture's bases' state."""
+    def __init__(self, publisher: Publisher, bases: Callable[[str], tuple[str, ...]]) -> None:
+        """``bases``: from an architecture to the state of its bases, as `Bases.state`."""
         self._publisher, self._bases = publisher, bases
-        self._held: dict[Object, _Held] = {}
+        self._held: dict[Key, _Held] = {}
         self._lock = threading.Lock()
 
-    def build(self, image: Mapping[str, Any], wish: BuildRequest) -> Built | Refused | NotYet:
-        """Serve what is wished; what was served for the object before goes when that is another image."""
+    def build(self, image: Mapping[str, Any], request: BuildRequest) -> Built | Refused | NotYet:
+        """Serve the image that is asked for; another one that was served for the object before goes."""
         metadata = image["metadata"]
         place = (metadata["namespace"], metadata["name"])
-        state = self._bases(wish.architecture)  # before the base is read: what is newer is noticed later
+        state = self._bases(request.architecture)  # before the base is read: what is newer is noticed later
         try:
-            network = resources.network_data(wish.secret.data) if wish.secret is not None else ""
-            key = _image_key(metadata, wish, network)
+            network = resources.network_data(request.secret.data) if request.secret is not None else ""
+            key = _image_key(metadata, request, network)
             host = HostInputs(name="/".join(place), hostname=metadata["name"], network=network)
-            kind = _OF[wish.format]
-            created = max(unix_time(metadata.get("creationTimestamp")), wish.secret.created if wish.secret else 0.0)
-            urls = self._publisher.publish(key, host, wish.architecture, (kind,), modified=created)
-            files = self._publisher.boot_files(wish.architecture) if kind == "initramfs" else {}
+            kind = _OF[request.format]
+            of_secret = request.secret.created if request.secret else 0.0
+            created = max(unix_time(metadata.get("creationTimestamp")), of_secret)
+            urls = self._publisher.publish(key, host, request.architecture, (kind,), modified=created)
+            files = self._publisher.boot_files(request.architecture) if kind == "initramfs" else {}
         except NotReady:
             return NotYet()
         except ImageError as error:
@@ -68,7 +73,7 @@ class Images:
             return Refused(str(error))
         with self._lock:
             old = self._held.get(place)
-            self._held[place] = _Held(key, wish.architecture, state)
+            self._held[place] = _Held(key, request.architecture, state)
         if old is not None and old.key != key:
             self._publisher.discard(old.key)
         rootfs = files.get("rootfs", "")
@@ -81,12 +86,12 @@ class Images:
         if held is not None:
             self._publisher.discard(held.key)
 
-    def held(self) -> list[Object]:
+    def held(self) -> list[Key]:
         """The objects that something is served for."""
         with self._lock:
             return list(self._held)
 
-    def outdated(self) -> list[Object]:
+    def outdated(self) -> list[Key]:
         """The objects whose images were made of bases that are others now."""
         with self._lock:
             held = dict(self._held)
@@ -94,21 +99,15 @@ class Images:
         return [place for place, entry in held.items() if states[entry.architecture] != entry.bases]
 
 
-def _image_key(metadata: Mapping[str, Any], wish: BuildRequest, network: str) -> str:
-    """The same on every replica, and another one for another network: nobody is sent an old image by a new URL."""
+def _image_key(metadata: Mapping[str, Any], request: BuildRequest, network: str) -> str:
+    """The same on every replica, and another one for another network: a new URL never serves an old image."""
     digest = hashlib.sha256(network.encode("utf-8")).hexdigest()[:16] if network else "dhcp"
-    parts = (metadata["namespace"], metadata["name"], metadata["uid"], wish.architecture or "own", digest)
+    parts = (metadata["namespace"], metadata["name"], metadata["uid"], request.architecture or "own", digest)
     return "-".join(parts)
 
 
-from .resources import claimed_secret
-
-LOG = logging.getLogger("kubenode.images.controller")
-_MOST_STEPS = 40  # more are a loop that somebody else's writes keep alive
-
-
 class Reconciler:
-    """Looks at objects; one thread for one object at a time."""
+    """Reconciles objects; one thread for one object at a time."""
 
     def __init__(
         self, api: Api, images: Images, supports: Callable[[str], bool], clock: Callable[[], float] = time.time
@@ -117,10 +116,10 @@ class Reconciler:
         self._api, self._images, self._supports, self._clock = api, images, supports, clock
         self.written = 0  # writes of status so far
 
-    def look(self, namespace: str, name: str, noticed: Callable[[Mapping[str, Any]], None]) -> float | None:
-        """Returns the seconds after which to look again, None when only an event can change anything.
+    def reconcile(self, namespace: str, name: str, remember: Callable[[Mapping[str, Any]], None]) -> float | None:
+        """One pass. Returns the seconds until the next one, None when only an event can change anything.
 
-        ``noticed`` is told every state of the object that is seen here. ApiFailed says why it could not be finished.
+        ``remember`` is called with every state of the object that is read. Raises ApiFailed when it cannot be finished.
         """
         try:
             image = self._api.image(namespace, name)
@@ -129,7 +128,7 @@ class Reconciler:
             return None
         seen = self._observed(image)
         for _step in range(_MOST_STEPS):
-            noticed(seen.image)
+            remember(seen.image)
             plan = decide(seen)
             if plan.forget:
                 self._images.forget(namespace, name)
@@ -162,10 +161,10 @@ class Reconciler:
             return self._observed(self._api.set_finalizers(image, plan.finalizers))
         if plan.status is None:
             raise RuntimeError("a plan that asks for nothing was carried out")
-        difference = statuses.difference(image.get("status") or {}, plan.status)
+        difference = resources.difference(image.get("status") or {}, plan.status)
         self.written += 1
         new = self._api.set_status(image, difference)
-        _tell(new)
+        _log_status(new)
         return self._observed(new)
 
     def _secret(self, image: Mapping[str, Any], plan: Plan) -> Secret | Missing:
@@ -189,14 +188,14 @@ class Reconciler:
         else:
             raise Conflict("Secret %s/%s is being changed all the time" % (namespace, plan.read))
         metadata = found["metadata"]
-        created = statuses.unix_time(metadata.get("creationTimestamp"))
+        created = resources.unix_time(metadata.get("creationTimestamp"))
         return Secret(plan.read, metadata["resourceVersion"], found.get("data") or {}, created)
 
 
-def _tell(image: Mapping[str, Any]) -> None:
+def _log_status(image: Mapping[str, Any]) -> None:
     """One log line for a new status, without URLs: who reads one can read the image."""
-    told = image.get("status") or {}
-    ready, error = statuses.condition(told, statuses.READY), statuses.condition(told, statuses.ERROR)
+    status = image.get("status") or {}
+    ready, error = resources.condition(status, resources.READY), resources.condition(status, resources.ERROR)
     failed = error.get("status") == "True"
     LOG.log(
         logging.WARNING if failed else logging.INFO,

@@ -21,14 +21,15 @@ MISSING_NETWORK_DATA = "MissingNetworkData"
 BUILD_INVALID = "ImageBuildInvalid"
 _LONGEST_MESSAGE = 32768  # characters of a condition's message that the schema takes
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
+LABEL, LABEL_VALUE = "environment.metal3.io", "baremetal"  # only Secrets with it are watched
+API_VERSION, KIND = "metal3.io/v1alpha1", "PreprovisioningImage"
+_NMSTATE_KEY = "nmstate"
 
 
 def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """The condition of this type; empty when there is none."""
-    for one in status.get("conditions") or ():
-        if one.get("type") == kind:
-            return one
-    return {}
+    found: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+    return found
 
 
 def with_condition(
@@ -78,7 +79,7 @@ def time_text(moment: float) -> str:
 
 def same_values(one: Any, other: Any) -> bool:
     """Whether two values say the same; what is empty counts as absent."""
-    return _not_empty(one) == _not_empty(other)
+    return bool(_not_empty(one) == _not_empty(other))
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,11 +103,6 @@ def _not_empty(value: Any) -> Any:
     elif isinstance(value, (list, tuple)):
         value = [_not_empty(one) for one in value]
     return None if value in ("", [], {}) else value
-
-
-LABEL, LABEL_VALUE = "environment.metal3.io", "baremetal"  # only Secrets with it are watched
-API_VERSION, KIND = "metal3.io/v1alpha1", "PreprovisioningImage"
-_NMSTATE_KEY = "nmstate"
 
 
 def claimed_secret(secret: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -24,10 +24,21 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 from . import api, resources
-from . import api as apis
 from .api import Api, ApiFailed, Conflict, Forbidden, Unreachable
-from .reconcile import Images
+from .reconcile import LOG, Images, Key, Reconciler
 from .resources import LABEL, LABEL_VALUE
+
+_NO_FINALIZER = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
+_TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
+if TYPE_CHECKING:
+    from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
+
+    from ..publisher import Publisher
+
+    OnEvent = Callable[[str, Mapping[str, Any]], None]
+_FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
+_UNWATCHED = 60.0  # seconds between passes over everything where Secrets are not watched
+_AGAIN = 5.0  # seconds until a watch that ended, or lacked a right, is tried again
 
 
 class WorkQueue:
@@ -43,7 +54,7 @@ class WorkQueue:
         self._changed = threading.Condition()
 
     def put(self, key: Hashable, delay: float = 0.0) -> None:
-        """Have a key looked at in ``delay`` seconds, or earlier when that is asked for already."""
+        """Have a key taken in ``delay`` seconds, or earlier when that is asked for already."""
         with self._changed:
             self._put(key, time.monotonic() + delay)
 
@@ -97,17 +108,11 @@ class WorkQueue:
             self._changed.notify()
 
 
-_NO_FINALIZER = "images.kubenode.provision/unused"  # kopf takes a finalizer of its own away wherever it finds one
-_TOKEN_READ_AGAIN = 300.0  # seconds after which the token is read again
-if TYPE_CHECKING:  # Python 3.8 has no such forms
-    Noticed = Callable[[str, Mapping[str, Any]], None]
-
-
 class ClusterWatch:
-    """Tells of images and of Secrets that have our label; `run` ends when ``stop`` is set or kopf gives up."""
+    """Events of images and of Secrets that have our label; `run` ends when ``stop`` is set or kopf gives up."""
 
     def __init__(
-        self, settings: Any, namespaces: Sequence[str], image: Noticed, secret: Noticed | None, stop: threading.Event
+        self, settings: Any, namespaces: Sequence[str], image: OnEvent, secret: OnEvent | None, stop: threading.Event
     ) -> None:
         """``image`` and ``secret`` are called with the event's type ("" for what was there before) and the object.
 
@@ -162,29 +167,22 @@ class ClusterWatch:
         )
 
 
-def _handler(noticed: Noticed) -> Callable[..., Any]:
+def _handler(on_event: OnEvent) -> Callable[..., Any]:
     async def handle(event: Mapping[str, Any], **_ignored: Any) -> None:
-        noticed(event["type"] or "", event["object"])
+        on_event(event["type"] or "", event["object"])
 
     return handle
 
 
 def quieten_kopf() -> None:
-    """kopf tells of every handler and every event; only what goes wrong is of interest, or all when debugging."""
+    """kopf logs every handler and every event; keep only what goes wrong, or all when debugging."""
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
-from .reconcile import LOG, Reconciler
-
-_FIRST_RETRY, _LONGEST_RETRY, _LONGEST_UNREACHABLE = 0.5, 300.0, 15.0  # seconds
-_UNWATCHED = 60.0  # seconds between looks at everything where Secrets are not watched
-_AGAIN = 5.0  # seconds until a watch that ended, or lacked a right, is tried again
-
-
 @dataclass(frozen=True)
 class Settings:
-    """``namespaces`` to serve (none: all), ``workers`` that build at once, seconds between looks at everything."""
+    """``namespaces`` to serve (none: all), ``workers`` that build at once, seconds between passes over everything."""
 
     namespaces: tuple[str, ...] = ()
     workers: int = 4
@@ -200,22 +198,22 @@ class Controller:
     """``start``, ``ready`` and ``alive`` for probes, ``metrics``, ``stop``."""
 
     def __init__(
-        self, settings: Settings, publisher: Any, bases: Any, environ: Mapping[str, str] | None = None
+        self, settings: Settings, publisher: Publisher, bases: Bases, environ: Mapping[str, str] | None = None
     ) -> None:
         """``publisher`` and ``bases`` are those of the server; ImageError when there is no way to an API server."""
         self._settings = settings
-        self._connection = apis.configuration(os.environ if environ is None else environ)
+        self._connection = api.configuration(os.environ if environ is None else environ)
         self._api = Api(self._connection)
         self._images = Images(publisher, bases.state)
         self._reconciler = Reconciler(self._api, self._images, bases.supports)
         self._queue, self._stop = WorkQueue(), threading.Event()
         self._again, self._asked = threading.Event(), False  # wakes the supervisor; what for
-        self._wants: dict[tuple[str, str], str] = {}  # object → name of its Secret
-        self._failures: dict[tuple[str, str], int] = {}
-        self._unseen: set[tuple[str, str]] | None = None  # objects not yet looked at; None: not listed yet
+        self._wants: dict[Key, str] = {}  # object → name of its Secret
+        self._failures: dict[Key, int] = {}
+        self._unseen: set[Key] | None = None  # objects that had no pass yet; None: not listed yet
         self._problem = "the cluster's images were not read yet"
         self._lock = threading.Lock()
-        self._looks = self._errors = 0
+        self._passes = self._errors = 0
         self._watched = True  # Secrets
         self._threads = [threading.Thread(target=self._supervise, name="controller", daemon=True)] + [
             threading.Thread(target=self._work, name="controller-%d" % number, daemon=True)
@@ -237,8 +235,8 @@ class Controller:
             if thread.is_alive():
                 thread.join(timeout)
 
-    def look_again(self) -> None:
-        """Look at every object: what all of them are made of has changed."""
+    def resync(self) -> None:
+        """Reconcile every object: what all of them are made of has changed."""
         self._asked = True
         self._again.set()
 
@@ -258,7 +256,7 @@ class Controller:
         """Lines in Prometheus' format."""
         lines = []
         for name, kind, value in (
-            ("looks_total", "counter", self._looks),
+            ("looks_total", "counter", self._passes),
             ("errors_total", "counter", self._errors),
             ("status_writes_total", "counter", self._reconciler.written),
             ("waiting", "gauge", len(self._queue)),
@@ -268,7 +266,7 @@ class Controller:
         return "\n".join(lines) + "\n"
 
     def _supervise(self) -> None:
-        """Watch for as long as the process lives, and look at everything now and then."""
+        """Watch for as long as the process lives, and reconcile everything now and then."""
         watcher: threading.Thread | None = None
         synced = float("-inf")
         while not self._stop.is_set():
@@ -287,22 +285,20 @@ class Controller:
                     self._sync()
                     synced = time.monotonic()
             except ApiFailed as error:
-                self._say(str(error))
+                self._report(str(error))
                 synced = float("-inf")
             self._again.wait(_AGAIN)
         if watcher is not None:
             watcher.join(10.0)
 
     def _check(self) -> None:
-        """Raise what stands in the way of watching: no such kind in the cluster, rights that are missing."""
+        """Raise why watching is impossible: no such kind in the cluster, rights that are missing."""
         missing, hidden = [], []
         for place in self._places():
-            missing += self._api.missing_rights(place, apis.IMAGE_RIGHTS)
-            if (
-                place is not None
-            ):  # else the rights are those of each namespace, and its objects tell of what is missing
-                missing += self._api.missing_rights(place, apis.SECRET_RIGHTS)
-            hidden += self._api.missing_rights(place, apis.WATCH_RIGHTS)
+            missing += self._api.missing_rights(place, api.IMAGE_RIGHTS)
+            if place is not None:  # else rights are those of each namespace; a pass over its objects finds what lacks
+                missing += self._api.missing_rights(place, api.SECRET_RIGHTS)
+            hidden += self._api.missing_rights(place, api.WATCH_RIGHTS)
         if missing:
             raise Forbidden("the service account lacks %s; see deploy/image_server" % "; ".join(missing))
         if not self._api.kind_exists():
@@ -318,11 +314,11 @@ class Controller:
         watch = ClusterWatch(self._connection, self._settings.namespaces, self._image_event, secret, self._stop)
         try:
             watch.run()
-        except Exception as error:  # noqa: BLE001 - whatever kopf gave up for, it is begun again
+        except Exception as error:  # noqa: BLE001 - kopf gave up for any reason: begun again
             LOG.warning("the watch ended and is begun again: %s: %s", type(error).__name__, error)
 
     def _sync(self) -> None:
-        """Look at every object; what is served for one that is gone goes."""
+        """Queue every object, and those that are gone but still served."""
         found = {_object_key(image): image for place in self._places() for image in self._api.images(place)}
         with self._lock:
             if self._unseen is None:
@@ -330,7 +326,7 @@ class Controller:
                 LOG.info("%d images to look at", len(found))
             self._problem = ""
         for key, image in found.items():
-            self._noticed(image)
+            self._remember(image)
             self._queue.put(key)
         for key in self._images.held():
             if key not in found:
@@ -343,19 +339,19 @@ class Controller:
                 return
             delay: float | None = _FIRST_RETRY
             try:
-                delay = self._look(key)
+                delay = self._reconcile(key)
             finally:
                 self._queue.done(key, delay)
                 with self._lock:
                     if self._unseen:
                         self._unseen.discard(key)
 
-    def _look(self, key: tuple[str, str]) -> float | None:
-        self._looks += 1
+    def _reconcile(self, key: Key) -> float | None:
+        self._passes += 1
         try:
-            delay = self._reconciler.look(*key, self._noticed)
+            delay = self._reconciler.reconcile(*key, self._remember)
         except Conflict:
-            return random.uniform(0.05, 0.5)  # another replica is at it; not both again at once
+            return random.uniform(0.05, 0.5)  # another replica works on it; the two must not come again at once
         except ApiFailed as error:
             LOG.warning("%s/%s: %s", *key, error)
             longest = _LONGEST_UNREACHABLE if isinstance(error, Unreachable) else _LONGEST_RETRY
@@ -367,14 +363,14 @@ class Controller:
             return delay
         self._errors += 1
         count = self._failures[key] = self._failures.get(key, 0) + 1
-        return min(_FIRST_RETRY * 2 ** min(count - 1, 20), longest)
+        return min(_FIRST_RETRY * 2.0 ** min(count - 1, 20), longest)
 
     def _image_event(self, kind: str, image: Mapping[str, Any]) -> None:
         if kind == "DELETED":
             with self._lock:
                 self._wants.pop(_object_key(image), None)
         else:
-            self._noticed(image)
+            self._remember(image)
         self._queue.put(_object_key(image))
 
     def _secret_event(self, _kind: str, secret: Mapping[str, Any]) -> None:
@@ -388,19 +384,19 @@ class Controller:
         for key in keys:
             self._queue.put(key)
 
-    def _noticed(self, image: Mapping[str, Any]) -> None:
+    def _remember(self, image: Mapping[str, Any]) -> None:
         with self._lock:
             self._wants[_object_key(image)] = (image.get("spec") or {}).get("networkDataName") or ""
 
     def _places(self) -> tuple[str | None, ...]:
         return self._settings.namespaces or (None,)
 
-    def _say(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         with self._lock:
             again, self._problem = self._problem == problem, problem
         if not again:
             LOG.error("%s", problem)
 
 
-def _object_key(image: Mapping[str, Any]) -> tuple[str, str]:
+def _object_key(image: Mapping[str, Any]) -> Key:
     return image["metadata"]["namespace"], image["metadata"]["name"]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Bytes, Segment
 
 from . import ranges
+from .metrics import AccessLog, Metrics, Progress
 from .registry import Image, Registry
 
 _REASONS = {
@@ -27,6 +28,20 @@ _REASONS = {
     431: "Request Header Fields Too Large", 503: "Service Unavailable",
 }  # fmt: skip
 _TEXT = "text/plain; charset=utf-8"
+_RETRY = b"Retry-After: 5\r\n"
+_FAST_MOST = 64 * 1024  # bytes of a range that goes through memory
+_FAST_MOST_HEAD = 2048  # bytes
+_FAST_OTHER = (
+    rb"(?:(?!(?i:connection(?!:[ \t]*keep-alive\r)|content-length|host|if-|proxy-connection|range|transfer-|upgrade))"
+    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*"
+)
+_FAST_HOST = rb"(?i:host):[ \t]*[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*\r\n"
+_FAST_RANGE = rb"(?i:range):[ \t]*bytes=([0-9]{1,19})-([0-9]{1,19})\r\n"
+_FAST_HEAD = re.compile(
+    rb"GET (/[!\"$->@-~]*)(?:\?[!-~]*)? HTTP/1\.1\r\n%(other)s"
+    rb"(?:%(host)s%(other)s%(range)s|%(range)s%(other)s%(host)s)%(other)s\r\n"
+    % {b"other": _FAST_OTHER, b"host": _FAST_HOST, b"range": _FAST_RANGE}
+)
 
 
 @dataclass
@@ -46,26 +61,24 @@ class Answer:
         return sum(segment.length for segment in self.segments)
 
 
-class AccessLog:
-    """Is told when answers are over; this one does not care."""
-
-    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
-        """``length`` bytes of the body went to this address, ``whole``: that was all of them."""
-
-    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
-        """These bytes of an image went to this address whole, as the only ones of an answer."""
-
-
 class Answers:
     """Answers requests from a registry."""
 
     def __init__(
-        self, registry: Registry, path_of: Callable[[str], str | None] | None = None, ledger: AccessLog | None = None
+        self,
+        registry: Registry,
+        path_of: Callable[[str], str | None] | None = None,
+        make: Callable[[str], bool] | None = None,
+        later: Callable[[str], str] = lambda path: "",
     ) -> None:
-        """``path_of``: from the path of a request to the one that is registered; None: refused (403)."""
+        """``path_of``: from the path of a request to the one that is registered; None: refused (403).
+
+        ``make``: makes the image of a registered path that has none yet; returns whether the image is there now.
+        ``later``: why a path has no image although it may have one some day (503); "" when it never will (404).
+        """
         self.registry = registry
-        self._path_of = path_of
-        self.ledger = ledger or AccessLog()
+        self._path_of, self._make, self._later = path_of, make, later
+        self.access_log = AccessLog(Metrics(), Progress())
         self._second = 0
         self._starts: dict[int, bytes] = {}  # status → what a head begins with in this second
 
@@ -77,11 +90,16 @@ class Answers:
         if plain is None:
             return self.refusal(403, "this address has expired or was never valid", head_only=method == "HEAD")
         image = self.registry.get(plain)
+        if image is None and self._make is not None and self._make(plain):
+            image = self.registry.get(plain)
         if image is None:
+            reason = self._later(plain)
+            if reason:
+                return self.refusal(503, reason, _RETRY, head_only=method == "HEAD")
             return self.refusal(404, "there is no such image", head_only=method == "HEAD")
         if not image.file.intact(time.monotonic()):
             text = "the base of this image is being replaced"
-            return self.refusal(503, text, b"Retry-After: 5\r\n", head_only=method == "HEAD")
+            return self.refusal(503, text, _RETRY, head_only=method == "HEAD")
         return self._image(image, headers, method == "HEAD")
 
     def registered(self, path: str) -> str | None:
@@ -159,56 +177,9 @@ class Answers:
             self._second, self._starts = now, {}
         start = self._starts.get(status)
         if start is None:
-            told = status, _REASONS[status].encode("ascii"), ranges.http_date(now).encode("ascii")
-            start = self._starts[status] = b"HTTP/1.1 %d %s\r\nDate: %s\r\n" % told
+            values = status, _REASONS[status].encode("ascii"), ranges.http_date(now).encode("ascii")
+            start = self._starts[status] = b"HTTP/1.1 %d %s\r\nDate: %s\r\n" % values
         return start
-
-
-_LATER = b"Retry-After: 5\r\n"
-
-
-class HostAnswers(Answers):
-    """As `Answers`; what is only not ready is 503 instead of 404."""
-
-    def __init__(
-        self,
-        registry: Registry,
-        path_of: Callable[[str], str | None],
-        make: Callable[[str], bool],
-        later: Callable[[str], str],
-    ) -> None:
-        """``make``: makes the image of a path when it is one that only has to be made; whether it is there now.
-
-        ``later``: why a path opens nothing although it may do so some day; "" when it never will.
-        """
-        super().__init__(registry, path_of)
-        self._registered, self._make, self._later = path_of, make, later
-
-    def answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
-        """See `Answers`."""
-        answer = super().answer(method, path, headers)
-        if answer.status != 404:
-            return answer
-        plain = self._registered(path) or ""
-        if self._make(plain):
-            return super().answer(method, path, headers)
-        reason = self._later(plain)
-        return self.refusal(503, reason, _LATER, head_only=method == "HEAD") if reason else answer
-
-
-_FAST_MOST = 64 * 1024  # bytes of a range that goes through memory
-_FAST_MOST_HEAD = 2048  # bytes
-_FAST_OTHER = (
-    rb"(?:(?!(?i:connection(?!:[ \t]*keep-alive\r)|content-length|host|if-|proxy-connection|range|transfer-|upgrade))"
-    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*"
-)
-_FAST_HOST = rb"(?i:host):[ \t]*[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*\r\n"
-_FAST_RANGE = rb"(?i:range):[ \t]*bytes=([0-9]{1,19})-([0-9]{1,19})\r\n"
-_FAST_HEAD = re.compile(
-    rb"GET (/[!\"$->@-~]*)(?:\?[!-~]*)? HTTP/1\.1\r\n%(other)s"
-    rb"(?:%(host)s%(other)s%(range)s|%(range)s%(other)s%(host)s)%(other)s\r\n"
-    % {b"other": _FAST_OTHER, b"host": _FAST_HOST, b"range": _FAST_RANGE}
-)
 
 
 def fast_request(data: bytes) -> tuple[str, int, int] | None:

@@ -21,8 +21,7 @@ from collections.abc import Callable
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Bytes, Segment
 
-from . import answers as quick
-from .answers import Answer, Answers
+from .answers import Answer, Answers, fast_answer
 from .poller import READ, WRITE, Poller
 from .requests import Request, RequestReader
 
@@ -34,6 +33,7 @@ PIPELINED = 16  # requests that wait; then no more are read
 _ZEROS = memoryview(bytes(256 * 1024))
 
 IDLE, HEAD, STALL = 75.0, 15.0, 120.0  # seconds without a request, for a request to come in, without progress
+_RECORD = 16 * 1024  # the most that a record holds: what was decrypted is read whole, for no poller sees what is left
 
 
 class Connection:
@@ -98,7 +98,7 @@ class Connection:
             return
         if self._answer is None and self._reader.idle:
             now = time.monotonic()
-            if self._keep and self._quick(data, now):
+            if self._keep and self._fast(data, now):
                 return
             self.deadline = now + HEAD
         self._queue.extend(self._reader.feed(data))
@@ -108,10 +108,10 @@ class Connection:
             self._paused = True
             self._watch()
 
-    def _quick(self, data: bytes, now: float) -> bool:
-        """Answer on the short way, where there is one."""
+    def _fast(self, data: bytes, now: float) -> bool:
+        """Answer on the fast path; False when this request has to take the full one."""
         try:
-            found = quick.fast_answer(self._answers, data, now)
+            found = fast_answer(self._answers, data, now)
             if found is None:
                 return False
             content, image, start, stop = found
@@ -123,7 +123,7 @@ class Connection:
             self.close()
             return True
         if sent == len(content):
-            self._answers.ledger.ranged(image, self.address, start, stop, now)
+            self._answers.access_log.ranged(image, self.address, start, stop, now)
             self.deadline = now + IDLE
         else:
             self._answer = Answer(206, b"", (), image, ((start, stop),))
@@ -134,7 +134,7 @@ class Connection:
         return True
 
     def _eof(self) -> None:
-        """The reader sends no more; what it asked for before it still gets."""
+        """The client sends no more; it still gets what it asked for before."""
         if self._answer is None or self._ending:
             self.close()
         else:
@@ -230,7 +230,7 @@ class Connection:
         if answer.image is None:
             raise RuntimeError("nothing is under way")
         if not answer.image.file.intact(time.monotonic()):
-            raise OSError("the base was changed")  # the reader sees a cut, never mixed bytes
+            raise OSError("the base was changed")  # the client sees a cut, never mixed bytes
         sent = self._copy(answer.image.file.fd, offset, count)
         if not sent:
             raise OSError("the base became shorter")
@@ -247,17 +247,17 @@ class Connection:
     def _copy(self, fd: int, offset: int, count: int) -> int:
         return os.sendfile(self._socket.fileno(), fd, offset, count)
 
-    def _part(self) -> None:
+    def _shut_down(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
 
     def _finish(self, whole: bool) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
-            self._answers.ledger.sent(answer, self.address, max(0, self._sent), whole)
+            self._answers.access_log.sent(answer, self.address, max(0, self._sent), whole)
 
     def _end(self) -> None:
-        """Everything is sent: tell the reader, and let it close so that the last bytes are not lost."""
-        self._part()
+        """Everything is sent: shut down, and let the client close, so that the last bytes are not lost."""
+        self._shut_down()
         self._ending = True
         self._queue.clear()
         if self._last:
@@ -278,9 +278,6 @@ def _content(segment: Segment, answer: Answer) -> bytes:
             raise OSError("the base became shorter")
         return data
     return segment.data if isinstance(segment, Bytes) else bytes(segment.length)
-
-
-_RECORD = 16 * 1024  # the most that a record holds: what was decrypted is read whole, for no poller sees what is left
 
 
 class TlsConnection(Connection):
@@ -336,11 +333,11 @@ class TlsConnection(Connection):
             raise OSError("the base became shorter")
         return self._put(data)
 
-    def _part(self) -> None:
+    def _shut_down(self) -> None:
         try:
             self._tls.unwrap()  # says that nothing was cut off
         except ssl.SSLWantWriteError:
             raise BlockingIOError from None
-        except ssl.SSLError:  # the reader has not said the same yet; that is not waited for
+        except ssl.SSLError:  # the client has not said the same yet; that is not waited for
             pass
         self._tls.shutdown(socket.SHUT_WR)

@@ -13,11 +13,10 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from .answers import AccessLog, Answer, Answers
+from .answers import Answers
 from .connection import Connection, TlsConnection
-from .metrics import Metrics, Progress
+from .metrics import AccessLog, Metrics, Progress
 from .poller import READ, Poller
-from .registry import Image
 
 _MOST_REFUSED = 64
 _SWEEP = 1.0  # seconds between looks for connections that do not move
@@ -31,25 +30,6 @@ class Limits:
     per_address: int = 64
 
 
-class Books(AccessLog):
-    """Metrics and progress of what was sent."""
-
-    def __init__(self, metrics: Metrics, progress: Progress) -> None:
-        """Both are told."""
-        self._metrics, self._progress = metrics, progress
-
-    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
-        """See `Ledger`."""
-        self._metrics.answered(answer.status, length, whole)
-        if answer.image is not None and answer.spans:
-            self._progress.sent(answer.image, address, answer.spans, length, time.monotonic())
-
-    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
-        """See `Ledger`."""
-        self._metrics.answered(206, stop - start, True)
-        self._progress.ranged(image, address, start, stop, now)
-
-
 class Listener:
     """One listening socket and its connections; lives in one event loop."""
 
@@ -59,10 +39,10 @@ class Listener:
     ) -> None:  # fmt: skip
         """With ``tls``, bytes go through this process; without, base ranges do not."""
         self._answers, self._metrics, self._progress, self._limits, self._tls = answers, metrics, progress, limits, tls
-        answers.ledger = Books(metrics, progress)
+        answers.access_log = AccessLog(metrics, progress)
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
-        self._parting: deque[socket.socket] = deque()
+        self._refused: deque[socket.socket] = deque()
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._poller: Poller
@@ -101,7 +81,7 @@ class Listener:
                 await self._sweeper
         for connection in list(self._connections):
             connection.close()
-        for client in self._parting:
+        for client in self._refused:
             client.close()
         if self._socket is not None:
             self._poller.close()
@@ -135,9 +115,9 @@ class Listener:
                     client.send(answer.head + b"too many connections\n")
                     client.shutdown(socket.SHUT_WR)
             # Closed at once, with its request unread, it would be reset before the answer is read.
-            self._parting.append(client)
-            if len(self._parting) > _MOST_REFUSED:
-                self._parting.popleft().close()
+            self._refused.append(client)
+            if len(self._refused) > _MOST_REFUSED:
+                self._refused.popleft().close()
             return
         client.setblocking(False)
         with contextlib.suppress(OSError):
@@ -168,9 +148,9 @@ class Listener:
         while True:
             await asyncio.sleep(_SWEEP)
             now = time.monotonic()
-            for client in list(self._parting):
+            for client in list(self._refused):
                 if not _unread(client):
-                    self._parting.remove(client)
+                    self._refused.remove(client)
                     client.close()
             for connection in [one for one in self._connections if one.deadline < now]:
                 connection.close()

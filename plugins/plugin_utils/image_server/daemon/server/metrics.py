@@ -6,10 +6,20 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .registry import Image
+
+if TYPE_CHECKING:
+    from .answers import Answer
+LOG = logging.getLogger("kubenode.images")
+_PARTS = 1024  # an image is watched in so many parts
+_MOST_READERS = 2048
+_EVERY = 10.0  # seconds between two lines of one reader
+_MIB = 1024 * 1024
 
 
 class Metrics:
@@ -49,20 +59,13 @@ class Metrics:
             full = "kubenode_image_server_" + name
             lines += ["# HELP %s %s" % (full, text), "# TYPE %s %s" % (full, kind)]
             for labels, value in samples:
-                told = ",".join('%s="%s"' % (key, _escaped(label)) for key, label in labels.items())
-                lines.append("%s%s %d" % (full, "{%s}" % told if told else "", value))
+                pairs = ",".join('%s="%s"' % (key, _escaped(label)) for key, label in labels.items())
+                lines.append("%s%s %d" % (full, "{%s}" % pairs if pairs else "", value))
         return "\n".join(lines) + "\n"
 
 
 def _escaped(label: str) -> str:
     return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-LOG = logging.getLogger("kubenode.images")
-_PARTS = 1024  # an image is watched in so many parts
-_MOST_READERS = 2048
-_EVERY = 10.0  # seconds between two lines of one reader
-_MIB = 1024 * 1024
 
 
 class _Reader:
@@ -81,7 +84,7 @@ class Progress:
     """What was sent to whom."""
 
     def __init__(self) -> None:
-        """Nobody has read anything."""
+        """No client has read anything yet."""
         self._readers: OrderedDict[tuple[str, str], _Reader] = OrderedDict()
         self.fetched: dict[str, int] = {}
 
@@ -135,3 +138,22 @@ class Progress:
         self.fetched.pop(host, None)
         for key in [key for key in self._readers if key[0] == host]:
             del self._readers[key]
+
+
+class AccessLog:
+    """Counts answers that are over in the metrics and in the progress of clients."""
+
+    def __init__(self, metrics: Metrics, progress: Progress) -> None:
+        """Both are shared with those who show them."""
+        self._metrics, self._progress = metrics, progress
+
+    def sent(self, answer: Answer, address: str, length: int, whole: bool) -> None:
+        """``length`` bytes of the body went to this address, ``whole``: that was all of them."""
+        self._metrics.answered(answer.status, length, whole)
+        if answer.image is not None and answer.spans:
+            self._progress.sent(answer.image, address, answer.spans, length, time.monotonic())
+
+    def ranged(self, image: Image, address: str, start: int, stop: int, now: float) -> None:
+        """These bytes of an image went to this address whole, as the only ones of an answer."""
+        self._metrics.answered(206, stop - start, True)
+        self._progress.ranged(image, address, start, stop, now)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sockets that are ready, many at a time: a busy reader does not pay for a whole turn of the event loop per request.
+"""Sockets that are ready, many at a time: a busy client does not pay for a whole turn of the event loop per request.
 
 An epoll set of its own inside an asyncio loop. The loop sees one descriptor; what is ready in it is handled here, and
-as long as readers keep coming, without going back to the loop, whose other tasks get their turn every few milliseconds.
+as long as clients keep asking, without going back to the loop, whose other tasks get their turn every few milliseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Poller:
         loop.add_reader(self._epoll.fileno(), self._turn)
 
     def add(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
-        """Watch a descriptor; ``callback`` is told the events that came."""
+        """Watch a descriptor; ``callback`` is called with the events that came."""
         self._callbacks[fd] = callback
         self._epoll.register(fd, events)
 

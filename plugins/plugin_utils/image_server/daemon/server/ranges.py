@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 
-MOST = 32  # ranges in one request; whoever wants more gets the whole image
+MOST = 32  # ranges in one request; for more, the whole image is sent
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # as many digits as Python makes a number of under every setting (sys.set_int_max_str_digits)
@@ -52,7 +52,7 @@ def parse(header: str, size: int) -> list[tuple[int, int]] | None:
         if start < stop:
             found.append((start, stop))
     if len(found) > 1 and sum(stop - start for start, stop in found) > size:
-        return None  # overlapping ranges that add up to more than the image serve nobody but an attacker
+        return None  # overlapping ranges that add up to more than the image: only an attacker asks so
     return found
 
 

@@ -37,7 +37,7 @@ class BaseFile:
             raise ImageError("base %s was changed since it was read; read it again" % base.path)
 
     def intact(self, now: float) -> bool:
-        """Whether nobody wrote into it; asked of the kernel at most every 100 ms."""
+        """Whether it was not written to; the kernel is asked at most every 100 ms."""
         if now - self._checked >= 0.1 or not now:
             found = os.fstat(self.fd)
             self._checked = now

@@ -19,7 +19,7 @@ except ImportError:
 
 _MOST_HEAD = 16 * 1024  # bytes of a request as they come in: all that is no body, ends of lines and blanks too
 _MOST_PATH = 2048
-_MOST_BODY = 64 * 1024  # nobody needs one; as much is thrown away
+_MOST_BODY = 64 * 1024  # no request needs one; as much is read and dropped
 _KEPT = frozenset((b"range", b"if-range", b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since"))
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 
@@ -33,7 +33,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     keep_alive: bool
-    old: bool  # HTTP/1.0, which has to be told that a connection stays
+    old: bool  # HTTP/1.0, whose clients expect a header when the connection stays
     problem: int
 
 
@@ -132,7 +132,7 @@ class RequestReader:
             self._stop(400)
 
     def on_body(self, body: bytes) -> None:
-        """A body, thrown away."""
+        """A body, which is dropped."""
         self._body += len(body)
         self._body_bytes += len(body)
         if self._body > _MOST_BODY:
