@@ -324,7 +324,7 @@ def _settings(inputs: AgentInputs, host: Host) -> str:
 
 
 def _motd(inputs: AgentInputs, host: Host, hostname: str) -> str:
-    """What somebody sees who logs in."""
+    """What is shown at a login."""
     rows = {
         "Ironic": ", ".join(inputs.ironic_urls),
         "Inspector": ", ".join(inputs.inspector_urls),

@@ -77,7 +77,7 @@ class Digests:
         return found.st_size < LARGE or not stat.S_ISREG(found.st_mode) or _state(found) in self._known
 
     def of(self, file: BinaryIO, path: str) -> str:
-        """The digest of an open file. ImageError: somebody wrote to it meanwhile."""
+        """The digest of an open file. ImageError: it was written to meanwhile."""
         found = os.fstat(file.fileno())
         state, begun = _state(found), time.time()
         known = self._known.get(state) if stat.S_ISREG(found.st_mode) else None
@@ -100,11 +100,11 @@ class Digests:
     def _read(self) -> Mapping[str, str]:
         try:
             with open(self._file, encoding="ascii") as file:
-                told = json.load(file)
+                data = json.load(file)
         except (OSError, ValueError, RecursionError):  # nothing is kept, or it is damaged: it is computed
             return {}
-        good = isinstance(told, dict) and all(isinstance(one, str) for one in told.values())
-        return {key: one for key, one in told.items() if _STATE.match(key) and _DIGEST.match(one)} if good else {}
+        good = isinstance(data, dict) and all(isinstance(one, str) for one in data.values())
+        return {key: one for key, one in data.items() if _STATE.match(key) and _DIGEST.match(one)} if good else {}
 
     def _write(self, state: str, digest: str) -> None:
         """Add one to what is kept, newest last; where that is not possible the next start computes it again."""

@@ -50,7 +50,7 @@ class Bases:
     ) -> None:
         """Paths as in DEPLOY_ISO, DEPLOY_INITRD and IMAGE_SHARED_DIR; an empty one: there is none of that kind.
 
-        ``later``: nobody who asks for a base waits until its digest is computed; `settle` does that.
+        ``later``: who asks for a base does not wait until its digest is computed; `settle` computes it.
         """
         self._paths = {ISO: iso_path, INITRAMFS: initramfs_path}
         self._shared_dir = shared_dir
@@ -101,7 +101,7 @@ class Bases:
             self._waiting.clear()
         for path in sorted(waiting):
             if not DIGESTS.known(path):
-                with contextlib.suppress(ImageError):  # whoever asks for it is told why
+                with contextlib.suppress(ImageError):  # `iso` and `initramfs` raise it again
                     identify(path)
 
     def iso(self, path: str) -> iso.Iso:
@@ -125,7 +125,7 @@ class Bases:
             return known[1]
 
     def _read(self, inspect: Callable[[str], _Image], path: str) -> _Image:
-        """A base that cannot be read is nobody's wrong wish: it is waited for until a good one takes its place."""
+        """NotReady for a base that cannot be read: the host's inputs are good, and a good base may take its place."""
         if self._later and not DIGESTS.known(path):
             self._waiting.add(path)
             raise NotReady("base %s is being read for the first time" % path)

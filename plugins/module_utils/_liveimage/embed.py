@@ -19,7 +19,7 @@ _LIMIT = 64 * 1024
 
 @dataclass(frozen=True)
 class EmbedArea:
-    """Where the area is; ``source`` says who told: igninfo, file or header."""
+    """Where the area is; ``source``: where that was found (igninfo, file or header)."""
 
     extent: Extent
     source: str
@@ -28,9 +28,9 @@ class EmbedArea:
 
 def find(files: IsoFiles) -> EmbedArea:
     """The area by igninfo.json, by the file every x86 image has, or by the header of images until 2021."""
-    told = files.read(INFO, _LIMIT)
-    if told is not None:
-        return _by_info(files, told)
+    data = files.read(INFO, _LIMIT)
+    if data is not None:
+        return _by_info(files, data)
     image = files.find(DEFAULT)
     header = _by_header(files)
     if image is None:
@@ -47,9 +47,9 @@ def find(files: IsoFiles) -> EmbedArea:
     return EmbedArea(image, "file", DEFAULT)
 
 
-def _by_info(files: IsoFiles, told: bytes) -> EmbedArea:
+def _by_info(files: IsoFiles, data: bytes) -> EmbedArea:
     try:
-        info = json.loads(told)
+        info = json.loads(data)
         path = "/" + str(info["file"]).lstrip("/")
         offset, length = info.get("offset"), info.get("length")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

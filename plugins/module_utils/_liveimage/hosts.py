@@ -26,7 +26,7 @@ GUESSED = (
 
 @dataclass(frozen=True)
 class HostInputs:
-    """One host's own wishes; what may hold secrets is not shown in its text form."""
+    """One host's own inputs; what may hold secrets is not shown in its text form."""
 
     name: str  # its key, and its hostname unless one is given
     hostname: str | None = None  # None: the name; "": none
@@ -158,7 +158,7 @@ def _given(host: HostInputs, profiles: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _valid(what: str, config: Any) -> Mapping[str, Any]:
-    """A configuration somebody gave; one without a version is of the version that is written here."""
+    """A configuration that was given; one without a version is of the version that is written here."""
     if isinstance(config, Mapping) and "ignition" not in config:
         config = {"ignition": {"version": ignition.VERSION}, **config}
     wrong = ignition.problems(config)

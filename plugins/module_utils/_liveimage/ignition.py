@@ -25,7 +25,7 @@ _DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _MOST = 64 * 1024 * 1024  # bytes of one file
 _WORTH, _NOT_WORTH = 16 * 1024, 1024 * 1024  # bytes of contents that are kept once they are packed or unpacked
-_SECRET_BITS = 0o077  # a file that only its owner may read is shown to nobody else
+_SECRET_BITS = 0o077  # a file that only its owner may read is never shown
 _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
     ("storage", "files"): "path",
     ("storage", "directories"): "path",
@@ -242,7 +242,7 @@ def render(config: Mapping[str, Any]) -> bytes:
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """Read a configuration somebody else wrote."""
+    """Read a configuration that others wrote."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -257,12 +257,12 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration for people: contents as text, and nothing of files that only their owner may read."""
     files = []
     for entry in _get(config, "storage", "files") or []:
-        told = {key: value for key, value in entry.items() if key not in ("contents", "append")}
+        shown_entry = {key: value for key, value in entry.items() if key not in ("contents", "append")}
         secret = not int(entry.get("mode") or 0o644) & _SECRET_BITS
         for key in ("contents", "append"):
             if key in entry:
-                told[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
-        files.append(told)
+                shown_entry[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
+        files.append(shown_entry)
     found = {key: value for key, value in config.items() if key != "storage"}
     for user in _get(found, "passwd", "users") or []:
         if "passwordHash" in user:

@@ -93,15 +93,15 @@ class KernelArguments:
 
 def find(files: IsoFiles) -> KernelArguments | None:
     """The areas by kargs.json or by the header of images until 2021; None when an image has none."""
-    told = files.read(INFO, _LIMIT)
-    if told is not None:
-        return _by_info(files, told)
+    data = files.read(INFO, _LIMIT)
+    if data is not None:
+        return _by_info(files, data)
     return _by_header(files)
 
 
-def _by_info(files: IsoFiles, told: bytes) -> KernelArguments:
+def _by_info(files: IsoFiles, data: bytes) -> KernelArguments:
     try:
-        info = json.loads(told)
+        info = json.loads(data)
         default, size, places = str(info["default"]), info["size"], list(info["files"])
         found = [(str(place["path"]), place["offset"], place.get("pad"), place.get("end")) for place in places]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

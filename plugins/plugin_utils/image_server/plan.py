@@ -18,7 +18,7 @@ from . import pack, paths, role_inputs, unit
 PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
-#: Files that the running service reads anew without cutting anybody: the first two when it is told to, or soon anyway.
+#: Files that the running service reads again without cutting a connection: the first two at a reload, or soon anyway.
 _RELOADED = ("tls_key", "tls_certificate")
 _WATCHED = (*_RELOADED, "registries_conf", "ca_bundle")
 _PROGRAM = re.compile(re.escape(paths.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
@@ -72,7 +72,7 @@ def missing(inputs: Facts, node: Facts, even_unmanaged: bool = False) -> list[st
 
 
 def own_architecture(inputs: Facts, node: Facts) -> str:
-    """The architecture whose base images are made of unless somebody says otherwise."""
+    """The architecture whose base images are made of unless a host names another."""
     return str(inputs["architecture"] or _ARCHITECTURES.get(node["arch"], node["arch"]))
 
 
@@ -115,7 +115,7 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
         {"id": "launcher", "step": "program", "kind": "link", "path": paths.LAUNCHER, "target": here},
         *files,
         _file("unit", paths.UNIT_FILE, "0644", content=unit.unit(inputs, here, url(inputs, node))),
-        # before what it names: a run that is cut off leaves nothing that nobody knows of
+        # before what it names: a run that is cut off leaves nothing that no record names
         *_outdated(record, mine),
         _file("record", paths.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
         *_links(inputs, node),

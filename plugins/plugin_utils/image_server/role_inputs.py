@@ -80,7 +80,7 @@ CHOICES = {
     "vlan_interfaces": agent_inputs.VLAN_MODES,
 }
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
-#: variable → what it becomes, in the peer's words; the ones that AgentInputs reads
+#: variable → image-customization-controller's environment variable, which AgentInputs reads
 AGENT = {
     "agent_image": "IRONIC_AGENT_IMAGE",
     "ironic_urls": "IRONIC_BASE_URL",
@@ -170,7 +170,7 @@ def _checks_of_host(
     found: HostFiles,
     converted: bool,
 ) -> Iterator[tuple[str, Any]]:
-    """What is tried for one host, each with the place that an error of it is told of."""
+    """The checks of one host, each with the variable that its errors name."""
     place, own_place = f"image_server_hosts[{name}]", f"image_server_host_options[{name}]"
     own = host_file.HostOptions()
 
@@ -395,7 +395,7 @@ def _hosts(inputs: dict[str, Any], problems: _Problems) -> None:
 
 
 def _agent(inputs: dict[str, Any], problems: _Problems) -> None:
-    """Each variable alone, by the program's own rules, so that every error is told at once."""
+    """Each variable alone, by the program's own rules, so that all errors are reported at once."""
     if inputs["state"] == "absent":
         return
     if not inputs["agent_image"]:

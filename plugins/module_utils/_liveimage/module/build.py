@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import ImageError
 from ..overlay import Overlay
 from ..overlay_io import read
 from . import inspection, request
+from .inspection import DiffEntry
 from .products import HostProducts, Maker, Product, clashes
 from .request import HostRequest
 from .stores import Descriptors, Files, Found, Owned, Store
@@ -24,6 +25,33 @@ MODES = (FILE, OVERLAY, SHOW, RESET)
 _SCRIPT = 64 * 1024
 
 
+class ImageResult(TypedDict):
+    """One image of a host, or one that hosts share; sizes in bytes."""
+
+    kind: str
+    name: str
+    path: str
+    url: str
+    size: int
+    etag: str
+    own_bytes: int  # that are not in the base
+    changed: bool
+
+
+class HostResult(TypedDict):
+    """What the module returns for a host."""
+
+    name: str
+    changed: bool
+    failed: bool
+    msg: str
+    images: list[ImageResult]
+    urls: dict[str, str]  # kind → URL
+    ignition_bytes: int
+    area_bytes: int | None
+    warnings: list[str]
+
+
 @dataclass
 class Result:
     """What became of one host, or of what hosts share."""
@@ -32,12 +60,12 @@ class Result:
     changed: bool = False
     error: str = ""
     msg: str = ""
-    images: list[dict[str, Any]] = field(default_factory=list)
+    images: list[ImageResult] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
     ignition_bytes: int = 0
     area_bytes: int | None = None
 
-    def told(self) -> dict[str, Any]:
+    def as_result(self) -> HostResult:
         """As the module returns it."""
         return {
             "name": self.name, "changed": self.changed, "failed": bool(self.error), "msg": self.error or self.msg,
@@ -64,7 +92,7 @@ class Build:
     """One run over a list of hosts."""
 
     def __init__(self, params: Mapping[str, Any], *, check: bool, diff: bool, owned: Owned, run: Run | None) -> None:
-        """Common input is checked here: ImageError means that nothing can be made for anybody."""
+        """Common input is checked here: ImageError: nothing can be made for any host."""
         self._params = params
         self._check, self._with_diff = check, diff
         self._names = request.names(params)
@@ -75,7 +103,7 @@ class Build:
         )
         self._store.check()
         self._maker = Maker(common, run)
-        self.diff: list[dict[str, str]] = []
+        self.diff: list[DiffEntry] = []
         self.results: list[Result] = []
         self.shared = Result("")
 
@@ -136,19 +164,19 @@ class Build:
         return steps
 
     def _step(self, product: Product) -> Comparison:
-        return Comparison(product, self._store.look(product), self._store.owner_differs(product.name))
+        return Comparison(product, self._store.compare(product), self._store.owner_differs(product.name))
 
     def _write(self, result: Result, steps: list[Comparison]) -> None:
         try:
             for step in steps:
                 if step.changes:
-                    self._tell(step)
+                    self._add_differences(step)
                     if not self._check:
                         self._store.write(step.product, step.found)
                 elif not step.found.known and not self._check:
                     self._store.write(step.product, step.found)  # its record only
                 result.changed = result.changed or step.changes
-                result.images.append(self._told(step))
+                result.images.append(self._image_result(step))
         except ImageError as error:
             result.error = str(error)
 
@@ -161,13 +189,13 @@ class Build:
                     self._store.remove(name)
                 if self._with_diff:
                     path = self._store.path(name)
-                    self.diff.append({"before_header": path, "after_header": path, "before": "there\n", "after": ""})
+                    self.diff.append(DiffEntry(before_header=path, after_header=path, before="there\n", after=""))
             result.changed = bool(gone)
             result.msg = "%s %s" % ("would be removed:" if self._check else "removed:", ", ".join(gone) or "nothing")
         except ImageError as error:
             result.error = str(error)
 
-    def _told(self, step: Comparison) -> dict[str, Any]:
+    def _image_result(self, step: Comparison) -> ImageResult:
         product = step.product
         return {
             "kind": product.kind, "name": product.name, "path": self._store.path(product.name), "url": product.url,
@@ -175,7 +203,7 @@ class Build:
             "changed": step.changes,
         }  # fmt: skip
 
-    def _tell(self, step: Comparison) -> None:
+    def _add_differences(self, step: Comparison) -> None:
         """A difference for what is embedded, and one for the kernel arguments."""
         if not self._with_diff:
             return
@@ -196,12 +224,12 @@ class Build:
                 self._add(path, product, part, pair)
 
     def _add(self, path: str, product: Product, part: str, pair: tuple[str, str]) -> None:
-        for told in self.diff:
-            if (told["before"], told["after"]) == pair and product.host:  # images of one host differ in the same way
-                told["before_header"] = told["after_header"] = "%s, %s" % (told["after_header"], product.name)
+        for entry in self.diff:
+            if (entry["before"], entry["after"]) == pair and product.host:  # images of one host differ in the same way
+                entry["before_header"] = entry["after_header"] = "%s, %s" % (entry["after_header"], product.name)
                 return
         header = "%s (%s)" % (path, part) if part else path
-        self.diff.append({"before_header": header, "after_header": header, "before": pair[0], "after": pair[1]})
+        self.diff.append(DiffEntry(before_header=header, after_header=header, before=pair[0], after=pair[1]))
 
 
 def _texts(kind: str, overlay: Overlay) -> dict[str, str]:

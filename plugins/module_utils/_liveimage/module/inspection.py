@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from .. import agent, cpio, descriptor, ignition, iso, kargs, miniso
 from ..base import glance, identify
@@ -31,6 +31,15 @@ _TAIL = 64 * 1024 * 1024  # where an Ignition behind an initramfs is looked for
 _ARCHIVE = re.compile(b"\x1f\x8b\x08|\xfd7zXZ\x00|07070[12]")
 _TRIES = 64
 _RESOURCE = 2 * 1024 * 1024  # of one attempt: more is the initramfs itself
+
+
+class DiffEntry(TypedDict):
+    """One difference, as Ansible shows it with --diff."""
+
+    before_header: str
+    after_header: str
+    before: str
+    after: str
 
 
 def masked_ignition(config: bytes | Mapping[str, Any]) -> Any:
@@ -123,7 +132,7 @@ def _masked(value: Any, key: str = "") -> Any:
 
 @dataclass(frozen=True)
 class Inspected:
-    """An image as somebody would want to know it; ``members`` are what the first root file system gets on top."""
+    """What is in an image; ``members``: path → content, what the first root file system gets on top of its own."""
 
     kind: str
     size: int
@@ -133,7 +142,7 @@ class Inspected:
 
     @property
     def customised(self) -> bool:
-        """Whether somebody put something in."""
+        """Whether anything was embedded."""
         return self.iso.customised if self.iso is not None else bool(self.members)
 
     @property
@@ -184,40 +193,40 @@ def appended_members(overlay: Overlay) -> Mapping[str, bytes]:
     return {}
 
 
-def as_result(look: Inspected) -> dict[str, Any]:
-    """For people and tasks: everything but secrets."""
+def as_result(image: Inspected) -> dict[str, Any]:
+    """What the module returns of an image: everything but secrets."""
     found: dict[str, Any] = {
-        "kind": look.kind,
-        "size": look.size,
-        "etag": look.etag,
-        "customised": look.customised,
-        "members": sorted(look.members),
+        "kind": image.kind,
+        "size": image.size,
+        "etag": image.etag,
+        "customised": image.customised,
+        "members": sorted(image.members),
         "ignition": None,
-        "ignition_bytes": len(look.members.get(iso.IGNITION, b"")),
+        "ignition_bytes": len(image.members.get(iso.IGNITION, b"")),
         "network": {},
-        "initramfs_network": initramfs_profiles(look.members),
+        "initramfs_network": initramfs_profiles(image.members),
     }
-    if iso.IGNITION in look.members:
-        found["ignition"] = masked_ignition(look.members[iso.IGNITION])
-        found["network"] = ignition_profiles(look.members[iso.IGNITION])
-    if look.iso is not None:
-        area = look.iso.area
+    if iso.IGNITION in image.members:
+        found["ignition"] = masked_ignition(image.members[iso.IGNITION])
+        found["network"] = ignition_profiles(image.members[iso.IGNITION])
+    if image.iso is not None:
+        area = image.iso.area
         found["area"] = {"offset": area.extent.offset, "length": area.extent.length, "source": area.source}
-        found["volume_id"] = look.iso.files.volume_id
-        found["features"] = dict(look.iso.features)
-        found["has_minimal"] = look.iso.files.find(miniso.DATA) is not None
-    if look.arguments is not None:
+        found["volume_id"] = image.iso.files.volume_id
+        found["features"] = dict(image.iso.features)
+        found["has_minimal"] = image.iso.files.find(miniso.DATA) is not None
+    if image.arguments is not None:
         found["kernel_arguments"] = {
-            "current": look.arguments.current, "default": look.arguments.default, "limit": look.arguments.limit,
+            "current": image.arguments.current, "default": image.arguments.default, "limit": image.arguments.limit,
         }  # fmt: skip
     return found
 
 
-def diff_texts(look: Inspected) -> dict[str, str]:
+def diff_texts(image: Inspected) -> dict[str, str]:
     """For a diff: what is embedded, and the kernel arguments."""
-    found = {"": members_text(look.members)}
-    if look.arguments is not None:
-        found["kernel arguments"] = "".join("%s\n" % word for word in look.arguments.current.split())
+    found = {"": members_text(image.members)}
+    if image.arguments is not None:
+        found["kernel arguments"] = "".join("%s\n" % word for word in image.arguments.current.split())
     return found
 
 
@@ -246,17 +255,17 @@ def show_images(paths: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Entries and differences; every image is looked at before the first one is written."""
-    looks: list[Inspected | str] = []
+def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, Any]], list[DiffEntry]]:
+    """Entries and differences; every image is read before the first one is written."""
+    images: list[Inspected | str] = []
     for path in paths:
         try:
-            looks.append(_iso_at(path))
+            images.append(_iso_at(path))
         except ImageError as error:
-            looks.append(str(error))
+            images.append(str(error))
     found: list[dict[str, Any]] = []
-    diff: list[dict[str, str]] = []
-    for path, one in zip(paths, looks):
+    diff: list[DiffEntry] = []
+    for path, one in zip(paths, images):
         entry: dict[str, Any] = {"path": path, "failed": False, "changed": False, "msg": "nothing is embedded"}
         found.append(entry)
         if isinstance(one, str):
@@ -270,8 +279,7 @@ def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, A
         for part in sorted(was):
             header = "%s (%s)" % (path, part) if part else path
             if was[part] != will[part]:
-                told = {"before_header": header, "after_header": header, "before": was[part], "after": will[part]}
-                diff.append(told)
+                diff.append(DiffEntry(before_header=header, after_header=header, before=was[part], after=will[part]))
         if not check:
             try:
                 materialise(after, path, stat.S_IMODE(os.stat(path).st_mode))

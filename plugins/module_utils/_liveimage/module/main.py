@@ -187,7 +187,7 @@ def _build_images(module: Any) -> None:
         for warning in result.warnings:
             module.warn("%s: %s" % (result.name, warning))
     everyone = [*work.results, work.shared]
-    hosts = [result.told() for result in work.results]
+    hosts = [result.as_result() for result in work.results]
     outcome: dict[str, Any] = {
         "changed": any(result.changed for result in everyone),
         "hosts": hosts,
@@ -206,7 +206,7 @@ def _build_images(module: Any) -> None:
 
 
 def _inspect_images(module: Any) -> None:
-    diff: list[dict[str, str]] = []
+    diff: list[inspection.DiffEntry] = []
     if module.params["mode"] == SHOW:
         images = inspection.show_images(module.params["images"])
     else:
@@ -225,7 +225,7 @@ def _inspect_images(module: Any) -> None:
 
 
 def _owner(module: Any) -> Any:
-    """Sets user and group; with ``check`` it only tells whether they differ."""
+    """Sets user and group; with ``check`` it only returns whether they differ."""
     user, group = module.params["owner"], module.params["group"]
     for option, name, known in (("owner", user, pwd.getpwnam), ("group", group, grp.getgrnam)):
         if name is not None and not re.fullmatch(r"[0-9]{1,10}", name):

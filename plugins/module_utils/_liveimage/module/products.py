@@ -22,7 +22,7 @@ from ..urls import static_path
 from . import inspection, request
 from .request import Common, HostRequest
 
-# Without a live ISO nobody tells Ignition that this is the first boot, and on what.
+# What a live ISO has among its own arguments: that this is the first boot, and on which platform.
 IPXE_ARGUMENTS = "ignition.firstboot ignition.platform.id=metal"
 _MEDIUM = ("coreos.liveiso=", "coreos.live.rootfs_url=")
 _ROOTFS = "coreos.live.rootfs_url="

@@ -97,7 +97,7 @@ def same_bytes(path: str, overlay: Overlay) -> bool:
     return True
 
 
-def write_file(path: str, overlay: Overlay, owned: Owned, told: Mapping[str, Any], *, content: bool = True) -> None:
+def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, Any], *, content: bool = True) -> None:
     """Write an image (or only its permissions and record, when its content is there already) and remember it."""
     if content:
         materialise(overlay, path, owned.permissions)
@@ -108,7 +108,7 @@ def write_file(path: str, overlay: Overlay, owned: Owned, told: Mapping[str, Any
         stamp = _file_stamp(os.lstat(path))
     except OSError as error:
         raise ImageError("target %s cannot be given its permissions: %s" % (path, error.strerror)) from error
-    record = {"kubenode_record": _VERSION, "etag": overlay.etag(), "file": stamp, **told}
+    record = {"kubenode_record": _VERSION, "etag": overlay.etag(), "file": stamp, **about}
     write_text(record_path(path), json.dumps(record, sort_keys=True) + "\n", Owned())
 
 
@@ -162,7 +162,7 @@ class Store(ABC):
     """A folder of products."""
 
     def __init__(self, folder: str, owned: Owned, *, full: bool = False) -> None:
-        """``full``: content is read whatever is remembered of it."""
+        """``full``: content is read even where its record would do."""
         self.folder = folder
         self._owned = owned
         self._full = full
@@ -188,7 +188,7 @@ class Store(ABC):
         """Where a product of this name lies."""
 
     @abstractmethod
-    def look(self, product: Product) -> Found:
+    def compare(self, product: Product) -> Found:
         """What is there now."""
 
     @abstractmethod
@@ -220,7 +220,7 @@ class Files(Store):
         """The image."""
         return os.path.join(self.folder, name)
 
-    def look(self, product: Product) -> Found:
+    def compare(self, product: Product) -> Found:
         """By the record beside it, or byte by byte."""
         path = self.path(product.name)
         if os.path.realpath(path) == os.path.realpath(product.overlay.base.path):
@@ -229,8 +229,8 @@ class Files(Store):
 
     def write(self, product: Product, found: Found) -> None:
         """Content, permissions and record, as far as they differ."""
-        told = {"host": product.host, "kind": product.kind}
-        write_file(self.path(product.name), product.overlay, self._owned, told, content=not found.same)
+        about = {"host": product.host, "kind": product.kind}
+        write_file(self.path(product.name), product.overlay, self._owned, about, content=not found.same)
 
     def before(self, name: str) -> Overlay | None:
         """The file."""
@@ -253,7 +253,7 @@ class Descriptors(Store):
         """The descriptor."""
         return descriptor.path_of(self.folder, name)
 
-    def look(self, product: Product) -> Found:
+    def compare(self, product: Product) -> Found:
         """A descriptor is small: it is read."""
         path = self.path(product.name)
         data = descriptor.read(path)

@@ -144,7 +144,7 @@ class Fields:
         raise self.wrong(key, "is not one of %s" % ", ".join(words))
 
     def done(self) -> None:
-        """No key is left that nobody asked for."""
+        """Refuse keys that were not read: they are unknown."""
         for key in self._value:
             if key in self._known:
                 continue

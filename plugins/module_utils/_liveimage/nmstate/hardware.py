@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a network card is told: offloads, virtual functions, and who it says it is (802.1X)."""
+"""Settings of a network card: offloads, virtual functions, and its identity for 802.1X."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None
             raise ImageError("%s: %s is %s already" % (one.path, one.same[0], other.name))
     if base is not None and one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
         raise ImageError("%s.mtu: %d is more than the %d of %s" % (one.path, one.mtu, base.mtu, name))
-    # a profile that goes by MAC address has no interface name that could be told beforehand
+    # a profile that goes by MAC address has no interface name that is known beforehand
     one.section(section)["parent"] = base.uuid if base is not None and base.by_mac else name
 
 

@@ -58,7 +58,7 @@ class Workshop:
         )
         work.run()
         self.diff = work.diff
-        return {result.name: result.told() for result in [*work.results, work.shared]}
+        return {result.name: result.as_result() for result in [*work.results, work.shared]}
 
     def written(self) -> list[str]:
         """Everything below the destination, records too; nothing when it is not there."""
