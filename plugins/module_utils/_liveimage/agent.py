@@ -81,7 +81,7 @@ class AgentInputs:
     def checked(self) -> AgentInputs:
         """The same with URLs made whole; the first value that cannot be is an error."""
         if not _IMAGE.match(self.agent_image):
-            raise ImageError("agent_image (IRONIC_AGENT_IMAGE) %r is no image reference" % self.agent_image)
+            raise ImageError(f"agent_image (IRONIC_AGENT_IMAGE) {self.agent_image!r} is no image reference")
         ironic = urls("ironic_urls (IRONIC_BASE_URL)", self.ironic_urls, IRONIC_PORT)
         if not ironic:
             raise ImageError("ironic_urls (IRONIC_BASE_URL) is empty; give the URL of Ironic's API")
@@ -91,8 +91,8 @@ class AgentInputs:
         ]
         if self.vlan_interfaces not in VLAN_MODES:
             raise ImageError(
-                "vlan_interfaces (IRONIC_AGENT_VLAN_INTERFACES) %r is not one of %s"
-                % (self.vlan_interfaces, ", ".join(VLAN_MODES))
+                f"vlan_interfaces (IRONIC_AGENT_VLAN_INTERFACES) {self.vlan_interfaces!r} is not one of "
+                f"{', '.join(VLAN_MODES)}"
             )
         if self.pull_secret:
             _check_pull_secret(self.pull_secret)
@@ -100,13 +100,13 @@ class AgentInputs:
             ssh_key(key)
         for server in self.ntp_servers:
             if not _SERVER.match(server):
-                raise ImageError("NTP server (ADDITIONAL_NTP_SERVERS) %.100r is no name or address" % server)
+                raise ImageError(f"NTP server (ADDITIONAL_NTP_SERVERS) {server!r:.100} is no name or address")
         for name in ("http_proxy", "https_proxy", "no_proxy", "ip_options"):
-            one_line("%s (%s)" % (name, name.upper()), getattr(self, name))
+            one_line(f"{name} ({name.upper()})", getattr(self, name))
         for name, value in self.environment.items():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ImageError("environment variable %.60r is no name" % name)
-            one_line("environment variable %s" % name, value)
+                raise ImageError(f"environment variable {name!r:.60} is no name")
+            one_line(f"environment variable {name}", value)
         for option in self.podman_options:
             one_line("podman option", option)
         if self.ca_bundle and "-----BEGIN CERTIFICATE-----" not in self.ca_bundle:
@@ -121,7 +121,7 @@ def from_environment(environ: Mapping[str, str], read: Callable[[str], str | Non
         path = environ.get(variable, "")
         text = read(path) if path else ""
         if text is None:
-            raise ImageError("%s: file %s cannot be read" % (variable, path))
+            raise ImageError(f"{variable}: file {path} cannot be read")
         return text
 
     coded = environ.get("IRONIC_AGENT_PULL_SECRET", "") or (read(_PULL_SECRET) or "")
@@ -157,17 +157,17 @@ def urls(name: str, given: tuple[str, ...], port: int) -> tuple[str, ...]:
             parts = urllib.parse.urlsplit(text)
             own_port = parts.port
         except ValueError as error:
-            raise ImageError("%s: %.200r is no URL: %s" % (name, text, error)) from error
+            raise ImageError(f"{name}: {text!r:.200} is no URL: {error}") from error
         if (
             parts.scheme not in ("http", "https")
             or not parts.hostname
             or re.search(r"[\s\"'\\<>]", text)
             or parts.username
         ):
-            raise ImageError("%s: %.200r is no http or https URL without credentials" % (name, text))
+            raise ImageError(f"{name}: {text!r:.200} is no http or https URL without credentials")
         if own_port == 0:
-            raise ImageError("%s: %.200r has the port 0, which no server has" % (name, text))
-        netloc = parts.netloc if own_port else "%s:%d" % (parts.netloc.rstrip(":"), port)
+            raise ImageError(f"{name}: {text!r:.200} has the port 0, which no server has")
+        netloc = parts.netloc if own_port else f"{parts.netloc.rstrip(':')}:{port}"
         found.append(urllib.parse.urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), parts.query, "")))
     return tuple(found)
 
@@ -185,7 +185,8 @@ def host_name(name: str) -> str:
     lower = name.lower()
     if not _HOST.match(lower):
         raise ImageError(
-            "hostname %.300r is not one by RFC 1123: letters, digits and hyphens, parts of at most 63 characters" % name
+            f"hostname {name!r:.300} is not one by RFC 1123: letters, digits and hyphens, parts of at most 63 "
+            "characters"
         )
     return lower
 
@@ -193,14 +194,14 @@ def host_name(name: str) -> str:
 def ssh_key(line: str) -> str:
     """A line for authorized_keys."""
     if not _KEY.match(line):
-        raise ImageError("ssh key (IRONIC_RAMDISK_SSH_KEY) %.60r is no line of a .pub file" % line)
+        raise ImageError(f"ssh key (IRONIC_RAMDISK_SSH_KEY) {line!r:.60} is no line of a .pub file")
     return line
 
 
 def one_line(what: str, text: str) -> str:
     """Text without control characters."""
     if any(ord(one) < 32 or ord(one) == 127 for one in text):
-        raise ImageError("%s has a line break or another control character" % what)
+        raise ImageError(f"{what} has a line break or another control character")
     return text
 
 
@@ -242,7 +243,7 @@ def build(given: AgentInputs, host: Host) -> Config:
     config = Config()
     config.file(CONFIG, _settings(inputs, host), 0o644, overwrite=False)
     for name in sorted(host.profiles):
-        config.file("%s/%s" % (PROFILES, name), host.profiles[name], 0o600)
+        config.file(f"{PROFILES}/{name}", host.profiles[name], 0o600)
     if inputs.pull_secret:
         config.file(AUTH, inputs.pull_secret, 0o600)
     keys = [*inputs.ssh_keys, *host.ssh_keys]
@@ -253,7 +254,7 @@ def build(given: AgentInputs, host: Host) -> Config:
         config.unit("kubenode-ca-trust.service", _TRUST % (CA, UNIT), enabled=True)
     config.file("/etc/NetworkManager/conf.d/clientid.conf", _CLIENT_ID, 0o644)
     if inputs.ntp_servers:
-        lines = "".join("server %s iburst\n" % server for server in inputs.ntp_servers)
+        lines = "".join(f"server {server} iburst\n" for server in inputs.ntp_servers)
         config.file("/etc/chrony.conf", "\n" + lines, append=True)
     if hostname:
         config.file("/etc/NetworkManager/dispatcher.d/01-hostname", _HOSTNAME % hostname, 0o744)
@@ -274,7 +275,7 @@ def unit(inputs: AgentInputs, host: Host, hostname: str) -> str:
     command = [
         "/usr/bin/podman", "run", "--detach", "--replace", "--rm", "--cgroups=no-conmon", "--sdnotify=conmon",
         "--cidfile=" + _ID_FILE, "--privileged", "--network=host", "--ipc=host", "--uts=host",
-        "--volume=%s:/etc/ironic-python-agent/ignition.conf" % CONFIG, "--volume=/dev:/dev", "--volume=/sys:/sys",
+        f"--volume={CONFIG}:/etc/ironic-python-agent/ignition.conf", "--volume=/dev:/dev", "--volume=/sys:/sys",
         "--volume=/run/dbus/system_bus_socket:/run/dbus/system_bus_socket", "--volume=/:/mnt/coreos",
         "--volume=/run/udev:/run/udev",
         "--env=IPA_COREOS_IP_OPTIONS=" + inputs.ip_options,
@@ -306,7 +307,7 @@ def quoted(word: str, *, variables: bool = False) -> str:
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     if variables:
         text = text.replace("$", "$$")
-    return '"%s"' % text
+    return f'"{text}"'
 
 
 def _settings(inputs: AgentInputs, host: Host) -> str:
@@ -320,7 +321,7 @@ def _settings(inputs: AgentInputs, host: Host) -> str:
         "insecure": str(inputs.insecure),
         "enable_vlan_interfaces": "all" if with_vlans else "",
     }
-    return "[DEFAULT]\n" + "".join("%s = %s\n" % (key, value.replace("$", "$$")) for key, value in values.items())
+    return "[DEFAULT]\n" + "".join(f"{key} = {value.replace('$', '$$')}\n" for key, value in values.items())
 
 
 def _motd(inputs: AgentInputs, host: Host, hostname: str) -> str:
@@ -332,5 +333,5 @@ def _motd(inputs: AgentInputs, host: Host, hostname: str) -> str:
         "Hostname": hostname,
         "Network": "as given for this host" if host.profiles else "",
     }
-    text = "".join("  %-10s %s\n" % (key + ":", value) for key, value in rows.items() if value)
-    return "%s\n%s\n  Look at: journalctl -u %s; nmcli; podman ps\n" % (_ISSUE, text, UNIT)
+    text = "".join(f"  {key + ':':<10} {value}\n" for key, value in rows.items() if value)
+    return f"{_ISSUE}\n{text}\n  Look at: journalctl -u {UNIT}; nmcli; podman ps\n"

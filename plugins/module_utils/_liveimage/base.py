@@ -88,7 +88,7 @@ class Digests:
         for block in iter(lambda: file.read(_BLOCK), b""):
             total.update(block)
         if _state(os.fstat(file.fileno())) != state:
-            raise ImageError("base %s is being written" % path)
+            raise ImageError(f"base {path} is being written")
         digest = total.hexdigest()
         if stat.S_ISREG(found.st_mode):  # the times of a device are of its node
             with self._lock:
@@ -110,7 +110,7 @@ class Digests:
         """Add one to what is kept, newest last; where that is not possible the next start computes it again."""
         kept = {key: one for key, one in self._read().items() if key != state}
         newest = [*list(kept.items())[1 - _MOST_KEPT :], (state, digest)]
-        part = "%s.%d.part" % (self._file, os.getpid())
+        part = f"{self._file}.{os.getpid()}.part"
         with contextlib.suppress(OSError):
             os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
@@ -136,14 +136,14 @@ def _look(path: str, digests: Digests | None) -> Base:
         with open(path, "rb", buffering=0) as file:
             found = os.fstat(file.fileno())
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISBLK(found.st_mode)):
-                raise ImageError("base %s is neither a file nor a block device" % path)
+                raise ImageError(f"base {path} is neither a file nor a block device")
             size = file.seek(0, os.SEEK_END)
             if not size:
-                raise ImageError("base %s is empty" % path)
+                raise ImageError(f"base {path} is empty")
             return Base(path, size, found.st_mtime_ns, digests.of(file, path) if digests else "")
     except OSError as error:
-        raise ImageError("base %s cannot be read: %s" % (path, error.strerror or error)) from error
+        raise ImageError(f"base {path} cannot be read: {error.strerror or error}") from error
 
 
 def _state(found: os.stat_result) -> str:
-    return "%d:%d:%d:%d:%d" % (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"

@@ -34,19 +34,19 @@ def read(path: str) -> Mapping[str, Any] | None:
     try:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise ImageError("%s is a folder, a link or a device; move it away" % path)
+            raise ImageError(f"{path} is a folder, a link or a device; move it away")
         if found.st_size > _LARGEST:
-            raise ImageError("%s has %d bytes and is no descriptor of ours; move it away" % (path, found.st_size))
+            raise ImageError(f"{path} has {found.st_size} bytes and is no descriptor of ours; move it away")
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ImageError("%s cannot be read: %s" % (path, error.strerror)) from error
+        raise ImageError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or data.get("kubenode_image") != VERSION:
-        raise ImageError("%s is no descriptor of an image; move it away" % path)
+        raise ImageError(f"{path} is no descriptor of an image; move it away")
     return data
 
 

@@ -36,13 +36,13 @@ def find(files: IsoFiles) -> EmbedArea:
     if image is None:
         if header is None:
             raise ImageError(
-                "%s has no embed area: neither %s nor %s is in it; is it a CoreOS live ISO?"
-                % (files.overlay.base.path, INFO, DEFAULT)
+                f"{files.overlay.base.path} has no embed area: neither {INFO} nor {DEFAULT} is in it; is it a CoreOS "
+                "live ISO?"
             )
         return EmbedArea(header, "header", None)
     if header is not None and header != image:
         raise ImageError(
-            "the header of %s and its file %s disagree about the embed area" % (files.overlay.base.path, DEFAULT)
+            f"the header of {files.overlay.base.path} and its file {DEFAULT} disagree about the embed area"
         )
     return EmbedArea(image, "file", DEFAULT)
 
@@ -53,19 +53,19 @@ def _by_info(files: IsoFiles, data: bytes) -> EmbedArea:
         path = "/" + str(info["file"]).lstrip("/")
         offset, length = info.get("offset"), info.get("length")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ImageError("%s is not what it should be: %s" % (INFO, error)) from error
+        raise ImageError(f"{INFO} is not what it should be: {error}") from error
     for name, value in (("offset", offset), ("length", length)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise ImageError("%s: %s %r is no number of bytes" % (INFO, name, value))
+            raise ImageError(f"{INFO}: {name} {value!r} is no number of bytes")
     file = files.find(path)
     if file is None:
-        raise ImageError("%s names %.200s, which is not in the image" % (INFO, path))
+        raise ImageError(f"{INFO} names {path!s:.200}, which is not in the image")
     start = offset or 0
     size = file.length - start if length is None else length
     if size <= 0 or start + size > file.length:
         raise ImageError(
-            "%s: the area of %d bytes at offset %d is outside %.200s, which has %d bytes"
-            % (INFO, size, start, path, file.length)
+            f"{INFO}: the area of {size} bytes at offset {start} is outside {path!s:.200}, which has "
+            f"{file.length} bytes"
         )
     alone = path if (start, size) == (0, file.length) else None
     return EmbedArea(Extent(file.offset + start, size), "igninfo", alone)
@@ -78,7 +78,7 @@ def _by_header(files: IsoFiles) -> Extent | None:
     offset, length = struct.unpack("<QQ", header[8:])
     if not length or offset < SYSTEM_AREA or offset + length > files.overlay.size:
         raise ImageError(
-            "the header of %s puts an embed area of %d bytes at byte %d, outside the image of %d bytes"
-            % (files.overlay.base.path, length, offset, files.overlay.size)
+            f"the header of {files.overlay.base.path} puts an embed area of {length} bytes at byte {offset}, "
+            f"outside the image of {files.overlay.size} bytes"
         )
     return Extent(offset, length)

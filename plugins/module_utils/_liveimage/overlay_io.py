@@ -84,7 +84,7 @@ class OverlayReader(io.RawIOBase):
             return bytes(segment.length)
         data = os.pread(self._base.fileno(), segment.length, segment.offset)
         if len(data) != segment.length:
-            raise ImageError("base %s became shorter while it was read" % self._overlay.base.path)
+            raise ImageError(f"base {self._overlay.base.path} became shorter while it was read")
         return data
 
     def close(self) -> None:
@@ -110,22 +110,22 @@ def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:
     """Write the image to ``target`` in one step: it is whole and on disk, or as it was."""
     folder, name = os.path.split(os.path.abspath(target))
     try:
-        handle, scratch = tempfile.mkstemp(prefix=".%s." % name[:64], dir=folder)
+        handle, scratch = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
     except OSError as error:
-        raise ImageError("target %s cannot be written: %s" % (target, error.strerror)) from error
+        raise ImageError(f"target {target} cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb", buffering=0) as file:
             _write(overlay, file.fileno())
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         if not overlay.base.unchanged():
-            raise ImageError("base %s was changed while it was copied; run it again" % overlay.base.path)
+            raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
         os.replace(scratch, target)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch)
         if isinstance(error, OSError):
-            raise ImageError("target %s cannot be written: %s" % (target, error.strerror or error)) from error
+            raise ImageError(f"target {target} cannot be written: {error.strerror or error}") from error
         raise
 
 

@@ -33,7 +33,7 @@ def public_path(secret: bytes, key: str, suffix: str) -> str:
 
 def sign_path(secret: bytes, path: str, expires: int) -> str:
     """The path with a moment (seconds since 1970) after which it opens nothing."""
-    return "/%x.%s%s" % (expires, _signature(secret, path, expires), path)
+    return f"/{expires:x}.{_signature(secret, path, expires)}{path}"
 
 
 def unsign_path(secret: bytes, path: str, now: float) -> str | None:
@@ -109,23 +109,24 @@ def _read_secret(path: str) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ImageError("secret-file %s cannot be read: %s" % (path, error.strerror or error)) from error
+        raise ImageError(f"secret-file {path} cannot be read: {error.strerror or error}") from error
     if stat.S_IMODE(found.st_mode) & _MODE_OF_OTHERS:
         raise ImageError(
-            "secret-file %s has mode %04o: others may read or write it; chmod 600 it, and make another secret if they "
-            "could have read this one" % (path, stat.S_IMODE(found.st_mode))
+            f"secret-file {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read or write it; chmod "
+            "600 it, and make another secret if they "
+            "could have read this one"
         )
     if not SHORTEST_SECRET <= len(data) <= _LONGEST_SECRET:
         raise ImageError(
-            "secret-file %s holds %d characters; between %d and %d are needed, such as from: openssl rand -hex 32"
-            % (path, len(data), SHORTEST_SECRET, _LONGEST_SECRET)
+            f"secret-file {path} holds {len(data)} characters; between {SHORTEST_SECRET} and {_LONGEST_SECRET} "
+            "are needed, such as from: openssl rand -hex 32"
         )
     return data
 
 
 def _make_secret(path: str) -> None:
     """A new secret, whole or not there; of two programs that start at once the first one's stays."""
-    draft = "%s.%d" % (path, os.getpid())
+    draft = f"{path}.{os.getpid()}"
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -138,6 +139,4 @@ def _make_secret(path: str) -> None:
         finally:
             os.unlink(draft)
     except OSError as error:
-        raise ImageError(
-            "secret-file %s is not there and cannot be made: %s" % (path, error.strerror or error)
-        ) from error
+        raise ImageError(f"secret-file {path} is not there and cannot be made: {error.strerror or error}") from error

@@ -212,7 +212,7 @@ class Build:
             there = self._store.before(product.name)
             before = {} if there is None else _texts(product.kind, there)
         except ImageError as error:
-            before = {"": "(%s)\n" % error}
+            before = {"": f"({error})\n"}
         after = _texts(product.kind, product.overlay)
         if step.found.same:
             before, after = {"": "other owner or permissions\n"}, {"": "as wanted\n"}
@@ -226,9 +226,9 @@ class Build:
     def _add(self, path: str, product: Product, part: str, pair: tuple[str, str]) -> None:
         for entry in self.diff:
             if (entry["before"], entry["after"]) == pair and product.host:  # images of one host differ in the same way
-                entry["before_header"] = entry["after_header"] = "%s, %s" % (entry["after_header"], product.name)
+                entry["before_header"] = entry["after_header"] = f"{entry['after_header']}, {product.name}"
                 return
-        header = "%s (%s)" % (path, part) if part else path
+        header = f"{path} ({part})" if part else path
         self.diff.append(DiffEntry(before_header=header, after_header=header, before=pair[0], after=pair[1]))
 
 
@@ -237,7 +237,7 @@ def _texts(kind: str, overlay: Overlay) -> dict[str, str]:
         return {"": read(overlay, 0, _SCRIPT).decode("utf-8", "replace")}
     if kind in ("kernel", "rootfs"):
         digest = overlay.etag() if overlay.base.identity else "others"
-        return {"": "%s of %d bytes, %s\n" % (kind, overlay.size, digest)}
+        return {"": f"{kind} of {overlay.size} bytes, {digest}\n"}
     return inspection.diff_texts(inspection.inspect_overlay(overlay))
 
 
@@ -245,7 +245,7 @@ def _summary(result: Result, check: bool) -> str:
     changed = [one["name"] for one in result.images if one["changed"]]
     if not changed:
         return "nothing differs"
-    return "%s: %s" % ("would be written" if check else "written", ", ".join(changed))
+    return f"{'would be written' if check else 'written'}: {', '.join(changed)}"
 
 
 def failures(results: list[Result]) -> str:
@@ -254,9 +254,9 @@ def failures(results: list[Result]) -> str:
     for result in results:
         if result.error:
             reasons.setdefault(result.error, []).append(result.name or "what hosts share")
-    return "; ".join("%s: %s" % (_few(hosts), reason) for reason, hosts in reasons.items())
+    return "; ".join(f"{_few(hosts)}: {reason}" for reason, hosts in reasons.items())
 
 
 def _few(hosts: list[str]) -> str:
-    more = "" if len(hosts) <= 5 else " and %d more" % (len(hosts) - 5)
+    more = "" if len(hosts) <= 5 else f" and {len(hosts) - 5} more"
     return ", ".join(hosts[:5]) + more

@@ -48,7 +48,7 @@ def masked_ignition(config: bytes | Mapping[str, Any]) -> Any:
         try:
             config = ignition.parse(config)
         except ImageError:
-            return "(%d bytes that are no valid Ignition)" % len(config)
+            return f"({len(config)} bytes that are no valid Ignition)"
     return _masked(ignition.shown(config))
 
 
@@ -86,10 +86,10 @@ def members_text(members: Mapping[str, bytes]) -> str:
     if iso.IGNITION in members:
         lines += _lines(masked_ignition(members[iso.IGNITION]))
         for name, text in ignition_profiles(members[iso.IGNITION]).items():
-            lines += _block("network profile %s" % name, text)
+            lines += _block(f"network profile {name}", text)
     for name, text in initramfs_profiles(members).items():
-        lines += _block("network profile of the initramfs %s" % name, text)
-    return "".join("%s\n" % line for line in lines)
+        lines += _block(f"network profile of the initramfs {name}", text)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(config: Any) -> list[str]:
@@ -99,15 +99,15 @@ def _lines(config: Any) -> list[str]:
     lines = ["Ignition %s" % rest.get("ignition", {}).pop("version", "")]
     for entry in rest.get("storage", {}).pop("files", []):
         text = "".join(one for key in ("contents", "append") for one in entry.get(key, ()))
-        how = "".join(" %s" % key for key in ("append", "overwrite") if entry.get(key))
-        lines += _block("file %s %04o%s" % (entry.get("path"), int(entry.get("mode") or 0o644), how), text)
+        how = "".join(f" {key}" for key in ("append", "overwrite") if entry.get(key))
+        lines += _block(f"file {entry.get('path')} {int(entry.get('mode') or 0o644):04o}{how}", text)
     for entry in rest.get("systemd", {}).pop("units", []):
-        how = "".join(" %s" % key for key in ("enabled", "mask") if entry.get(key))
-        lines += _block("unit %s%s" % (entry.get("name"), how), str(entry.get("contents") or ""))
+        how = "".join(f" {key}" for key in ("enabled", "mask") if entry.get(key))
+        lines += _block(f"unit {entry.get('name')}{how}", str(entry.get("contents") or ""))
         for dropin in entry.get("dropins") or []:
-            lines += _block("drop-in %s" % dropin.get("name"), str(dropin.get("contents") or ""))
+            lines += _block(f"drop-in {dropin.get('name')}", str(dropin.get("contents") or ""))
     for user in rest.get("passwd", {}).pop("users", []):
-        lines += _block("user %s" % user.get("name"), "\n".join(map(str, user.get("sshAuthorizedKeys") or [])))
+        lines += _block(f"user {user.get('name')}", "\n".join(map(str, user.get("sshAuthorizedKeys") or [])))
     more = {key: value for key, value in rest.items() if value}
     return lines + (_block("more", json.dumps(more, indent=2, sort_keys=True)) if more else [])
 
@@ -156,13 +156,13 @@ def inspect_file(path: str, *, digest: bool = True) -> Inspected:
     if path.endswith(descriptor.SUFFIX):
         data = descriptor.read(path)
         if data is None:
-            raise ImageError("image %s is not there" % path)
+            raise ImageError(f"image {path} is not there")
         overlay = descriptor.overlay_of(data)
         if not overlay.base.unchanged():
-            raise ImageError("image %s: its base %s is gone or was changed" % (path, overlay.base.path))
+            raise ImageError(f"image {path}: its base {overlay.base.path} is gone or was changed")
         return inspect_overlay(overlay)
     if not os.path.lexists(path):
-        raise ImageError("image %s is not there" % path)
+        raise ImageError(f"image {path} is not there")
     return inspect_overlay(whole(identify(path) if digest else glance(path)))
 
 
@@ -226,7 +226,7 @@ def diff_texts(image: Inspected) -> dict[str, str]:
     """For a diff: what is embedded, and the kernel arguments."""
     found = {"": members_text(image.members)}
     if image.arguments is not None:
-        found["kernel arguments"] = "".join("%s\n" % word for word in image.arguments.current.split())
+        found["kernel arguments"] = "".join(f"{word}\n" for word in image.arguments.current.split())
     return found
 
 
@@ -277,7 +277,7 @@ def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, A
         entry.update(changed=True, msg="would be reset" if check else "reset")
         was, will = diff_texts(one), diff_texts(inspect_overlay(after))
         for part in sorted(was):
-            header = "%s (%s)" % (path, part) if part else path
+            header = f"{path} ({part})" if part else path
             if was[part] != will[part]:
                 diff.append(DiffEntry(before_header=header, after_header=header, before=was[part], after=will[part]))
         if not check:
@@ -290,8 +290,8 @@ def reset_images(paths: Sequence[str], *, check: bool) -> tuple[list[dict[str, A
 
 def _iso_at(path: str) -> Inspected:
     if os.path.islink(path):
-        raise ImageError("image %s is a link; name the file itself" % path)
+        raise ImageError(f"image {path} is a link; name the file itself")
     found = inspect_file(path, digest=False)
     if found.kind != "iso" or path.endswith(".json"):
-        raise ImageError("image %s is no ISO; other images are made anew from their base" % path)
+        raise ImageError(f"image {path} is no ISO; other images are made anew from their base")
     return found

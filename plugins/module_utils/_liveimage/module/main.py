@@ -185,7 +185,7 @@ def _build_images(module: Any) -> None:
     work.run()
     for result in work.results:
         for warning in result.warnings:
-            module.warn("%s: %s" % (result.name, warning))
+            module.warn(f"{result.name}: {warning}")
     everyone = [*work.results, work.shared]
     hosts = [result.as_result() for result in work.results]
     outcome: dict[str, Any] = {
@@ -201,7 +201,7 @@ def _build_images(module: Any) -> None:
     failed = [result for result in everyone if result.error]
     if failed and params["on_error"] == "fail":
         count = sum(1 for result in work.results if result.error)
-        module.fail_json(msg="%d of %d hosts failed: %s" % (count, len(hosts), failures(failed)), **outcome)
+        module.fail_json(msg=f"{count} of {len(hosts)} hosts failed: {failures(failed)}", **outcome)
     module.exit_json(**outcome)
 
 
@@ -220,7 +220,7 @@ def _inspect_images(module: Any) -> None:
     failed = [image for image in images if image["failed"]]
     if failed and module.params["on_error"] == "fail":
         text = "; ".join(image["msg"] for image in failed)
-        module.fail_json(msg="%d of %d images failed: %s" % (len(failed), len(images), text), **outcome)
+        module.fail_json(msg=f"{len(failed)} of {len(images)} images failed: {text}", **outcome)
     module.exit_json(**outcome)
 
 
@@ -232,7 +232,7 @@ def _owner(module: Any) -> Any:
             try:
                 known(name)
             except KeyError as error:
-                raise ImageError("%s %r does not exist on this machine" % (option, name)) from error
+                raise ImageError(f"{option} {name!r} does not exist on this machine") from error
 
     def set_owner(path: str, check: bool) -> bool:
         if user is None and group is None:

@@ -56,18 +56,16 @@ def ipxe_script(host: str, kernel_url: str, initramfs_url: str, kernel_arguments
     """The script. iPXE has no way to quote, so that what it would take for its own language is refused."""
     words = kernel_arguments.split()
     if len(kernel_arguments) > _LONGEST_LINE:
-        raise ImageError(
-            "the kernel arguments have %d characters, %d is the most" % (len(kernel_arguments), _LONGEST_LINE)
-        )
+        raise ImageError(f"the kernel arguments have {len(kernel_arguments)} characters, {_LONGEST_LINE} is the most")
     for what, word in [("URL of the kernel", kernel_url), ("URL of the initramfs", initramfs_url)] + [
         ("kernel argument", word) for word in words
     ]:
         _check_ipxe_word(what, word)
     lines: Sequence[str] = (
         "#!ipxe",
-        "echo Live image of %s" % host,
-        "kernel --name kernel %s %s" % (kernel_url, " ".join([_INITRD, *words])),
-        "initrd --name initrd %s" % initramfs_url,
+        f"echo Live image of {host}",
+        f"kernel --name kernel {kernel_url} {' '.join([_INITRD, *words])}",
+        f"initrd --name initrd {initramfs_url}",
         "boot",
     )
     return ("\n".join(lines) + "\n").encode("ascii")
@@ -76,12 +74,12 @@ def ipxe_script(host: str, kernel_url: str, initramfs_url: str, kernel_arguments
 def _check_ipxe_word(what: str, word: str) -> None:
     if not re.fullmatch(r"[!-~]+", word):
         raise ImageError(
-            "%s %.200r has a character that iPXE does not take: plain ASCII without blanks only" % (what, word)
+            f"{what} {word!r:.200} has a character that iPXE does not take: plain ASCII without blanks only"
         )
     if "${" in word:
-        raise ImageError("%s %.200r: iPXE would put a setting of its own in place of ${…}" % (what, word))
+        raise ImageError(f"{what} {word!r:.200}: iPXE would put a setting of its own in place of ${{…}}")
     if word.startswith("#") or word in ("||", "&&", ";"):
-        raise ImageError("%s %.200r is an operator or a comment for iPXE" % (what, word))
+        raise ImageError(f"{what} {word!r:.200} is an operator or a comment for iPXE")
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,9 @@ class Maker:
         for product in products:
             path = urllib.parse.urlsplit(product.url).path
             if len(path) > urls.LONGEST_PATH:
-                warnings.append("the path of %s has %d characters; some BMCs take %d at most"
-                                % (product.url, len(path), urls.LONGEST_PATH))  # fmt: skip
+                warnings.append(
+                    f"the path of {product.url} has {len(path)} characters; some BMCs take {urls.LONGEST_PATH} at most"
+                )
         unique = {product.name: product for product in products}
         return HostProducts(
             tuple(unique.values()), tuple({one.name: one for one in shared}.values()), len(made.ignition), area,
@@ -182,8 +181,9 @@ class Maker:
     def _small(self, wanted: HostRequest) -> tuple[Iso, list[Product]]:
         full = self._iso(wanted)
         if full.customised and not self._common.force:
-            raise ImageError("base %s is customised already; reset it, take the published image, or use force"
-                             % full.overlay.base.path)  # fmt: skip
+            raise ImageError(
+                f"base {full.overlay.base.path} is customised already; reset it, take the published image, or use force"
+            )
         needed: list[Product] = []
         url = self._common.rootfs_url
         if not url:
@@ -192,7 +192,7 @@ class Maker:
                                  "with publish_url it is published beside the images")  # fmt: skip
             needed.append(self._boot(wanted, "rootfs"))
             url = needed[0].url
-        key = "%s %s" % (full.overlay.base.identity, url)
+        key = f"{full.overlay.base.identity} {url}"
         if key not in self._minimal:
             self._minimal[key] = iso.minimal(full, url)
         return self._minimal[key], needed
@@ -205,31 +205,34 @@ class Maker:
         if base.base.identity + INITRAMFS not in self._checked and not self._common.force:
             members = inspection.appended_members(base)
             if members:
-                raise ImageError("base %s is customised already (%s); take the published one, or use force"
-                                 % (base.base.path, ", ".join(sorted(members))))  # fmt: skip
+                raise ImageError(
+                    f"base {base.base.path} is customised already ({', '.join(sorted(members))}); take the "
+                    "published one, or use force"
+                )
             self._checked.add(base.base.identity + INITRAMFS)
         return self._product("initramfs", wanted, initramfs_overlay(base, made, wanted.inputs))
 
     def _boot(self, wanted: HostRequest, kind: str) -> Product:
         """The kernel or the root file system, which all hosts of an architecture share."""
         arch = known_arch(wanted.architecture) or self._bases.own_arch
-        name = "live-%s%s" % (arch, SUFFIXES[kind])
+        name = f"live-{arch}{SUFFIXES[kind]}"
         if name not in self._shared:
-            given = getattr(self._common, "base_%s" % kind)
+            given = getattr(self._common, f"base_{kind}")
             if given and arch == self._bases.own_arch:
                 overlay = whole(identify(given))
             elif self._bases.find(arch, ISO):
                 overlay = iso.boot_file(self._iso(wanted), kind)
             else:
-                raise ImageError("base_%s is missing, and there is no base ISO for architecture %s to take it from"
-                                 % (kind, arch))  # fmt: skip
+                raise ImageError(
+                    f"base_{kind} is missing, and there is no base ISO for architecture {arch} to take it from"
+                )
             self._shared[name] = Product(kind, name, "", overlay, self._url(name))
         return self._shared[name]
 
     def _product(self, kind: str, wanted: HostRequest, overlay: Overlay) -> Product:
         name = wanted.name + SUFFIXES[kind]
         if len(name) > _LONGEST_NAME:
-            raise ImageError("hosts[].name %s is too long for a file name" % wanted.name)
+            raise ImageError(f"hosts[].name {wanted.name} is too long for a file name")
         return Product(kind, name, wanted.name, overlay, self._url(name))
 
     def _url(self, name: str) -> str:
@@ -246,5 +249,5 @@ def clashes(products: Mapping[str, tuple[Product, ...]]) -> dict[str, str]:
         for product in found:
             other = owners.setdefault(product.name, host)
             if other != host:
-                wrong[host] = "file %s would be that of host %s, too; rename one of them" % (product.name, other)
+                wrong[host] = f"file {product.name} would be that of host {other}, too; rename one of them"
     return wrong

@@ -53,7 +53,7 @@ class Found:
 def record_path(path: str) -> str:
     """Where the record of a file lies."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, ".%s.kubenode.json" % name)
+    return os.path.join(folder, f".{name}.kubenode.json")
 
 
 def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = False) -> Found:
@@ -63,9 +63,9 @@ def compare_file(path: str, overlay: Overlay, permissions: int, *, full: bool = 
     except FileNotFoundError:
         return Found(False, False)
     except OSError as error:
-        raise ImageError("target %s cannot be looked at: %s" % (path, error.strerror)) from error
+        raise ImageError(f"target {path} cannot be looked at: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise ImageError("target %s is a folder, a link or a device; move it away" % path)
+        raise ImageError(f"target {path} is a folder, a link or a device; move it away")
     right = stat.S_IMODE(found.st_mode) == permissions
     if found.st_size != overlay.size:
         return Found(True, False, right)
@@ -93,7 +93,7 @@ def same_bytes(path: str, overlay: Overlay) -> bool:
                         return False
                 at += segment.length
     except OSError as error:
-        raise ImageError("target %s cannot be compared: %s" % (path, error.strerror)) from error
+        raise ImageError(f"target {path} cannot be compared: {error.strerror}") from error
     return True
 
 
@@ -107,7 +107,7 @@ def write_file(path: str, overlay: Overlay, owned: Owned, about: Mapping[str, An
         owned.owner(path, False)
         stamp = _file_stamp(os.lstat(path))
     except OSError as error:
-        raise ImageError("target %s cannot be given its permissions: %s" % (path, error.strerror)) from error
+        raise ImageError(f"target {path} cannot be given its permissions: {error.strerror}") from error
     record = {"kubenode_record": _VERSION, "etag": overlay.etag(), "file": stamp, **about}
     write_text(record_path(path), json.dumps(record, sort_keys=True) + "\n", Owned())
 
@@ -127,7 +127,7 @@ def write_text(path: str, text: str, owned: Owned) -> None:
     folder, name = os.path.split(os.path.abspath(path))
     scratch = None
     try:
-        handle, scratch = tempfile.mkstemp(prefix=".%s." % name[:64], dir=folder)
+        handle, scratch = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -136,7 +136,7 @@ def write_text(path: str, text: str, owned: Owned) -> None:
         os.chmod(scratch, owned.permissions)
         os.replace(scratch, path)
     except OSError as error:
-        raise ImageError("%s cannot be written: %s" % (path, error.strerror)) from error
+        raise ImageError(f"{path} cannot be written: {error.strerror}") from error
     finally:
         if scratch is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ def remove_file(path: str) -> None:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise ImageError("%s cannot be removed: %s" % (one, error.strerror)) from error
+            raise ImageError(f"{one} cannot be removed: {error.strerror}") from error
 
 
 def _file_stamp(found: os.stat_result) -> list[int]:
@@ -171,9 +171,9 @@ class Store(ABC):
         """The folder can be used, or made."""
         place = self.folder if os.path.lexists(self.folder) else os.path.dirname(self.folder)
         if not os.path.isdir(place):
-            raise ImageError("dest %s: %s is not a folder" % (self.folder, place))
+            raise ImageError(f"dest {self.folder}: {place} is not a folder")
         if not os.access(place, os.W_OK | os.X_OK):
-            raise ImageError("dest %s: nothing can be written into %s" % (self.folder, place))
+            raise ImageError(f"dest {self.folder}: nothing can be written into {place}")
 
     def make(self) -> None:
         """The folder is there; a new one is its owner's alone."""
@@ -181,7 +181,7 @@ class Store(ABC):
             try:
                 os.mkdir(self.folder, 0o700)
             except OSError as error:
-                raise ImageError("dest %s cannot be made: %s" % (self.folder, error.strerror)) from error
+                raise ImageError(f"dest {self.folder} cannot be made: {error.strerror}") from error
 
     @abstractmethod
     def path(self, name: str) -> str:
@@ -224,7 +224,7 @@ class Files(Store):
         """By the record beside it, or byte by byte."""
         path = self.path(product.name)
         if os.path.realpath(path) == os.path.realpath(product.overlay.base.path):
-            raise ImageError("dest: %s is the base itself and is not written over" % path)
+            raise ImageError(f"dest: {path} is the base itself and is not written over")
         return compare_file(path, product.overlay, self._owned.permissions, full=self._full)
 
     def write(self, product: Product, found: Found) -> None:

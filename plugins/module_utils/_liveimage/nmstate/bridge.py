@@ -112,21 +112,21 @@ def _vlans(fields: Fields) -> str:
     trunk = [_trunk(one) for one in fields.mappings("trunk-tags")]
     fields.done()
     if mode is None and (tag is not None or native is not None or trunk):
-        raise ImageError("%s is missing; give access or trunk" % fields.at("mode"))
+        raise ImageError(f"{fields.at('mode')} is missing; give access or trunk")
     if mode == "access" and (trunk or native):
-        raise ImageError("%s: access ports have one tag, neither trunk-tags nor enable-native" % fields.path)
+        raise ImageError(f"{fields.path}: access ports have one tag, neither trunk-tags nor enable-native")
     if mode == "trunk" and tag is not None and not native:
         raise fields.wrong("tag", "of a trunk needs enable-native: true")
     if mode == "trunk" and native and not tag:
-        raise ImageError("%s is missing; enable-native needs it" % fields.at("tag"))
+        raise ImageError(f"{fields.at('tag')} is missing; enable-native needs it")
     ranges = [(low, high, "") for low, high in trunk]
     if tag:
         ranges.append((tag, tag, " pvid untagged"))
     ranges.sort()
     for one, other in zip(ranges, ranges[1:]):
         if other[0] <= one[1]:
-            raise ImageError("%s: VLAN %d is given twice" % (fields.path, other[0]))
-    return ",".join(("%d" % low if low == high else "%d-%d" % (low, high)) + more for low, high, more in ranges)
+            raise ImageError(f"{fields.path}: VLAN {other[0]} is given twice")
+    return ",".join((f"{low}" if low == high else f"{low}-{high}") + more for low, high, more in ranges)
 
 
 def _trunk(fields: Fields) -> tuple[int, int]:
@@ -135,9 +135,9 @@ def _trunk(fields: Fields) -> tuple[int, int]:
     if single is not None and span is None:
         return single, single
     if span is None or single is not None:
-        raise ImageError("%s: give id or id-range" % fields.path)
+        raise ImageError(f"{fields.path}: give id or id-range")
     low, high = span.number("min", 1, 4094), span.number("max", 1, 4094)
     span.done()
     if low is None or high is None or low > high:
-        raise ImageError("%s: min and max must both be given, min the smaller one" % span.path)
+        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
     return low, high

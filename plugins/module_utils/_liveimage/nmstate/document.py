@@ -35,18 +35,18 @@ class Fields:
     def __init__(self, value: Any, path: str) -> None:
         """A mapping of any origin; anything else is refused."""
         if not isinstance(value, Mapping):
-            raise ImageError("%s: %s is no mapping" % (path or "the document", shown(value)))
+            raise ImageError(f"{path or 'the document'}: {shown(value)} is no mapping")
         self._value = value
         self.path = path
         self._known: list[str] = []
 
     def at(self, key: str) -> str:
         """The path of a key."""
-        return "%s.%s" % (self.path, key) if self.path else key
+        return f"{self.path}.{key}" if self.path else key
 
     def wrong(self, key: str, why: str) -> ImageError:
         """An error of a key's value."""
-        return ImageError("%s: %s %s" % (self.at(key), shown(self._value.get(key)), why))
+        return ImageError(f"{self.at(key)}: {shown(self._value.get(key))} {why}")
 
     def raw(self, key: str) -> Any:
         """A value as it is."""
@@ -60,7 +60,7 @@ class Fields:
     def refuse(self, key: str, why: str) -> None:
         """A key that NMState knows and that has no place here."""
         if self.raw(key) is not None:
-            raise ImageError("%s is not supported: %s" % (self.at(key), why))
+            raise ImageError(f"{self.at(key)} is not supported: {why}")
 
     def mapping(self, key: str) -> Fields | None:
         """A mapping below this one."""
@@ -75,16 +75,16 @@ class Fields:
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
             raise self.wrong(key, "is no list")
         if len(value) > MOST_ENTRIES:
-            raise ImageError("%s has %d entries, %d is the most" % (self.at(key), len(value), MOST_ENTRIES))
+            raise ImageError(f"{self.at(key)} has {len(value)} entries, {MOST_ENTRIES} is the most")
         return list(value)
 
     def mappings(self, key: str) -> list[Fields]:
         """A list of mappings."""
-        return [Fields(one, "%s[%d]" % (self.at(key), at)) for at, one in enumerate(self.entries(key))]
+        return [Fields(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def texts(self, key: str) -> list[str]:
         """A list of texts."""
-        return [text_of(one, "%s[%d]" % (self.at(key), at)) for at, one in enumerate(self.entries(key))]
+        return [text_of(one, f"{self.at(key)}[{at}]") for at, one in enumerate(self.entries(key))]
 
     def text(self, key: str) -> str | None:
         """One line of text; a number counts as the text it was written as."""
@@ -96,7 +96,7 @@ class Fields:
         try:
             return self.text(key)
         except ImageError:
-            raise ImageError("%s is no single line of text" % self.at(key)) from None
+            raise ImageError(f"{self.at(key)} is no single line of text") from None
 
     def names(self) -> list[str]:
         """All keys, of a mapping whose keys are data."""
@@ -106,7 +106,7 @@ class Fields:
         """The same, which must not be absent or empty."""
         found = self.text(key)
         if not found:
-            raise ImageError("%s is missing" % self.at(key))
+            raise ImageError(f"{self.at(key)} is missing")
         return found
 
     def flag(self, key: str) -> bool | None:
@@ -131,7 +131,7 @@ class Fields:
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(key, "is no whole number")
         if not low <= value <= high:
-            raise self.wrong(key, "is not within %d to %d" % (low, high))
+            raise self.wrong(key, f"is not within {low} to {high}")
         return value
 
     def choice(self, key: str, words: Sequence[str], *, numbered: bool = False) -> str | None:
@@ -141,7 +141,7 @@ class Fields:
             return found
         if numbered and re.fullmatch(r"[0-9]{1,2}", found) and int(found) < len(words):
             return words[int(found)]
-        raise self.wrong(key, "is not one of %s" % ", ".join(words))
+        raise self.wrong(key, f"is not one of {', '.join(words)}")
 
     def done(self) -> None:
         """Refuse keys that were not read: they are unknown."""
@@ -149,8 +149,8 @@ class Fields:
             if key in self._known:
                 continue
             near = difflib.get_close_matches(str(key)[:64], self._known, 1)
-            hint = "did you mean %s?" % near[0] if near else "known are %s" % ", ".join(sorted(set(self._known)))
-            raise ImageError("%s: unknown key; %s" % (self.at(shown(key)), hint))
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(set(self._known)))}"
+            raise ImageError(f"{self.at(shown(key))}: unknown key; {hint}")
 
 
 def text_of(value: Any, path: str) -> str:
@@ -158,11 +158,11 @@ def text_of(value: Any, path: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if abs(value) < 2**64 else value
     if not isinstance(value, str):
-        raise ImageError("%s: %s is no text" % (path, shown(value)))
+        raise ImageError(f"{path}: {shown(value)} is no text")
     if len(value) > _LONGEST:
-        raise ImageError("%s has %d characters, %d is the most" % (path, len(value), _LONGEST))
+        raise ImageError(f"{path} has {len(value)} characters, {_LONGEST} is the most")
     if _CONTROL.search(value):
-        raise ImageError("%s: %s has a line break or another control character" % (path, shown(value)))
+        raise ImageError(f"{path}: {shown(value)} has a line break or another control character")
     return value
 
 
@@ -177,7 +177,7 @@ def shown(value: Any) -> str:
         return str(value) if isinstance(value, float) or abs(value) < 10**20 else "a number of many digits"
     if isinstance(value, Mapping):
         return "a mapping"
-    return "a list" if isinstance(value, Sequence) else "a value of kind %s" % type(value).__name__
+    return "a list" if isinstance(value, Sequence) else f"a value of kind {type(value).__name__}"
 
 
 try:
@@ -195,14 +195,14 @@ def parse(text: str) -> Mapping[str, Any]:
     except UnicodeEncodeError as error:
         raise ImageError("the NMState document is no text in UTF-8") from error
     if size > LONGEST:
-        raise ImageError("the NMState document has %d bytes, %d is the most" % (size, LONGEST))
+        raise ImageError(f"the NMState document has {size} bytes, {LONGEST} is the most")
     found = _json(text)
     if found is None:
         found = _yaml(text)
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ImageError("the NMState document is %s, not a mapping" % shown(found))
+        raise ImageError(f"the NMState document is {shown(found)}, not a mapping")
     return found
 
 
@@ -224,14 +224,14 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ImageError("key %s is given twice in one mapping" % shown(key))
+            raise ImageError(f"key {shown(key)} is given twice in one mapping")
         found[key] = value
     return found
 
 
 def _measure(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
-        raise ImageError("the NMState document is nested deeper than %d levels" % _DEEPEST)
+        raise ImageError(f"the NMState document is nested deeper than {_DEEPEST} levels")
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for one in members:
         _measure(one, depth + 1)
@@ -245,13 +245,13 @@ def _yaml(text: str) -> Any:
         return _Builder(yaml.parse(text, Loader=loader)).document()
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
-        where = " in line %d" % (place.line + 1) if place else ""
+        where = f" in line {place.line + 1}" if place else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
-        raise ImageError("the NMState document is no YAML%s: %.200s" % (where, problem)) from error
+        raise ImageError(f"the NMState document is no YAML{where}: {problem!s:.200}") from error
     except (ValueError, RecursionError) as error:  # the pure parser's own limits
         if isinstance(error, ImageError):
             raise
-        raise ImageError("the NMState document is no YAML: %.200s" % ascii(str(error))) from error
+        raise ImageError(f"the NMState document is no YAML: {ascii(str(error))!s:.200}") from error
 
 
 class _Builder:
@@ -276,10 +276,10 @@ class _Builder:
         before = self._nodes
         self._count(1)
         if depth > _DEEPEST:
-            raise ImageError("the NMState document is nested deeper than %d levels" % _DEEPEST)
+            raise ImageError(f"the NMState document is nested deeper than {_DEEPEST} levels")
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise _at(event, "alias *%.40s has no anchor before it" % ascii(event.anchor))
+                raise _at(event, f"alias *{ascii(event.anchor)!s:.40} has no anchor before it")
             found, nodes = self._anchors[event.anchor]
             self._count(nodes)
             return found
@@ -301,7 +301,7 @@ class _Builder:
             if not isinstance(event, yaml.ScalarEvent):
                 raise _at(event, "a key is no text")
             if event.value in found:
-                raise _at(event, "key %s is given twice in one mapping" % shown(event.value))
+                raise _at(event, f"key {shown(event.value)} is given twice in one mapping")
             found[event.value] = None
             found[event.value] = self._value(next(self._events), depth + 1)
         return found
@@ -315,7 +315,7 @@ class _Builder:
     def _count(self, nodes: int) -> None:
         self._nodes += nodes
         if self._nodes > _MOST_NODES:
-            raise ImageError("the NMState document has more than %d values" % _MOST_NODES)
+            raise ImageError(f"the NMState document has more than {_MOST_NODES} values")
 
 
 def _scalar(event: Any) -> Any:
@@ -332,8 +332,8 @@ def _scalar(event: Any) -> Any:
 
 def _check_tag(event: Any, kind: str) -> None:
     if event.tag not in (None, "!", _TAGS[kind]):
-        raise _at(event, "tag %s is not supported" % shown(event.tag))
+        raise _at(event, f"tag {shown(event.tag)} is not supported")
 
 
 def _at(event: Any, problem: str) -> ImageError:
-    return ImageError("the NMState document in line %d: %s" % (event.start_mark.line + 1, problem))
+    return ImageError(f"the NMState document in line {event.start_mark.line + 1}: {problem}")

@@ -48,8 +48,8 @@ def interface_name(text: str, path: str) -> str:
     """A kernel interface's name."""
     if not _NAME.match(text) or text in _RESERVED:
         raise ImageError(
-            "%s: %s is no name for an interface: 1 to 15 letters, digits or any of _.+@-, not %s"
-            % (path, shown(text), ", ".join(_RESERVED))
+            f"{path}: {shown(text)} is no name for an interface: 1 to 15 letters, digits or any of _.+@-, not "
+            f"{', '.join(_RESERVED)}"
         )
     return text
 
@@ -58,7 +58,7 @@ def profile_name(text: str, path: str) -> str:
     """A profile's name, which is also its file's."""
     if not _PROFILE.match(text):
         raise ImageError(
-            "%s: %s is no name for a profile: 1 to 100 letters, digits, blanks or any of _.+@-" % (path, shown(text))
+            f"{path}: {shown(text)} is no name for a profile: 1 to 100 letters, digits, blanks or any of _.+@-"
         )
     return text
 
@@ -66,23 +66,23 @@ def profile_name(text: str, path: str) -> str:
 def mac(text: str, path: str, *, group: bool = False) -> str:
     """A MAC address in capitals with colons; ``group``: of a group rather than of one interface."""
     if not _MAC.match(text):
-        raise ImageError("%s: %s is no MAC address such as 52:54:00:12:34:56" % (path, shown(text)))
+        raise ImageError(f"{path}: {shown(text)} is no MAC address such as 52:54:00:12:34:56")
     found = text.upper().replace("-", ":")
     if not group and (int(found[:2], 16) & 1 or found == "00:00:00:00:00:00"):
-        raise ImageError("%s: %s is no address of a single interface" % (path, found))
+        raise ImageError(f"{path}: {found} is no address of a single interface")
     return found
 
 
 def address(text: str, path: str, version: int | None = None) -> Address:
     """An address, of one version when that is given."""
     if "%" in text:
-        raise ImageError("%s: %s has a zone, which has no place here" % (path, shown(text)))
+        raise ImageError(f"{path}: {shown(text)} has a zone, which has no place here")
     try:
         found = ipaddress.ip_address(text)
     except ValueError as error:
-        raise ImageError("%s: %s is no IP address" % (path, shown(text))) from error
+        raise ImageError(f"{path}: {shown(text)} is no IP address") from error
     if version is not None and found.version != version:
-        raise ImageError("%s: %s is no IPv%d address" % (path, shown(text), version))
+        raise ImageError(f"{path}: {shown(text)} is no IPv{version} address")
     return found
 
 
@@ -90,7 +90,7 @@ def host_address(text: str, path: str, version: int) -> Address:
     """An address that an interface or a gateway can have."""
     found = address(text, path, version)
     if found.is_multicast or found.is_unspecified or found.is_loopback or str(found) == "255.255.255.255":
-        raise ImageError("%s: %s is no address of a host" % (path, found))
+        raise ImageError(f"{path}: {found} is no address of a host")
     return found
 
 
@@ -99,8 +99,8 @@ def network(text: str, path: str) -> Network:
     whole, slash, prefix = text.partition("/")
     found = address(whole, path)
     if slash and not (re.match(r"[0-9]{1,3}\Z", prefix) and int(prefix) <= found.max_prefixlen):
-        raise ImageError("%s: %s has no prefix length of 0 to %d" % (path, shown(text), found.max_prefixlen))
-    return ipaddress.ip_network("%s/%s" % (whole, prefix if slash else found.max_prefixlen), strict=False)
+        raise ImageError(f"{path}: {shown(text)} has no prefix length of 0 to {found.max_prefixlen}")
+    return ipaddress.ip_network(f"{whole}/{prefix if slash else found.max_prefixlen}", strict=False)
 
 
 def mac_of(fields: Fields, key: str, *, group: bool = False) -> str | None:
@@ -176,12 +176,12 @@ class Interface:
     @property
     def key(self) -> str:
         """Where it is in the table of interfaces; what is none of the kernel's may have the name of one that is."""
-        return "%s:%s" % (self.kind, self.name) if self.kind in ("ovs-bridge", "ovs-port") else self.name
+        return f"{self.kind}:{self.name}" if self.kind in ("ovs-bridge", "ovs-port") else self.name
 
     @property
     def uuid(self) -> str:
         """The profile's identity: of kind and name alone, as nmstatectl makes it."""
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, "%s://%s" % (self.kind, self.name)))
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.kind}://{self.name}"))
 
     def stack(self, version: int) -> Stack:
         """The stack of an IP version."""
@@ -196,15 +196,15 @@ def keyfile_text(settings: Mapping[str, Mapping[str, str]]) -> str:
     """The text of a keyfile; empty values are left out."""
     parts = []
     for section in sorted(settings, key=_SECTIONS.index):
-        lines = ["%s=%s\n" % (key, _keyfile_value(value)) for key, value in sorted(settings[section].items()) if value]
-        parts.append("[%s]\n%s" % (section, "".join(lines)))
+        lines = [f"{key}={_keyfile_value(value)}\n" for key, value in sorted(settings[section].items()) if value]
+        parts.append(f"[{section}]\n{''.join(lines)}")
     return "\n".join(parts)
 
 
 def _keyfile_value(text: str) -> str:
     """A value as GLib's key files escape it."""
     if any(ord(one) < 32 or ord(one) == 127 for one in text):
-        raise ImageError("a value of a keyfile has a control character: %s" % ascii(text[:60]))
+        raise ImageError(f"a value of a keyfile has a control character: {text[:60]!a}")
     escaped = text.replace("\\", "\\\\")
     blanks = len(escaped) - len(escaped.lstrip(" "))
     return "\\s" * blanks + escaped[blanks:]

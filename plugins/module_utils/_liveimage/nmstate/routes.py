@@ -34,7 +34,7 @@ def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...
     hop = str(host_address(gateway, fields.at("next-hop-address"), version)) if gateway else ""
     metric = fields.number("metric", -1, 2**32 - 1)
     table = fields.number("table-id", 0, 2**32 - 1) or MAIN
-    options = ["table=%d" % table]
+    options = [f"table={table}"]
     weight, window = fields.number("weight", 1, 256), fields.number("cwnd", 1, 2**31 - 1)
     source, kind = fields.text("source"), fields.choice("route-type", _KINDS)
     if kind and fields.raw("next-hop-interface") is None:  # it leads nowhere, so any profile may hold it
@@ -46,28 +46,28 @@ def _route(fields: Fields, found: dict[str, Interface], seen: set[tuple[str, ...
         router = found.get(name)
         if router is None or router.table is None:
             raise fields.wrong("vrf-name", "is no VRF of this document")
-        options = ["table=%d" % router.table]
+        options = [f"table={router.table}"]
     fields.done()
     if weight is not None:
         if not (hop and version == 4):
             raise fields.wrong("weight", "is only for IPv4 routes with next-hop-address")
-        options.append("weight=%d" % weight)
+        options.append(f"weight={weight}")
     if window is not None:
-        options += ["cwnd=%d" % window, "lock-cwnd=true"]
+        options += [f"cwnd={window}", "lock-cwnd=true"]
     if source:
-        options.append("src=%s" % host_address(source, fields.at("source"), version))
+        options.append(f"src={host_address(source, fields.at('source'), version)}")
     if kind:
         if hop:
             raise fields.wrong("route-type", "excludes next-hop-address")
-        options.append("type=%s" % kind)
-    line = "%s,%s,%d" % (target, hop, max(metric or 0, 0))
+        options.append(f"type={kind}")
+    line = f"{target},{hop},{max(metric or 0, 0)}"
     identity = (owner.name, line, *options)
     if identity in seen:
-        raise ImageError("%s: the route to %s is given twice" % (fields.path, target))
+        raise ImageError(f"{fields.path}: the route to {target} is given twice")
     seen.add(identity)
     stack = owner.stack(version)
-    stack.settings["route%d" % stack.routes] = line
-    stack.settings["route%d_options" % stack.routes] = ",".join(options)
+    stack.settings[f"route{stack.routes}"] = line
+    stack.settings[f"route{stack.routes}_options"] = ",".join(options)
     stack.routes += 1
     stack.tables.add(table)
 
@@ -87,7 +87,7 @@ def _owner(fields: Fields, found: dict[str, Interface], version: int) -> Interfa
     if owner is None or owner.state != UP:
         raise fields.wrong("next-hop-interface", "is no interface of this document that is up")
     if not owner.stack(version).enabled:
-        raise fields.wrong("next-hop-interface", "has no IPv%d; enable it there" % version)
+        raise fields.wrong("next-hop-interface", f"has no IPv{version}; enable it there")
     return owner
 
 
@@ -115,29 +115,29 @@ def _rule(fields: Fields, found: dict[str, Interface], priority: int) -> None:
     incoming, action = fields.text("iif"), fields.choice("action", _KINDS)
     suppress = fields.number("suppress-prefix-length", 0, 32 if version == 4 else 128)
     fields.done()
-    words = ["priority %d" % priority]
-    words += ["to %s" % target] if target else []
+    words = [f"priority {priority}"]
+    words += [f"to {target}"] if target else []
     if source or not target:
         words.append("from %s" % (source or ("0.0.0.0/0" if version == 4 else "::/0")))
     if incoming:
         name = interface_name(incoming, fields.at("iif"))
         if name in found and found[name].by_mac:
             raise fields.wrong("iif", "goes by its MAC address, its name is not known to the kernel")
-        words.append("iif %s" % name)
+        words.append(f"iif {name}")
     if suppress is not None:
-        words.append("suppress_prefixlength %d" % suppress)
+        words.append(f"suppress_prefixlength {suppress}")
     if action:
         if suppress is not None:
             raise fields.wrong("suppress-prefix-length", "has no meaning with an action")
-        words.append("type %s" % action)
+        words.append(f"type {action}")
     else:
-        words.append("table %d" % table)
+        words.append(f"table {table}")
     if mask is not None and mark is None:
-        raise ImageError("%s is missing; fwmask needs it" % fields.at("fwmark"))
+        raise ImageError(f"{fields.at('fwmark')} is missing; fwmask needs it")
     if mark is not None:
-        words.append("fwmark 0x%x" % mark + ("" if mask is None else "/0x%x" % mask))
+        words.append(f"fwmark 0x{mark:x}" + ("" if mask is None else f"/0x{mask:x}"))
     stack = _home(fields, found, version, table, incoming).stack(version)
-    stack.settings["routing-rule%d" % (stack.rules + 1)] = " ".join(words)
+    stack.settings[f"routing-rule{stack.rules + 1}"] = " ".join(words)
     stack.rules += 1
 
 
@@ -152,7 +152,7 @@ def _version(fields: Fields, source: Network | None, target: Network | None) -> 
     if family:
         versions.add(int(family[-1]))
     if len(versions) > 1:
-        raise ImageError("%s: IPv4 and IPv6 in one rule" % fields.path)
+        raise ImageError(f"{fields.path}: IPv4 and IPv6 in one rule")
     return versions.pop() if versions else 4
 
 
@@ -170,4 +170,4 @@ def _home(
         for one in able:
             if fits(one):
                 return one
-    raise ImageError("%s: no interface that is up has IPv%d, so it has no place" % (fields.path, version))
+    raise ImageError(f"{fields.path}: no interface that is up has IPv{version}, so it has no place")

@@ -58,7 +58,7 @@ class DescriptorFolder:
         try:
             found = {name: one for name, one in scan(self._folder).items() if name.endswith(descriptor.SUFFIX)}
         except OSError as error:
-            self._problems.report(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
+            self._problems.report(self._folder, f"the folder cannot be read: {error.strerror}; its images stay")
             return
         bad: dict[str, str] = {}
         changed, gone = self._changes.update({name: state([(name, one)]) for name, one in found.items()})
@@ -107,7 +107,7 @@ class DescriptorFolder:
         for file, known in self._known.items():
             problem = self._conflict(known, files[known.name])
             if not problem and not good[known.base]:
-                problem = "its base %s is another one by now, or gone; build the image again" % known.base.path
+                problem = f"its base {known.base.path} is another one by now, or gone; build the image again"
             if problem == known.problem:
                 continue
             if not problem:
@@ -120,9 +120,9 @@ class DescriptorFolder:
 
     def _conflict(self, known: _Known, files: list[str]) -> str:
         if self._owned(known.name):
-            return "%s is already the image of a host in the folder of NMState documents" % known.name
+            return f"{known.name} is already the image of a host in the folder of NMState documents"
         if len(files) > 1:
-            return "%s would share the name %s" % (" and ".join(escaped(file) for file in sorted(files)), known.name)
+            return f"{' and '.join(escaped(file) for file in sorted(files))} would share the name {known.name}"
         return ""
 
     def _serve(self, file: str) -> str:
@@ -130,7 +130,7 @@ class DescriptorFolder:
         try:
             name, host, overlay, created = self._load(file)
             if identify(overlay.base.path) != overlay.base:
-                raise ImageError("its base %s is not the one it was built over" % overlay.base.path)
+                raise ImageError(f"its base {overlay.base.path} is not the one it was built over")
             path = self._path_of(name)
             self._registry.put(path, host or name, overlay, created)
             self._withheld.discard(path)
@@ -145,12 +145,12 @@ class DescriptorFolder:
         except ImageError:
             raise
         except (ValueError, RecursionError) as error:
-            raise ImageError("it is no JSON: %s" % error) from error
+            raise ImageError(f"it is no JSON: {error}") from error
         if not isinstance(data, dict) or data.get("kubenode_image") != descriptor.VERSION:
-            raise ImageError("it is no descriptor of version %d (kubenode_image)" % descriptor.VERSION)
+            raise ImageError(f"it is no descriptor of version {descriptor.VERSION} (kubenode_image)")
         name, host, created = _text(data, "name", _NAME), _text(data, "host", _HOST), data.get("created")
         if not isinstance(created, int) or isinstance(created, bool) or not 0 <= created < 1 << 33:
-            raise ImageError("created: %.40r is no number of seconds since 1970" % (created,))
+            raise ImageError(f"created: {created!r:.40} is no number of seconds since 1970")
         return name, host, descriptor.overlay_of(data), created
 
     def _place(self, file: str) -> str:
@@ -160,5 +160,5 @@ class DescriptorFolder:
 def _text(data: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
     found = data.get(key)
     if not isinstance(found, str) or not pattern.match(found):
-        raise ImageError("%s: %.80r cannot be used" % (key, found))
+        raise ImageError(f"{key}: {found!r:.80} cannot be used")
     return found

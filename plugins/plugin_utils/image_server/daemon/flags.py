@@ -61,7 +61,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
     if bool(given.tls_cert) != bool(given.tls_key):
         raise ImageError("tls-cert and tls-key belong together; give both or neither")
     if not 0 <= given.signed_urls <= _LONGEST_SIGNED:
-        raise ImageError("signed-urls %d is not within 0 to %d seconds" % (given.signed_urls, _LONGEST_SIGNED))
+        raise ImageError(f"signed-urls {given.signed_urls} is not within 0 to {_LONGEST_SIGNED} seconds")
     for name, least in (("max_connections", 1), ("max_connections_per_address", 0)):
         if not least <= getattr(given, name) <= 1_000_000:
             values = name.replace("_", "-"), getattr(given, name), least
@@ -70,16 +70,17 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         raise ImageError("unguessable and guessable exclude each other; give one of them")
     static = given.nmstate_dir or given.overlays_dir
     if given.nmstate_dir and given.overlays_dir and _same(given.nmstate_dir, given.overlays_dir):
-        raise ImageError("overlays-dir %s is nmstate-dir, too; give another folder" % given.overlays_dir)
+        raise ImageError(f"overlays-dir {given.overlays_dir} is nmstate-dir, too; give another folder")
     if static and (given.unguessable or given.signed_urls) and not given.secret_file:
         raise ImageError(
-            "unguessable and signed-urls need a secret: give secret-file (%s), which is made when it is not there"
-            % SECRET_VARIABLE
+            f"unguessable and signed-urls need a secret: give secret-file ({SECRET_VARIABLE}), which is made when "
+            "it is not there"
         )
     if given.overlays_dir and not given.secret_file and not given.guessable:
         raise ImageError(
-            "overlays-dir: its images may hold secrets, and their names can be guessed; give secret-file (%s), which "
-            "is made when it is not there, or guessable" % SECRET_VARIABLE
+            "overlays-dir: its images may hold secrets, and their names can be guessed; give secret-file "
+            f"({SECRET_VARIABLE}), which "
+            "is made when it is not there, or guessable"
         )
     iso, initramfs = environ.get("DEPLOY_ISO", ""), environ.get("DEPLOY_INITRD", "")
     if not iso and not initramfs and not (static and not given.nmstate_dir):
@@ -118,7 +119,7 @@ def bound(name: str, text: str) -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not colon or not _PORT.match(port) or int(port) > 65535:
-        raise ImageError("%s %r is no address and port such as :8084 or 192.0.2.1:8084" % (name, text))
+        raise ImageError(f"{name} {text!r} is no address and port such as :8084 or 192.0.2.1:8084")
     return host, int(port)
 
 
@@ -150,7 +151,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("namespace", "NAMES", "namespaces of a cluster, with commas (WATCH_NAMESPACE; empty: all)",
          environ.get("WATCH_NAMESPACE", ""))  # fmt: skip
     flag("metrics-addr", "ADDR", "/metrics, /healthz, /readyz and /status (127.0.0.1:8085; 0: off)", "127.0.0.1:8085")
-    flag("secret-file", "FILE", "secret of names and signatures, 0600; made when missing (%s)" % SECRET_VARIABLE,
+    flag("secret-file", "FILE", f"secret of names and signatures, 0600; made when missing ({SECRET_VARIABLE})",
          environ.get(SECRET_VARIABLE, ""))  # fmt: skip
     flag("pull-secret-file", "FILE", "the agent's pull secret, unless IRONIC_AGENT_PULL_SECRET has it "
          "(/run/secrets/pull-secret)")  # fmt: skip

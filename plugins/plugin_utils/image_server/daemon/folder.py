@@ -50,9 +50,9 @@ def read(path: str, most: int) -> bytes:
                 raise ImageError("it is no file")
             data = file.read(most + 1)
     except OSError as error:
-        raise ImageError("it cannot be read: %s" % (error.strerror or error)) from error
+        raise ImageError(f"it cannot be read: {error.strerror or error}") from error
     if len(data) > most:
-        raise ImageError("it has more than %d bytes, which is the most" % most)
+        raise ImageError(f"it has more than {most} bytes, which is the most")
     return data
 
 
@@ -61,7 +61,7 @@ def read_text(path: str, most: int) -> str:
     try:
         return read(path, most).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ImageError("it is no text in UTF-8 (byte %d)" % error.start) from error
+        raise ImageError(f"it is no text in UTF-8 (byte {error.start})") from error
 
 
 @dataclass(frozen=True)

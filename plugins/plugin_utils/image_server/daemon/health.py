@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
         if problem or method not in ("GET", "HEAD"):
             status, kind, text = 400 if problem else 405, _TEXT, "this request is refused\n"
         elif page is None:
-            status, kind, text = 404, _TEXT, "there are %s\n" % " ".join(self._pages)
+            status, kind, text = 404, _TEXT, f"there are {' '.join(self._pages)}\n"
         else:
             status, kind, text = page()
         body = text.encode("utf-8", "backslashreplace")

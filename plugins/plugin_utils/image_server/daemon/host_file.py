@@ -64,14 +64,14 @@ def parse_options(text: str) -> HostOptions:
     arch, formats, enlarge = fields.text("arch") or "", fields.texts("formats"), bool(fields.flag("enlarge"))
     fields.done()
     if arch and not _ARCH.match(arch):
-        raise ImageError("arch: %s is no architecture such as aarch64" % shown(arch))
+        raise ImageError(f"arch: {shown(arch)} is no architecture such as aarch64")
     for at, kind in enumerate(formats):
         if kind not in KINDS:
-            raise ImageError("formats[%d]: %s is not one of %s" % (at, shown(kind), ", ".join(KINDS)))
+            raise ImageError(f"formats[{at}]: {shown(kind)} is not one of {', '.join(KINDS)}")
     if inputs["ignition"] is not None:
         given = sorted(key for key, value in agent.items() if value is not None)
         if given:
-            raise ImageError("%s has no effect beside ignition, which takes the place of the agent" % given[0])
+            raise ImageError(f"{given[0]} has no effect beside ignition, which takes the place of the agent")
     return HostOptions(_set(inputs), _set(agent), arch, tuple(dict.fromkeys(formats)) or KINDS, enlarge)
 
 
@@ -94,7 +94,7 @@ def _unlike(entries: list[Fields], key: str) -> list[Fields]:
     for one in entries:
         value = one.needed(key)
         if value in seen:
-            raise ImageError("%s: %s is also %s" % (one.at(key), shown(value), seen[value]))
+            raise ImageError(f"{one.at(key)}: {shown(value)} is also {seen[value]}")
         seen[value] = one.path
     return entries
 
@@ -105,17 +105,17 @@ def _file(fields: Fields) -> tuple[str, tuple[bytes, int]]:
         raise fields.wrong("mode", "is no file mode such as 0644")
     plain, coded = fields.raw("content"), fields.raw("content_base64")
     if (plain is None) == (coded is None):
-        raise ImageError("%s: give either content or content_base64" % fields.path)
+        raise ImageError(f"{fields.path}: give either content or content_base64")
     for key, value in (("content", plain), ("content_base64", coded)):
         if value is not None and not isinstance(value, str):
-            raise ImageError("%s: %s is no text; put it into quotes" % (fields.at(key), shown(value)))
+            raise ImageError(f"{fields.at(key)}: {shown(value)} is no text; put it into quotes")
     if coded is None:
         data = _encoded(plain, fields.at("content"))
     else:
         try:
             data = base64.b64decode("".join(coded.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ImageError("%s is no base64: %s" % (fields.at("content_base64"), error)) from error
+            raise ImageError(f"{fields.at('content_base64')} is no base64: {error}") from error
     fields.done()
     return path, (data, int(mode, 8))
 
@@ -125,7 +125,7 @@ def _keys(fields: Fields) -> tuple[str, ...]:
     found = fields.entries("ssh_keys")
     for at, key in enumerate(found):
         if not isinstance(key, str):
-            raise ImageError("%s[%d]: %s is no text" % (fields.at("ssh_keys"), at, shown(key)))
+            raise ImageError(f"{fields.at('ssh_keys')}[{at}]: {shown(key)} is no text")
     return tuple(found)
 
 
@@ -137,7 +137,7 @@ def _texts(fields: Fields, key: str) -> Mapping[str, str]:
     found = {}
     for name, value in dict(fields.raw(key)).items():
         if not isinstance(value, (str, int)) or isinstance(value, bool):
-            raise ImageError("%s: %s is no text; put it into quotes" % (below.at(shown(name)), shown(value)))
+            raise ImageError(f"{below.at(shown(name))}: {shown(value)} is no text; put it into quotes")
         _encoded(str(value), below.at(shown(name)))
         found[str(name)] = str(value)
     return found
@@ -153,4 +153,4 @@ def _encoded(text: str, path: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ImageError("%s is no text in UTF-8" % path) from error
+        raise ImageError(f"{path} is no text in UTF-8") from error

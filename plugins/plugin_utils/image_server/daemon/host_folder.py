@@ -84,7 +84,7 @@ class HostFolder:
         try:
             changed, files = self._find() if not self._first else ([], {})
         except OSError as error:
-            self._problems.report(self._folder, "the folder cannot be read: %s; its images stay" % error.strerror)
+            self._problems.report(self._folder, f"the folder cannot be read: {error.strerror}; its images stay")
             return
         if not self._first:
             self._todo(changed, files)
@@ -174,11 +174,11 @@ class HostFolder:
             try:
                 problem = self._publish(key, files)
             except ImageError as error:
-                problem = "%s: %s" % (self._place(files), error)
+                problem = f"{self._place(files)}: {error}"
                 self._publisher.withhold(key, KINDS)
             except Exception as error:  # noqa: BLE001 - a defect of ours must not take the other hosts with it
                 LOG.exception("%s: this is a defect of the image server", escaped(key))
-                problem = "%s: a defect of the image server: %s" % (self._place(files), type(error).__name__)
+                problem = f"{self._place(files)}: a defect of the image server: {type(error).__name__}"
                 self._publisher.withhold(key, KINDS)
             finally:
                 self._archs.setdefault(key, "")
@@ -194,14 +194,14 @@ class HostFolder:
         """What is wrong with it, "" when nothing is."""
         if len(files.documents) > 1:
             names = " and ".join(escaped(name) for name, _signature in files.documents)
-            raise ImageError("%s would share the image name %s; remove or rename one" % (names, escaped(key)))
+            raise ImageError(f"{names} would share the image name {escaped(key)}; remove or rename one")
         own, network = host_file.HostOptions(), None
         if files.own is not None:
             path = os.path.join(self._folder, files.own[0])
             try:
                 own = host_file.parse_options(read_text(path, _MOST_OWN))
             except ImageError as error:
-                raise ImageError("%s: %s" % (files.own[0], error)) from error
+                raise ImageError(f"{files.own[0]}: {error}") from error
         for name, _signature in files.documents:
             network = read_text(os.path.join(self._folder, name), LONGEST)
         name = files.documents[0][0] if files.documents else key
@@ -222,8 +222,8 @@ class HostFolder:
             LOG.info("%s: published", escaped(key))
         wrong = {kind: str(error) for kind, error in outcome.problems.items() if not isinstance(error, NotReady)}
         if len(set(wrong.values())) == 1 and len(wrong) == len(own.formats):
-            return "%s: %s" % (self._place(files), next(iter(wrong.values())))
-        return "; ".join("%s%s: %s" % (key, SUFFIXES[kind], text) for kind, text in wrong.items())
+            return f"{self._place(files)}: {next(iter(wrong.values()))}"
+        return "; ".join(f"{key}{SUFFIXES[kind]}: {text}" for kind, text in wrong.items())
 
     def _report_bases(self, arch: str) -> None:
         """A base that is missing is one problem, not one of each host."""
@@ -240,7 +240,7 @@ class HostFolder:
         self._problems.report(self._bases_of(arch), "; ".join(problems))
 
     def _bases_of(self, arch: str) -> str:
-        return "bases of %s" % (arch or self._bases.own_arch)
+        return f"bases of {arch or self._bases.own_arch}"
 
     def _place(self, files: _Files) -> str:
         return os.path.join(self._folder, files.all()[0][0])

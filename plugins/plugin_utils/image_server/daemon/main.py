@@ -50,7 +50,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _failed(error: ImageError, code: int) -> int:
-    sys.stderr.write("image-server: %s\n" % escaped(str(error)))
+    sys.stderr.write(f"image-server: {escaped(str(error))}\n")
     return code
 
 

@@ -284,7 +284,7 @@ def _folder(name: str, path: str) -> str:
     try:
         os.listdir(path)
     except OSError as error:
-        raise ImageError("%s %r cannot be read: %s" % (name, path, _why(error))) from error
+        raise ImageError(f"{name} {path!r} cannot be read: {_why(error)}") from error
     return path
 
 

@@ -221,7 +221,7 @@ class Publisher:
         try:
             self._registry.put(path, label, overlay, max(modified, overlay.base.mtime_ns / 1e9))
         except (ImageError, OSError) as error:  # the base went away, or was written to, since it was looked at
-            raise NotReady("base %s is being replaced: %s" % (overlay.base.path, error)) from error
+            raise NotReady(f"base {overlay.base.path} is being replaced: {error}") from error
         self._withheld.discard(path)
 
     def _inputs_of(self, host: HostInputs, agent: Mapping[str, Any]) -> AgentInputs | None:
@@ -245,19 +245,19 @@ def address(text: str) -> str:
         parts = urllib.parse.urlsplit(text)
         parts.port  # noqa: B018 - asks whether it is one
     except ValueError as error:
-        raise ImageError("images-publish-addr %r is no URL: %s" % (text, error)) from error
+        raise ImageError(f"images-publish-addr {text!r} is no URL: {error}") from error
     if (
         parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None
         or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", text)
     ):  # fmt: skip
         raise ImageError(
-            "images-publish-addr %r is no address for images; give one such as http://192.0.2.1:8084" % text
+            f"images-publish-addr {text!r} is no address for images; give one such as http://192.0.2.1:8084"
         )
     return text.rstrip("/")
 
 
 def _boot_key(arch: str) -> str:
-    return "boot-%s" % arch
+    return f"boot-{arch}"
 
 
 def _digest(text: str) -> bytes:
@@ -281,14 +281,14 @@ class UrlsFile:
         try:
             self._replace(text)
         except OSError as error:
-            problems.report("urls-file", "%s cannot be written: %s" % (self._path, error.strerror or error))
+            problems.report("urls-file", f"{self._path} cannot be written: {error.strerror or error}")
             return
         self._state = state
         problems.report("urls-file", "")
 
     def _replace(self, text: str) -> None:
         folder, name = os.path.split(os.path.abspath(self._path))
-        handle, draft = tempfile.mkstemp(prefix=".%s." % name[:64], dir=folder)  # 0600
+        handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)  # 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)

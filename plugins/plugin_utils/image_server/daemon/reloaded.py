@@ -36,7 +36,7 @@ class CommonInputs:
             try:
                 read_text(pull_secret_file, _MOST)
             except ImageError as error:  # one that is named has to be there
-                raise ImageError("pull-secret-file %s: %s" % (pull_secret_file, error)) from error
+                raise ImageError(f"pull-secret-file {pull_secret_file}: {error}") from error
         self._signatures = self._look()
         self._current = self._read()
         self._problem = ""
@@ -59,7 +59,7 @@ class CommonInputs:
         try:
             self._current = self._read()
         except ImageError as error:
-            self._problem = "%s; the values that were there before are used" % error
+            self._problem = f"{error}; the values that were there before are used"
             return False
         self._problem = ""
         return self._current != before
@@ -106,7 +106,7 @@ class Certificate:
         try:
             self.context = self._load()
         except ImageError as error:
-            problems.report("TLS", "%s; the certificate that was there before is used" % error)
+            problems.report("TLS", f"{error}; the certificate that was there before is used")
             return
         use(self.context)
         problems.report("TLS", "")

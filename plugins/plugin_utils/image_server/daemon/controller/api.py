@@ -67,7 +67,7 @@ def configuration(environ: Mapping[str, str]) -> Any:
             config.load_kube_config(config_file=file, client_configuration=found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError, ValueError) as error:
         raise ImageError(
-            "no way to the API server: %s; run in a cluster with a service account, or set KUBECONFIG to a file" % error
+            f"no way to the API server: {error}; run in a cluster with a service account, or set KUBECONFIG to a file"
         ) from error
     return found
 
@@ -114,7 +114,7 @@ class Api:
     def kind_exists(self) -> bool:
         """Whether the cluster knows PreprovisioningImages."""
         try:
-            found = self._call("GET", "/apis/%s/%s" % (GROUP, VERSION))
+            found = self._call("GET", f"/apis/{GROUP}/{VERSION}")
         except NotFound:
             return False
         return any(one.get("name") == PLURAL for one in found.get("resources") or ())
@@ -161,14 +161,14 @@ class Api:
         except DynamicApiError as error:
             raise _failure(method, path, error) from None  # its text has headers of request and answer
         except (HTTPError, OSError, ValueError, RecursionError) as error:
-            raise Unreachable("the API server at %s does not answer: %s" % (self.host, error)) from error
+            raise Unreachable(f"the API server at {self.host} does not answer: {error}") from error
 
 
 def right(verb: str, group: str, resource: str, subresource: str = "", namespace: str | None = None) -> str:
     """A right as people look for it in a Role."""
     named = resource + ("/" + subresource if subresource else "")
     return 'verb "%s" on %s in API group "%s"%s' % (
-        verb, named, group, " in namespace %s" % namespace if namespace else ""
+        verb, named, group, f" in namespace {namespace}" if namespace else ""
     )  # fmt: skip
 
 
@@ -188,11 +188,11 @@ def _failure(method: str, path: str, error: Any) -> ApiFailed:
         message = json.loads(error.body).get("message") or ""
     except (TypeError, ValueError, AttributeError, RecursionError):
         message = str(error.reason or "")
-    text = "%s %s: HTTP %d: %.500s" % (method, path, status, message)
+    text = f"{method} {path}: HTTP {status}: {message!s:.500}"
     if status == 401:
-        return Forbidden("%s; the API server does not take our token: does the service account still exist?" % text)
+        return Forbidden(f"{text}; the API server does not take our token: does the service account still exist?")
     if status == 403:
-        return Forbidden("%s; the service account lacks %s; see deploy/image_server" % (text, _right_of(method, path)))
+        return Forbidden(f"{text}; the service account lacks {_right_of(method, path)}; see deploy/image_server")
     if status == 409:
         return Conflict(text)
     if status in (404, 410):
@@ -211,7 +211,7 @@ def _right_of(method: str, path: str) -> str:
 
 
 def _image(namespace: str | None, name: str = "") -> str:
-    return _path("/apis/%s/%s" % (GROUP, VERSION), PLURAL, namespace, name)
+    return _path(f"/apis/{GROUP}/{VERSION}", PLURAL, namespace, name)
 
 
 def _secret(namespace: str, name: str) -> str:

@@ -35,7 +35,7 @@ class Secret:
 
     def __repr__(self) -> str:
         """Without the content."""
-        return "Secret(%r, %r)" % (self.name, self.version)
+        return f"Secret({self.name!r}, {self.version!r})"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class Reconciler:
             except Conflict:  # another object claims it at the same moment
                 continue
         else:
-            raise Conflict("Secret %s/%s is being changed all the time" % (namespace, plan.read))
+            raise Conflict(f"Secret {namespace}/{plan.read} is being changed all the time")
         metadata = found["metadata"]
         created = resources.unix_time(metadata.get("creationTimestamp"))
         return Secret(plan.read, metadata["resourceVersion"], found.get("data") or {}, created)

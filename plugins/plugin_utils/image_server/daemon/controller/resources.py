@@ -145,11 +145,11 @@ def network_data(data: Mapping[str, str]) -> str:
     if not data:
         return ""
     if _NMSTATE_KEY not in data:
-        raise ImageError("network data Secret provided but missing required '%s' key" % _NMSTATE_KEY)
+        raise ImageError(f"network data Secret provided but missing required '{_NMSTATE_KEY}' key")
     try:
         return base64.b64decode(data[_NMSTATE_KEY] or "", validate=True).decode("utf-8")
     except (binascii.Error, ValueError) as error:
-        raise ImageError("the network data Secret's key '%s' is no text in UTF-8" % _NMSTATE_KEY) from error
+        raise ImageError(f"the network data Secret's key '{_NMSTATE_KEY}' is no text in UTF-8") from error
 
 
 def _is_for(reference: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

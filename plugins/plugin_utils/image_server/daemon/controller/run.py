@@ -139,7 +139,7 @@ class ClusterWatch:
         settings.scanning.disabled = True  # namespaces and kinds are known: no right to look for them is needed
         settings.persistence.finalizer = _NO_FINALIZER
         settings.process.ultimate_exiting_timeout = None  # the process has more to do than this
-        settings.watching.label_selectors["", "v1", "secrets"] = "%s=%s" % (LABEL, LABEL_VALUE)
+        settings.watching.label_selectors["", "v1", "secrets"] = f"{LABEL}={LABEL_VALUE}"
         settings.watching.chunk_size = 500
         where: dict[str, Any] = {"namespaces": self._namespaces} if self._namespaces else {"clusterwide": True}
         asyncio.run(
@@ -216,7 +216,7 @@ class Controller:
         self._passes = self._errors = 0
         self._watched = True  # Secrets
         self._threads = [threading.Thread(target=self._supervise, name="controller", daemon=True)] + [
-            threading.Thread(target=self._work, name="controller-%d" % number, daemon=True)
+            threading.Thread(target=self._work, name=f"controller-{number}", daemon=True)
             for number in range(settings.workers)
         ]
 
@@ -245,12 +245,12 @@ class Controller:
         with self._lock:
             if self._unseen is None:
                 return self._problem
-            return "%d images were not looked at yet" % len(self._unseen) if self._unseen else ""
+            return f"{len(self._unseen)} images were not looked at yet" if self._unseen else ""
 
     def alive(self) -> str:
         """What of it has died; "" when nothing has."""
         dead = [thread.name for thread in self._threads if thread.ident is not None and not thread.is_alive()]
-        return "" if self._stop.is_set() or not dead else "%s died" % ", ".join(dead)
+        return "" if self._stop.is_set() or not dead else f"{', '.join(dead)} died"
 
     def metrics(self) -> str:
         """Lines in Prometheus' format."""
@@ -262,7 +262,7 @@ class Controller:
             ("waiting", "gauge", len(self._queue)),
             ("images", "gauge", len(self._images.held())),
         ):
-            lines += ["# TYPE kubenode_controller_%s %s" % (name, kind), "kubenode_controller_%s %d" % (name, value)]
+            lines += [f"# TYPE kubenode_controller_{name} {kind}", f"kubenode_controller_{name} {value}"]
         return "\n".join(lines) + "\n"
 
     def _supervise(self) -> None:
@@ -300,7 +300,7 @@ class Controller:
                 missing += self._api.missing_rights(place, api.SECRET_RIGHTS)
             hidden += self._api.missing_rights(place, api.WATCH_RIGHTS)
         if missing:
-            raise Forbidden("the service account lacks %s; see deploy/image_server" % "; ".join(missing))
+            raise Forbidden(f"the service account lacks {'; '.join(missing)}; see deploy/image_server")
         if not self._api.kind_exists():
             raise ApiFailed("the cluster has no PreprovisioningImages; install the CRDs of metal3.io")
         self._watched = not hidden

@@ -57,10 +57,10 @@ class Metrics:
         lines = []
         for name, kind, text, samples in families:
             full = "kubenode_image_server_" + name
-            lines += ["# HELP %s %s" % (full, text), "# TYPE %s %s" % (full, kind)]
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}"]
             for labels, value in samples:
-                pairs = ",".join('%s="%s"' % (key, _escaped(label)) for key, label in labels.items())
-                lines.append("%s%s %d" % (full, "{%s}" % pairs if pairs else "", value))
+                pairs = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
+                lines.append("%s%s %d" % (full, f"{{{pairs}}}" if pairs else "", value))
         return "\n".join(lines) + "\n"
 
 

@@ -85,9 +85,8 @@ def precondition_failed(headers: Mapping[str, str], etag: str, modified: int) ->
 def http_date(seconds: float) -> str:
     """A moment as HTTP writes it."""
     at = time.gmtime(seconds)
-    return "%s, %02d %s %04d %02d:%02d:%02d GMT" % (
-        _DAYS[at.tm_wday], at.tm_mday, _MONTHS[at.tm_mon - 1], at.tm_year, at.tm_hour, at.tm_min, at.tm_sec,
-    )  # fmt: skip
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
+    return f"{day} {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT"
 
 
 def from_http_date(text: str) -> float | None:

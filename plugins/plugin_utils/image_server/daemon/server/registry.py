@@ -34,7 +34,7 @@ class BaseFile:
         self._checked, self._good = 0.0, True
         if not self.intact(0.0):
             os.close(self.fd)
-            raise ImageError("base %s was changed since it was read; read it again" % base.path)
+            raise ImageError(f"base {base.path} was changed since it was read; read it again")
 
     def intact(self, now: float) -> bool:
         """Whether it was not written to; the kernel is asked at most every 100 ms."""
@@ -127,7 +127,7 @@ def _head(path: str, etag: str, modified: int) -> bytes:
     suffix = os.path.splitext(path)[1]
     lines = (
         ("Accept-Ranges", "bytes"),
-        ("ETag", '"%s"' % etag),
+        ("ETag", f'"{etag}"'),
         ("Last-Modified", ranges.http_date(modified)),
         ("Cache-Control", "private, no-transform"),
         ("X-Content-Type-Options", "nosniff"),

@@ -123,7 +123,7 @@ class RequestReader:
                 self._stop(400)
         elif name in _KEPT:
             key, text = name.decode("ascii"), value.decode("latin-1")
-            self._headers[key] = "%s, %s" % (self._headers[key], text) if key in self._headers else text
+            self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
         """What follows is a body and its trailer."""
