@@ -40,7 +40,7 @@ ALLOWED = {
     UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
     UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
     IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
-    IMAGE_SERVER + "/pack": (),  # runs on its own, too
+    IMAGE_SERVER + "/pack_program": (),  # runs on its own, too
     UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
     "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }

@@ -66,7 +66,7 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils._late import La
 from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
 inputs_ = Late("plugin_utils.image_server.role_inputs")
-plan = Late("plugin_utils.image_server.plan")
+plan = Late("plugin_utils.image_server.role_plan")
 
 #: purpose → whether it needs what was seen on the machine, and what does it
 _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {

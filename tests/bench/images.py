@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import dev.pytest_collection  # noqa: F401  # pylint: disable=unused-import
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import inspect
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole as whole_base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import materialise

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from . import initramfs, iso
-from .base import DIGESTS, identify
+from .base_file import DIGESTS, identify
 from .errors import ImageError
 from .overlay import Overlay
 

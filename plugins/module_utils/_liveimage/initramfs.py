@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from . import cpio
-from .base import identify
+from .base_file import identify
 from .iso import IGNITION, NETWORK, profile_name
 from .overlay import Overlay, Patch, Zeros, whole
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import cpio, embed, kargs, miniso
-from .base import identify
+from .base_file import identify
 from .errors import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
 from .overlay import Overlay, Patch, Zeros, whole

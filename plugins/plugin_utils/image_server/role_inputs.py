@@ -21,7 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from . import paths
+from . import machine_paths
 from .daemon import host_file
 
 DOCUMENT, OWN = ".yaml", host_file.SUFFIX
@@ -96,7 +96,7 @@ AGENT = {
     "ntp_servers": "ADDITIONAL_NTP_SERVERS",
     "ca_bundle": "CA_BUNDLE",
 }
-_FILES = {"registries_conf": paths.REGISTRIES, "ca_bundle": paths.CA_BUNDLE}
+_FILES = {"registries_conf": machine_paths.REGISTRIES, "ca_bundle": machine_paths.CA_BUNDLE}
 _HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
 _RANGES = {
     "download_timeout": (1, 86400),
@@ -105,7 +105,7 @@ _RANGES = {
     "max_connections_per_address": (0, 100_000),
 }
 #: What the service does not see of the machine, and where its own bases are.
-_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{paths.BASES}/")
+_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{machine_paths.BASES}/")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
 _SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")

@@ -10,6 +10,9 @@ import threading
 from typing import Self
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import Answers
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.listener import (
     Limits,
     Listener,
@@ -18,7 +21,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
     Metrics,
     Progress,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.registry import Registry
 
 
 class Served:

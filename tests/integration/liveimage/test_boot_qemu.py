@@ -12,11 +12,13 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, ignition, initramfs, iso
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import products
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Bytes, Overlay
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
 from lab.coreos import LiveImage
 from lab.coreos.boot import HOST, Boot, Machine, boot
 from tests.integration.liveimage.serving import Served

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
 from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 from tests.waiting import until
@@ -251,8 +251,8 @@ def test_a_host_is_there_as_soon_as_the_port_is(bases, folder, tmp_path):
 def test_one_file(bases, folder, tmp_path):
     """make image-server: the same program in one file, the same bytes each time."""
     target = tmp_path / "image-server"
-    data = pack.program_bytes_here()
-    assert data == pack.program_bytes_here()
+    data = pack_program.program_bytes_here()
+    assert data == pack_program.program_bytes_here()
     target.write_bytes(data)
     (tmp_path / "elsewhere").mkdir()
     shutil.move(target, tmp_path / "elsewhere")

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers as quick
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import Answers
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
     Request,
     RequestReader,

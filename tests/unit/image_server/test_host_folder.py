@@ -31,7 +31,9 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.da
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.problems import Problems
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reloaded import CommonInputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
 from tests.unit.liveimage.maker import LAYOUTS, make
 
 ENVIRON = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}

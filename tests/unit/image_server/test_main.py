@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import flags
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main import USAGE, main
 
 GOOD = {
@@ -92,22 +92,22 @@ def test_a_flag_nobody_knows(capsys):
      ("[::]:8084", ("::", 8084)), ("localhost:8084", ("localhost", 8084))],
 )  # fmt: skip
 def test_addresses(text, place):
-    assert flags.bound("x", text) == place
+    assert command_line.bound("x", text) == place
 
 
 @pytest.mark.parametrize("text", ["", "8084", "x", ":", ":x", ":-1", ":65536", "2001:db8::1:8084", ":8084x", ": 80"])
 def test_addresses_that_are_none(text):
     with pytest.raises(ImageError, match="such as :8084"):
-        flags.bound("x", text)
+        command_line.bound("x", text)
 
 
 def test_defaults_are_the_peers():
-    found = flags.parse(["-nmstate-dir", "hosts"], {**GOOD, "WATCH_NAMESPACE": "a"})
+    found = command_line.parse(["-nmstate-dir", "hosts"], {**GOOD, "WATCH_NAMESPACE": "a"})
     assert (found.bind, found.publish, found.namespace) == (("", 8084), "http://127.0.0.1:8084", "a")
     assert (found.metrics, found.static) == (("127.0.0.1", 8085), True)
-    assert flags.parse(["--metrics-addr", "0"], GOOD).metrics is None
-    assert not flags.parse([], GOOD).static
-    assert flags.parse(["--overlays-dir", "x", "--guessable"], {}).iso == ""  # descriptors bring their bases
+    assert command_line.parse(["--metrics-addr", "0"], GOOD).metrics is None
+    assert not command_line.parse([], GOOD).static
+    assert command_line.parse(["--overlays-dir", "x", "--guessable"], {}).iso == ""  # descriptors bring their bases
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_defaults_are_the_peers():
      (["--secret-file", "s", "--unguessable"], True)],
 )  # fmt: skip
 def test_names_are_hidden_where_there_is_a_secret(arguments, hidden):
-    assert flags.parse(["--nmstate-dir", "x", *arguments], GOOD).unguessable is hidden
+    assert command_line.parse(["--nmstate-dir", "x", *arguments], GOOD).unguessable is hidden

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base as module
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Digests, glance, identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base_file as module
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Digests, glance, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole

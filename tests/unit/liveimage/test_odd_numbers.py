@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import document
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import health
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import monitoring
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers
 from tests.unit.common import odd
 
@@ -21,7 +21,7 @@ from tests.unit.common import odd
 @odd.examples()
 @given(odd.texts)
 def test_the_limit_of_a_watchdog_is_a_number_or_none(text):
-    seconds = health.watchdog({"WATCHDOG_USEC": text}, 1)
+    seconds = monitoring.watchdog({"WATCHDOG_USEC": text}, 1)
     assert seconds == pytest.approx(int(text) / 3e6 if re.fullmatch("[0-9]{1,18}", text) else 0)
 
 

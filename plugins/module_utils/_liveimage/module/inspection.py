@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from .. import agent, cpio, descriptor, ignition, iso, kargs, miniso
-from ..base import glance, identify
+from ..base_file import glance, identify
 from ..errors import ImageError
 from ..isofs import SYSTEM_AREA
 from ..overlay import Bytes, Overlay, whole

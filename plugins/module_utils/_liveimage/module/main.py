@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
-from ..base import DIGESTS
+from ..base_file import DIGESTS
 from ..errors import ImageError
 from ..nmstate import nmstatectl
 from . import inspection, request

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .. import iso, urls
-from ..base import identify
+from ..base_file import identify
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..errors import ImageError
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay

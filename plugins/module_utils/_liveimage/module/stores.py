@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import descriptor
-from ..base import glance
+from ..base_file import glance
 from ..errors import ImageError
 from ..overlay import BaseRange, Bytes, Overlay, whole
 from ..overlay_io import materialise

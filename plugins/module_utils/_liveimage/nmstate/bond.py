@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..errors import ImageError
 from .document import Fields
-from .model import Interface, Port, host_address, interface_name, mac_of
+from .profile import Interface, Port, host_address, interface_name, mac_of
 
 MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 _WORDS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..errors import ImageError
 from .bond import port_list
 from .document import Fields
-from .model import Interface, Port, interface_name, mac_of, true_false
+from .profile import Interface, Port, interface_name, mac_of, true_false
 
 _U32, _CENTISECONDS = 2**32 - 1, 2**63 - 1
 _NUMBERS = {  # NMState's key → NetworkManager's, limits

@@ -12,8 +12,8 @@ from ..errors import ImageError
 from .dns import dns
 from .document import Fields
 from .interface import interface
-from .model import ABSENT, DOWN, UP, Interface, keyfile_text
-from .routes import routes, rules
+from .ip_routes import routes, rules
+from .profile import ABSENT, DOWN, UP, Interface, keyfile_text
 from .topology import connect, connection, ordered
 
 _POLICY = "a policy asks the host what it has, and a live image is made before that; give the interfaces themselves"

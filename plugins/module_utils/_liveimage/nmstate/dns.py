@@ -8,7 +8,7 @@ import re
 
 from ..errors import ImageError
 from .document import Fields, shown
-from .model import UP, Address, Interface, address, interface_name
+from .profile import UP, Address, Interface, address, interface_name
 
 PRIORITY = 40  # lower is asked first; the version that does not come first gets ten more
 _MOST = 32

@@ -8,7 +8,7 @@ import re
 
 from ..errors import ImageError
 from .document import Fields
-from .model import Interface, mac_of, true_false
+from .profile import Interface, mac_of, true_false
 
 _U32 = 2**32 - 1
 _ALIASES = {  # what ethtool's command line calls them → the kernel's name

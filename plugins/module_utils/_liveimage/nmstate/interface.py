@@ -12,7 +12,7 @@ from .document import Fields
 from .hardware import ethtool, ieee8021x, sriov
 from .ip import stack
 from .kinds import infiniband, macvlan, vlan, vrf, vxlan
-from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface, interface_name, mac_of, profile_name, true_false
+from .profile import ABSENT, DOWN, IGNORE, NAMES, UP, Interface, interface_name, mac_of, profile_name, true_false
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",

@@ -9,7 +9,7 @@ import re
 
 from ..errors import ImageError
 from .document import Fields
-from .model import Address, Stack, address, host_address, true_false
+from .profile import Address, Stack, address, host_address, true_false
 
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")

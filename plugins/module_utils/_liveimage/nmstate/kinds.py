@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ..errors import ImageError
 from .document import Fields
-from .model import Interface, Port, address, interface_name, true_false
+from .profile import Interface, Port, address, interface_name, true_false
 
 _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ..errors import ImageError
 from .bond import port_list
 from .document import Fields
-from .model import Interface, OvsPort, Port, interface_name, true_false
+from .profile import Interface, OvsPort, Port, interface_name, true_false
 
 _NEEDS = "%s: Open vSwitch and NetworkManager's plugin for it have to be in the live system"
 _MODES = {  # of a bond → what NetworkManager's port says

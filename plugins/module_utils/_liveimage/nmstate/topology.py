@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..errors import ImageError
 from . import ovs
 from .ip import stack
-from .model import NAMES, UP, Interface, OvsPort, Port, interface_name, true_false
+from .profile import NAMES, UP, Interface, OvsPort, Port, interface_name, true_false
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import descriptor
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base, identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
 
 from .folder import Changes, read, scan, state
 from .problems import LOG, Problems
-from .server.registry import Registry
+from .server.image_registry import Registry
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")
 _HOST = re.compile(r"[^\x00-\x1f\x7f]{0,253}\Z")

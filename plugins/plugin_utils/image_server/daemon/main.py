@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from .flags import parse
+from .command_line import parse
 
 FAILED, USAGE = 1, 2
 
@@ -38,7 +38,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
         )
         _many_files()
-        from .program import Program
+        from .service import Program
 
         program = Program(settings, environ)
     except ImageError as error:

@@ -30,7 +30,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder
 
 from .problems import Problems
-from .server.registry import Registry
+from .server.image_registry import Registry
 
 SUFFIXES = {ISO: ".iso", INITRAMFS: ".initramfs"}
 BOOT = ("kernel", "rootfs")

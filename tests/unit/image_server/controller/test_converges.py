@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.api import Conflict
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.decide import (
     FINALIZER,
     FOREIGN_LABEL,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.kubernetes_api import (
+    Conflict,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.reconcile import (
     Images,

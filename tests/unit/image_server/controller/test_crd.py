@@ -9,7 +9,10 @@ import hashlib
 import pytest
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import api, resources
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import (
+    kubernetes_api,
+    resources,
+)
 from tests.unit.image_server.controller.objects import CRD, THEN, schema, wrong
 
 READY = {"type": "Ready", "status": "True", "reason": "ImageSuccess", "message": "", "lastTransitionTime": THEN}
@@ -23,8 +26,8 @@ def test_it_is_unmodified():
 
 def test_its_names_are_those_that_are_asked_for():
     found = yaml.safe_load(CRD.read_text())["spec"]
-    assert (found["group"], found["names"]["plural"]) == (api.GROUP, api.PLURAL)
-    assert (f"{api.GROUP}/{found['versions'][0]['name']}", found["names"]["kind"]) == (
+    assert (found["group"], found["names"]["plural"]) == (kubernetes_api.GROUP, kubernetes_api.PLURAL)
+    assert (f"{kubernetes_api.GROUP}/{found['versions'][0]['name']}", found["names"]["kind"]) == (
         resources.API_VERSION,
         resources.KIND,
     )

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import threading
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.run import WorkQueue
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
+    WorkQueue,
+)
 
 
 def test_keys_come_in_the_order_they_are_due():

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import api, run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import controller as run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import kubernetes_api
 
-EVERYTHING = {**api.IMAGE_RIGHTS, ("", "secrets", ""): ("get", "list", "watch", "update")}
+EVERYTHING = {**kubernetes_api.IMAGE_RIGHTS, ("", "secrets", ""): ("get", "list", "watch", "update")}
 
 
 class FakeApi:
@@ -26,7 +27,7 @@ class FakeApi:
 
 
 def controller(monkeypatch, given, namespaces):
-    monkeypatch.setattr(run.api, "configuration", lambda environ: None)
+    monkeypatch.setattr(run.kubernetes_api, "configuration", lambda environ: None)
     monkeypatch.setattr(run, "Api", lambda connection: FakeApi(given))
     bases = type("Bases", (), {"state": None, "supports": None})
     return run.Controller(run.Settings(namespaces=namespaces), None, bases, {})
@@ -37,8 +38,8 @@ def controller(monkeypatch, given, namespaces):
     [
         (EVERYTHING, (), True),
         (EVERYTHING, ("metal3",), True),
-        (api.IMAGE_RIGHTS, (), False),
-        ({**api.IMAGE_RIGHTS, **api.SECRET_RIGHTS}, ("metal3",), False),
+        (kubernetes_api.IMAGE_RIGHTS, (), False),
+        ({**kubernetes_api.IMAGE_RIGHTS, **kubernetes_api.SECRET_RIGHTS}, ("metal3",), False),
     ],
 )
 def test_secrets_are_watched_where_that_is_a_right(monkeypatch, given, namespaces, watched):
@@ -54,5 +55,5 @@ def test_secrets_are_watched_where_that_is_a_right(monkeypatch, given, namespace
 
 
 def test_in_one_namespace_secrets_have_to_be_read(monkeypatch):
-    with pytest.raises(api.Forbidden, match="lacks get on secrets; update on secrets"):
-        controller(monkeypatch, api.IMAGE_RIGHTS, ("metal3",))._check()
+    with pytest.raises(kubernetes_api.Forbidden, match="lacks get on secrets; update on secrets"):
+        controller(monkeypatch, kubernetes_api.IMAGE_RIGHTS, ("metal3",))._check()

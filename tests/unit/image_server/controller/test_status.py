@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import (
     resources as statuses,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.run import namespaces
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
+    namespaces,
+)
 from tests.unit.image_server.controller.objects import NOW, THEN, merged
 
 VALUES = st.recursive(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso, miniso, nmstate
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers, ranges

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import keyfiles, parse
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.model import keyfile_text
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.profile import keyfile_text
 
 DOCUMENTS = [parse(one.read_text()) for one in sorted((Path(__file__).parent / "documents").glob("*.yaml"))]
 SECTIONS = {

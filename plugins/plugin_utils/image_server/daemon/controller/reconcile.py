@@ -18,8 +18,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 
 from . import resources
-from .api import Api, Conflict, NotFound
 from .decide import BuildRequest, Built, Missing, NotYet, Observed, Plan, Refused, Secret, decide
+from .kubernetes_api import Api, Conflict, NotFound
 from .resources import claimed_secret, unix_time
 
 Key = Tuple[str, str]  # namespace and name of an object

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Bytes, Segment
 
 from . import ranges
+from .image_registry import Image, Registry
 from .metrics import AccessLog, Metrics, Progress
-from .registry import Image, Registry
 
 _REASONS = {
     200: "OK", 206: "Partial Content", 304: "Not Modified", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",

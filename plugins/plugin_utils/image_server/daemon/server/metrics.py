@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .registry import Image
+from .image_registry import Image
 
 if TYPE_CHECKING:
     from .answers import Answer

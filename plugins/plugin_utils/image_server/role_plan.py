@@ -13,7 +13,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from . import pack, paths, role_inputs, unit
+from . import machine_paths, pack_program, role_inputs, service_unit
 
 PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
@@ -21,16 +21,16 @@ _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 #: Files that the running service reads again without cutting a connection: the first two at a reload, or soon anyway.
 _RELOADED = ("tls_key", "tls_certificate")
 _WATCHED = (*_RELOADED, "registries_conf", "ca_bundle")
-_PROGRAM = re.compile(re.escape(paths.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
-_BASE = re.compile(re.escape(paths.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
+_PROGRAM = re.compile(re.escape(machine_paths.PROGRAMS) + r"/[0-9a-f]{16}\.pyz")
+_BASE = re.compile(re.escape(machine_paths.BASES) + r"/coreos(_[a-z0-9_]+)?\.(iso|initramfs)")
 _FETCHED = re.compile(r"image-server-[a-z0-9_]+-(iso|initramfs)")
-_GROUPED = {"owner": "root", "group": paths.USER}
+_GROUPED = {"owner": "root", "group": machine_paths.USER}
 Facts = Mapping[str, Any]
 
 
 def queries() -> dict[str, list[str]]:
     """Options for node_info."""
-    return {"packages": list(PACKAGES), "files": [paths.RECORD, paths.UNIT_FILE]}
+    return {"packages": list(PACKAGES), "files": [machine_paths.RECORD, machine_paths.UNIT_FILE]}
 
 
 def refusals(inputs: Facts, node: Facts) -> list[str]:
@@ -95,7 +95,7 @@ def artifacts(inputs: Facts) -> list[dict[str, Any]]:
             "url": source["url"],
             "sha256": source["sha256"],
             "kind": "binary",
-            "install": [{"path": paths.base(kind, arch), "mode": "0644"}],
+            "install": [{"path": machine_paths.base(kind, arch), "mode": "0644"}],
         }
         for arch, kind, source in _sources(inputs)
         if "url" in source
@@ -106,25 +106,34 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
     """What node_settings is to bring about. ``record``: what an earlier run wrote down, empty at the first."""
     if inputs["state"] == "absent":
         return _absent(record)
-    content = pack.program_bytes(inputs["python"] or pack.PYTHON)
-    here = f"{paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    content = pack_program.program_bytes(inputs["python"] or pack_program.PYTHON)
+    here = f"{machine_paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     mine, files, record = _record(inputs, node, here), _configuration(inputs, node), _believed(record)
     found = [
-        *(_directory(path) for path in (paths.CONFIG, paths.DATA, paths.BASES, paths.NMSTATE, paths.OVERLAYS)),
+        *(
+            _directory(path)
+            for path in (
+                machine_paths.CONFIG,
+                machine_paths.DATA,
+                machine_paths.BASES,
+                machine_paths.NMSTATE,
+                machine_paths.OVERLAYS,
+            )
+        ),
         _file("program", here, "0755", content_b64=base64.b64encode(content).decode("ascii")),
-        {"id": "launcher", "step": "program", "kind": "link", "path": paths.LAUNCHER, "target": here},
+        {"id": "launcher", "step": "program", "kind": "link", "path": machine_paths.LAUNCHER, "target": here},
         *files,
-        _file("unit", paths.UNIT_FILE, "0644", content=unit.unit(inputs, here, url(inputs, node))),
+        _file("unit", machine_paths.UNIT_FILE, "0644", content=service_unit.unit(inputs, here, url(inputs, node))),
         # before what it names: a run that is cut off leaves nothing that no record names
         *_outdated(record, mine),
-        _file("record", paths.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
+        _file("record", machine_paths.RECORD, "0644", content=json.dumps(mine, indent=1, sort_keys=True) + "\n"),
         *_links(inputs, node),
         *(
-            _file(f"host/{name}", paths.host(name), "0640", content=text, **_GROUPED)
+            _file(f"host/{name}", machine_paths.host(name), "0640", content=text, **_GROUPED)
             for name, text in sorted(inputs["documents"].items())
         ),
         *(
-            _file(f"host/{name}", paths.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
+            _file(f"host/{name}", machine_paths.host(name), "0640", content_secret=f"host/{name}", **_GROUPED)
             for name in sorted(inputs["own"])
         ),
     ]
@@ -136,7 +145,7 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
             "id": "service",
             "step": "service",
             "kind": "unit",
-            "name": paths.UNIT,
+            "name": machine_paths.UNIT,
             "enabled": True,
             "state": "started",
             "restart_on": [
@@ -160,24 +169,24 @@ def secrets(inputs: Facts, node: Facts) -> dict[str, str]:
     found = {name: inputs[name] for name in ("pull_secret", "tls_key") if inputs[name]}
     found.update((f"host/{name}", text) for name, text in inputs["own"].items())
     if _hidden(inputs):
-        found["environment"] = unit.environment(inputs, own_architecture(inputs, node))
+        found["environment"] = service_unit.environment(inputs, own_architecture(inputs, node))
     return {**found, "secret": (inputs["secret"] or random.token_hex(32)) + "\n"}
 
 
 def _configuration(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
     """Files that the service reads at its start; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
-    found = [_file("secret", paths.SECRET, "0600", **secret)]
-    environment = unit.environment(inputs, own_architecture(inputs, node))
+    found = [_file("secret", machine_paths.SECRET, "0600", **secret)]
+    environment = service_unit.environment(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
-    found.append(_file("environment", paths.ENVIRONMENT, "0600", **shown))
+    found.append(_file("environment", machine_paths.ENVIRONMENT, "0600", **shown))
     for name, path, mode, content in (
-        ("pull_secret", paths.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
+        ("pull_secret", machine_paths.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
         # no credential of systemd, which the service would see a new one of only after a restart
-        ("tls_key", paths.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
-        ("tls_certificate", paths.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
-        ("registries_conf", paths.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
-        ("ca_bundle", paths.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
+        ("tls_key", machine_paths.TLS_KEY, "0640", {"content_secret": "tls_key", **_GROUPED}),
+        ("tls_certificate", machine_paths.TLS_CERTIFICATE, "0644", {"content": inputs["tls_certificate"]}),
+        ("registries_conf", machine_paths.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
+        ("ca_bundle", machine_paths.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
         found.append(_file(name, path, mode, **content) if inputs[name] else _gone(name, path))
     return found
@@ -194,7 +203,10 @@ def _record(inputs: Facts, node: Facts, here: str) -> dict[str, Any]:
         "program": here,
         "hosts": sorted([*inputs["documents"], *inputs["own"]]),
         "bases": sorted(
-            [*(paths.base(kind) for kind in usual), *(paths.base(kind, arch) for arch, kind, _from in _sources(inputs))]
+            [
+                *(machine_paths.base(kind) for kind in usual),
+                *(machine_paths.base(kind, arch) for arch, kind, _from in _sources(inputs)),
+            ]
         ),
         "fetched": sorted(_artifact(arch, kind) for arch, kind, source in _sources(inputs) if "url" in source),
     }
@@ -206,9 +218,9 @@ def _outdated(record: Facts, mine: Facts) -> list[dict[str, Any]]:
     files = sorted(set(record["bases"]) - set(mine["bases"]))
     fetched = sorted(set(record["fetched"]) - set(mine["fetched"]))
     return [
-        *(_gone(f"host/{name}", paths.host(name)) for name in hosts),
+        *(_gone(f"host/{name}", machine_paths.host(name)) for name in hosts),
         *(_gone(f"base/{path.rpartition('/')[2]}", path) for path in files),
-        *(_gone(f"fetched/{name}", f"{paths.ARTIFACTS}/{name}.json") for name in fetched),
+        *(_gone(f"fetched/{name}", f"{machine_paths.ARTIFACTS}/{name}.json") for name in fetched),
     ]
 
 
@@ -227,18 +239,18 @@ def _believed(record: Facts) -> dict[str, Any]:
 
 def _absent(record: Facts) -> list[dict[str, Any]]:
     record = _believed(record)
-    service = {"id": "service", "step": "service", "kind": "unit", "name": paths.UNIT, "optional": True}
+    service = {"id": "service", "step": "service", "kind": "unit", "name": machine_paths.UNIT, "optional": True}
     files = {
-        "unit": paths.UNIT_FILE,
-        "launcher": paths.LAUNCHER,
-        "environment": paths.ENVIRONMENT,
-        "secret": paths.SECRET,
-        "pull_secret": paths.PULL_SECRET,
-        "tls_key": paths.TLS_KEY,
-        "tls_certificate": paths.TLS_CERTIFICATE,
-        "registries_conf": paths.REGISTRIES,
-        "ca_bundle": paths.CA_BUNDLE,
-        "digests": paths.DIGESTS,
+        "unit": machine_paths.UNIT_FILE,
+        "launcher": machine_paths.LAUNCHER,
+        "environment": machine_paths.ENVIRONMENT,
+        "secret": machine_paths.SECRET,
+        "pull_secret": machine_paths.PULL_SECRET,
+        "tls_key": machine_paths.TLS_KEY,
+        "tls_certificate": machine_paths.TLS_CERTIFICATE,
+        "registries_conf": machine_paths.REGISTRIES,
+        "ca_bundle": machine_paths.CA_BUNDLE,
+        "digests": machine_paths.DIGESTS,
     }
     if record["program"]:
         files["program"] = record["program"]
@@ -247,15 +259,19 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
         {**service, "state": "stopped", "enabled": False},
         *(_gone(name, path) for name, path in files.items()),
         *_outdated(record, nothing),
-        _gone("record", paths.RECORD),
+        _gone("record", machine_paths.RECORD),
     ]
 
 
 def _links(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
     """Bases that are on the machine already, and which of all the usual ones are."""
     own = own_architecture(inputs, node)
-    found = {paths.base(kind, arch): source["path"] for arch, kind, source in _sources(inputs) if "path" in source}
-    found.update({paths.base(kind): paths.base(kind, own) for kind in sorted(inputs["bases"].get(own, {}))})
+    found = {
+        machine_paths.base(kind, arch): source["path"] for arch, kind, source in _sources(inputs) if "path" in source
+    }
+    found.update(
+        {machine_paths.base(kind): machine_paths.base(kind, own) for kind in sorted(inputs["bases"].get(own, {}))}
+    )
     return [
         {"id": f"base/{path.rpartition('/')[2]}", "step": "base", "kind": "link", "path": path, "target": target}
         for path, target in found.items()

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import DIGESTS
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import DIGESTS
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import GUESSED, secret_of_all
@@ -29,21 +29,21 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls
     static_path,
 )
 
-from . import health, publisher, reloaded
+from . import monitoring, publisher, reloaded
+from .command_line import Settings
 from .descriptor_folder import DescriptorFolder
-from .flags import Settings
-from .health import notify, watchdog
 from .host_folder import HostFolder
+from .monitoring import notify, watchdog
 from .problems import LOG, Problems
 from .publisher import Publisher
 from .reloaded import CommonInputs
 from .server.answers import Answers
+from .server.image_registry import Registry
 from .server.listener import Listener
 from .server.metrics import Metrics, Progress
-from .server.registry import Registry
 
 if TYPE_CHECKING:
-    from .controller.run import Controller
+    from .controller.controller import Controller
 
 INTERVAL = 1.0  # seconds between two looks at the folders
 SWITCH = 0.001  # seconds that the making of images may hold up the sending of others
@@ -172,8 +172,8 @@ class Program:
             self._registry, bases, inputs, self._secret, settings.publish, settings.signed, run=run, gone=self._gone
         )
         self._inputs = inputs
-        from .controller.run import Controller, namespaces
-        from .controller.run import Settings as ControllerSettings
+        from .controller.controller import Controller, namespaces
+        from .controller.controller import Settings as ControllerSettings
 
         # A signed URL in a status is renewed long before it is over.
         resync = min(ControllerSettings.resync, settings.signed / 2 or ControllerSettings.resync)
@@ -183,9 +183,9 @@ class Program:
     async def _watchers(self) -> asyncio.Server | None:
         if self._settings.metrics is None:
             return None
-        found = health.pages(self._metrics_text, self.alive, self.ready, self.status)
+        found = monitoring.pages(self._metrics_text, self.alive, self.ready, self.status)
         try:
-            server = await health.serve_pages(*self._settings.metrics, found)
+            server = await monitoring.serve_pages(*self._settings.metrics, found)
             LOG.info("metrics are served on port %d", server.sockets[0].getsockname()[1])
             return server
         except OSError as error:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from . import api, resources
-from .api import Api, ApiFailed, Conflict, Forbidden, Unreachable
+from . import kubernetes_api, resources
+from .kubernetes_api import Api, ApiFailed, Conflict, Forbidden, Unreachable
 from .reconcile import LOG, Images, Key, Reconciler
 from .resources import LABEL, LABEL_VALUE
 
@@ -131,7 +131,9 @@ class ClusterWatch:
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
-        kopf.on.event(api.GROUP, api.VERSION, api.PLURAL, id="image", registry=registry)(_handler(self._image))
+        kopf.on.event(
+            kubernetes_api.GROUP, kubernetes_api.VERSION, kubernetes_api.PLURAL, id="image", registry=registry
+        )(_handler(self._image))
         if self._secret is not None:
             kopf.on.event("", "v1", "secrets", id="secret", registry=registry)(_handler(self._secret))
         settings = kopf.OperatorSettings()
@@ -152,7 +154,7 @@ class ClusterWatch:
     def _login(self, **_ignored: Any) -> Any:
         import kopf
 
-        scheme, _blank, token = api.authorization(self._settings).strip().rpartition(" ")
+        scheme, _blank, token = kubernetes_api.authorization(self._settings).strip().rpartition(" ")
         until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=_TOKEN_READ_AGAIN)
         return kopf.ConnectionInfo(
             server=self._settings.host,
@@ -202,7 +204,7 @@ class Controller:
     ) -> None:
         """``publisher`` and ``bases`` are those of the server; ImageError when there is no way to an API server."""
         self._settings = settings
-        self._connection = api.configuration(os.environ if environ is None else environ)
+        self._connection = kubernetes_api.configuration(os.environ if environ is None else environ)
         self._api = Api(self._connection)
         self._images = Images(publisher, bases.state)
         self._reconciler = Reconciler(self._api, self._images, bases.supports)
@@ -295,10 +297,10 @@ class Controller:
         """Raise why watching is impossible: no such kind in the cluster, rights that are missing."""
         missing, hidden = [], []
         for place in self._places():
-            missing += self._api.missing_rights(place, api.IMAGE_RIGHTS)
+            missing += self._api.missing_rights(place, kubernetes_api.IMAGE_RIGHTS)
             if place is not None:  # else rights are those of each namespace; a pass over its objects finds what lacks
-                missing += self._api.missing_rights(place, api.SECRET_RIGHTS)
-            hidden += self._api.missing_rights(place, api.WATCH_RIGHTS)
+                missing += self._api.missing_rights(place, kubernetes_api.SECRET_RIGHTS)
+            hidden += self._api.missing_rights(place, kubernetes_api.WATCH_RIGHTS)
         if missing:
             raise Forbidden(f"the service account lacks {'; '.join(missing)}; see deploy/image_server")
         if not self._api.kind_exists():

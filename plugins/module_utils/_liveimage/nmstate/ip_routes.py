@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ..errors import ImageError
 from .document import Fields
-from .model import UP, Interface, Network, host_address, interface_name, network
+from .profile import UP, Interface, Network, host_address, interface_name, network
 
 MAIN = 254
 _FIRST_PRIORITY = 30000  # of rules that were given none, as nmstatectl counts

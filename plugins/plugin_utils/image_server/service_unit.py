@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import pack, paths, role_inputs
+from . import machine_paths, pack_program, role_inputs
 
 #: Ports below need a capability.
 _FIRST_FREE_PORT = 1024
@@ -59,9 +59,9 @@ def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
         "[Service]",
         "Type=notify",
         "NotifyAccess=main",
-        f"User={paths.USER}",
-        f"Group={paths.USER}",
-        f"EnvironmentFile={paths.ENVIRONMENT}",
+        f"User={machine_paths.USER}",
+        f"Group={machine_paths.USER}",
+        f"EnvironmentFile={machine_paths.ENVIRONMENT}",
         *(f"LoadCredential={name}:{path}" for name, path in credentials(inputs).items()),
         f"ExecStart={command}",
         "ExecReload=/bin/kill -HUP $MAINPID",
@@ -70,12 +70,12 @@ def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
         "WatchdogSec=30s",
         "TimeoutStartSec=600s",
         "TimeoutStopSec=20s",
-        f"RuntimeDirectory={paths.RUNTIME}",
+        f"RuntimeDirectory={machine_paths.RUNTIME}",
         "RuntimeDirectoryMode=0750",
         "# The digests of the bases, computed once for each.",
-        f"CacheDirectory={paths.RUNTIME}",
+        f"CacheDirectory={machine_paths.RUNTIME}",
         "CacheDirectoryMode=0700",
-        f"WorkingDirectory={paths.DATA}",
+        f"WorkingDirectory={machine_paths.DATA}",
         "LimitNOFILE=65536",
         "LimitCORE=0",
         "TasksMax=256",
@@ -92,7 +92,7 @@ def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
 def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list[str]:
     """The program's command line; what begins with a dollar sign is replaced by systemd."""
     found = [
-        inputs["python"] or pack.PYTHON,
+        inputs["python"] or pack_program.PYTHON,
         "-I",
         programfile,
         "--images-bind-addr",
@@ -102,11 +102,11 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
         "--metrics-addr",
         inputs["metrics_addr"] or "0",
         "--overlays-dir",
-        paths.OVERLAYS,
+        machine_paths.OVERLAYS,
         "--secret-file",
         "${CREDENTIALS_DIRECTORY}/secret",
         "--urls-file",
-        paths.URLS,
+        machine_paths.URLS,
         "--max-connections",
         str(inputs["max_connections"]),
         "--max-connections-per-address",
@@ -117,11 +117,11 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
         inputs["log_level"],
     ]
     if inputs["agent_image"]:
-        found += ["--nmstate-dir", paths.NMSTATE]
+        found += ["--nmstate-dir", machine_paths.NMSTATE]
     if inputs["pull_secret"]:
         found += ["--pull-secret-file", "${CREDENTIALS_DIRECTORY}/pull-secret"]
     if inputs["tls_key"]:
-        found += ["--tls-cert", paths.TLS_CERTIFICATE, "--tls-key", paths.TLS_KEY]
+        found += ["--tls-cert", machine_paths.TLS_CERTIFICATE, "--tls-key", machine_paths.TLS_KEY]
     found.append("--unguessable" if inputs["unguessable"] else "--guessable")
     if inputs["signed_urls"]:
         found += ["--signed-urls", str(inputs["signed_urls"])]
@@ -130,9 +130,9 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
 
 def credentials(inputs: Mapping[str, Any]) -> dict[str, str]:
     """Name of each credential → the file of root's that it is read from."""
-    found = {"secret": paths.SECRET}
+    found = {"secret": machine_paths.SECRET}
     if inputs["pull_secret"]:
-        found["pull-secret"] = paths.PULL_SECRET
+        found["pull-secret"] = machine_paths.PULL_SECRET
     return found
 
 
@@ -141,9 +141,9 @@ def environment(inputs: Mapping[str, Any], own: str) -> str:
     here = inputs["bases"].get(own, {})
     values = {
         # what is not there is not named, or the server would wait for it
-        **({"DEPLOY_ISO": paths.base("iso")} if "iso" in here else {}),
-        **({"DEPLOY_INITRD": paths.base("initramfs")} if "initramfs" in here else {}),
-        "IMAGE_SHARED_DIR": paths.BASES,
+        **({"DEPLOY_ISO": machine_paths.base("iso")} if "iso" in here else {}),
+        **({"DEPLOY_INITRD": machine_paths.base("initramfs")} if "initramfs" in here else {}),
+        "IMAGE_SHARED_DIR": machine_paths.BASES,
         **(role_inputs.environment(inputs) if inputs["agent_image"] else {}),
     }
     return "".join(f"{name}={quoted(value)}\n" for name, value in values.items())
