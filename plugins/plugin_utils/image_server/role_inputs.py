@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict, cast
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agent_inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent as agents
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, nmstate
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
+from .._plain import own_yaml
 from . import machine_paths
 from .daemon import host_file
 
@@ -31,54 +34,8 @@ _NAME_RULE = (
     "the key is a host's name by RFC 1123: letters in lower case, digits, hyphens, dots between parts of at most 63"
     " characters"
 )
-DEFAULTS: dict[str, Any] = {
-    "state": "present",
-    "hosts": {},
-    "host_options": {},
-    "bases": {},
-    "architecture": "",
-    "download_headers": {},
-    "download_timeout": 3600,
-    "download_ca": [],
-    "bind_addr": ":8084",
-    "publish_addr": "",
-    "metrics_addr": "127.0.0.1:8085",
-    "unguessable": True,
-    "signed_urls": 0,
-    "secret": "",
-    "tls_certificate": "",
-    "tls_key": "",
-    "max_connections": 1024,
-    "max_connections_per_address": 64,
-    "nmstate": "builtin",
-    "log_level": "info",
-    "memory_max": "",
-    "allow": [],
-    "firewall": "unmanaged",
-    "manage_packages": True,
-    "python": "",
-    "agent_image": "",
-    "ironic_urls": [],
-    "inspector_urls": [],
-    "ironic_insecure": False,
-    "pull_secret": "",
-    "vlan_interfaces": "automatic",
-    "ssh_keys": [],
-    "registries_conf": "",
-    "ip_options": "",
-    "http_proxy": "",
-    "https_proxy": "",
-    "no_proxy": "",
-    "ntp_servers": [],
-    "ca_bundle": "",
-}
-CHOICES = {
-    "state": ("present", "absent"),
-    "nmstate": ("auto", "builtin", "nmstatectl"),
-    "log_level": ("debug", "info", "warning", "error"),
-    "firewall": ("unmanaged", "open"),
-    "vlan_interfaces": agent_inputs.VLAN_MODES,
-}
+#: the variables, their types, choices and defaults
+SPECS = Path(__file__).parents[3] / "roles/image_server/meta/argument_specs.yml"
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
 #: variable → image-customization-controller's environment variable, which AgentInputs reads
 AGENT = {
@@ -112,6 +69,53 @@ _SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
 _INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,1024}")
+
+
+class RoleInputs(TypedDict):
+    """The variables of the role without ``image_server_``, checked, and what is made of those of the hosts."""
+
+    state: str
+    hosts: dict[str, Any]  # host → NMState, as data or text
+    host_options: dict[str, Any]
+    bases: dict[str, dict[str, dict[str, str]]]  # architecture → iso, initramfs → url and sha256, or path
+    architecture: str
+    download_headers: dict[str, str]
+    download_timeout: int  # seconds
+    download_ca: list[str]
+    bind_addr: str
+    publish_addr: str
+    metrics_addr: str
+    unguessable: bool
+    signed_urls: int  # seconds
+    secret: str
+    tls_certificate: str
+    tls_key: str
+    max_connections: int
+    max_connections_per_address: int
+    nmstate: str
+    log_level: str
+    memory_max: str
+    allow: list[str]
+    firewall: str
+    manage_packages: bool
+    python: str
+    agent_image: str
+    ironic_urls: list[str]
+    inspector_urls: list[str]
+    ironic_insecure: bool
+    pull_secret: str
+    vlan_interfaces: str
+    ssh_keys: list[str]
+    registries_conf: str
+    ip_options: str
+    http_proxy: str
+    https_proxy: str
+    no_proxy: str
+    ntp_servers: list[str]
+    ca_bundle: str
+    documents: dict[str, str]  # file → NMState document
+    own: dict[str, str]  # file → what else is a host's own, maybe a secret
+    warnings: list[str]
 
 
 @dataclass
@@ -224,27 +228,31 @@ class _Problems(list[str]):
         self.append(f"image_server_{name}{shown}; {fix}" if shown else f"image_server_{name}: {fix}")
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables (without their prefix) with their types and defaults; InvalidInput names all that is wrong.
+@functools.cache
+def options() -> dict[str, dict[str, Any]]:
+    """The argument specs of the role: each variable, without its prefix → type, default, choices."""
+    listed = own_yaml(SPECS.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+    return {name.removeprefix("image_server_"): option for name, option in listed.items()}
 
-    ``documents`` and ``own`` (the hosts' files by name) and ``warnings`` are added.
-    """
-    unknown = sorted(set(given) - set(DEFAULTS))
+
+def checked(given: Mapping[str, Any]) -> RoleInputs:
+    """The variables (without their prefix) with their types and defaults; InvalidInput names all that is wrong."""
+    unknown = sorted(set(given) - set(options()))
     if unknown:
         raise InvalidInput(f"there is no variable image_server_{unknown[0]}")
     problems = _Problems()
-    inputs = {name: _typed(name, given.get(name), problems) for name in DEFAULTS}
+    inputs = {name: _typed(name, given.get(name), problems) for name in options()}
     inputs.update(documents={}, own={}, warnings=[])
     if not problems:
         for check in (_addresses, _numbers, _security, _bases, _agent, _hosts):
             check(inputs, problems)
     if problems:
         raise InvalidInput("\n".join(problems))
-    return inputs
+    return cast(RoleInputs, inputs)
 
 
-def environment(inputs: Mapping[str, Any]) -> dict[str, str]:
-    """What the program reads about the agent, by the peer's variables; what is empty is left out."""
+def environment(inputs: Mapping[str, object]) -> dict[str, str]:
+    """What the program reads about the agent, by the names in `AGENT`; what is empty is left out."""
     found = {variable: _worded(name, inputs[name]) for name, variable in AGENT.items()}
     return {variable: value for variable, value in found.items() if value}
 
@@ -264,7 +272,7 @@ def address(text: str) -> tuple[str, int]:
 
 def _typed(name: str, value: Any, problems: _Problems) -> Any:
     """The value in its default's type; numbers and truth values of the command line (-e) arrive as text."""
-    default = DEFAULTS[name]
+    default, choices = options()[name]["default"], options()[name].get("choices")
     if value is None:
         return default
     if isinstance(default, bool):
@@ -283,8 +291,8 @@ def _typed(name: str, value: Any, problems: _Problems) -> Any:
     if kind is list and not all(isinstance(item, str) for item in value):
         problems.say(name, value, "give a list of texts")
         return default
-    if name in CHOICES and value not in CHOICES[name]:
-        problems.say(name, value, f"give one of {', '.join(CHOICES[name])}")
+    if choices and value not in choices:
+        problems.say(name, value, f"give one of {', '.join(choices)}")
     return value
 
 
@@ -387,7 +395,7 @@ def _hosts(inputs: dict[str, Any], problems: _Problems) -> None:
     agent = None
     if inputs["agent_image"] and not problems:
         environ = {**environment(inputs), "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}
-        agent = agent_inputs.from_environment(environ, _reader(inputs)).checked()
+        agent = agents.from_environment(environ, _reader(inputs)).checked()
     converted = inputs["nmstate"] == "builtin"
     made = host_files(inputs["hosts"], inputs["host_options"], inputs["bases"], agent, converted=converted)
     problems += made.errors
@@ -408,7 +416,7 @@ def _agent(inputs: dict[str, Any], problems: _Problems) -> None:
             problems.say("ironic_urls", "[]", "give the URL of Ironic's API, which the agent reports to")
     good = {"IRONIC_AGENT_IMAGE": "registry.example/agent", "IRONIC_BASE_URL": "http://192.0.2.1"}
     for name, variable in AGENT.items():
-        if inputs[name] and inputs[name] != DEFAULTS[name]:
+        if inputs[name] and inputs[name] != options()[name]["default"]:
             _try(name, {**good, variable: _worded(name, inputs[name])}, _reader(inputs), inputs[name], problems)
     if inputs["pull_secret"]:
         _try("pull_secret", {**good, "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}, _reader(inputs), "", problems)
@@ -421,7 +429,7 @@ def _try(
     name: str, environ: Mapping[str, str], read: Callable[[str], str | None], value: Any, problems: _Problems
 ) -> None:
     try:
-        agent_inputs.from_environment(environ, read).checked()
+        agents.from_environment(environ, read).checked()
     except ImageError as error:
         if name.endswith("_proxy"):  # may hold a password
             problems.append(f"image_server_{name}: {error}")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import machine_paths, pack_program, role_inputs, service_unit
+from .role_inputs import RoleInputs
 
 PACKAGES = ("python3-httptools", "python3-yaml")
 _LEAST_SYSTEMD = 247  # LoadCredential, ProcSubset
@@ -33,7 +34,7 @@ def queries() -> dict[str, list[str]]:
     return {"packages": list(PACKAGES), "files": [machine_paths.RECORD, machine_paths.UNIT_FILE]}
 
 
-def refusals(inputs: Facts, node: Facts) -> list[str]:
+def refusals(inputs: RoleInputs, node: Facts) -> list[str]:
     """Why this machine cannot become an image server; a line each."""
     found = []
     if node["uid"] != 0:
@@ -64,19 +65,19 @@ def refusals(inputs: Facts, node: Facts) -> list[str]:
     return found
 
 
-def missing(inputs: Facts, node: Facts, even_unmanaged: bool = False) -> list[str]:
+def missing(inputs: RoleInputs, node: Facts, even_unmanaged: bool = False) -> list[str]:
     """Debian packages that are to be installed."""
     if inputs["python"] or not (inputs["manage_packages"] or even_unmanaged):
         return []
     return [name for name in PACKAGES if not node["packages"].get(name)]
 
 
-def own_architecture(inputs: Facts, node: Facts) -> str:
+def own_architecture(inputs: RoleInputs, node: Facts) -> str:
     """The architecture whose base images are made of unless a host names another."""
     return str(inputs["architecture"] or _ARCHITECTURES.get(node["arch"], node["arch"]))
 
 
-def url(inputs: Facts, node: Facts) -> str:
+def url(inputs: RoleInputs, node: Facts) -> str:
     """Where machines find the images, without a slash at the end."""
     if inputs["publish_addr"]:
         return str(inputs["publish_addr"]).rstrip("/")
@@ -86,7 +87,7 @@ def url(inputs: Facts, node: Facts) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def artifacts(inputs: Facts) -> list[dict[str, Any]]:
+def artifacts(inputs: RoleInputs) -> list[dict[str, Any]]:
     """The bases to fetch, as node_artifacts takes them."""
     return [
         {
@@ -102,7 +103,7 @@ def artifacts(inputs: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
+def settings(inputs: RoleInputs, node: Facts, record: Facts) -> list[dict[str, Any]]:
     """What node_settings is to bring about. ``record``: what an earlier run wrote down, empty at the first."""
     if inputs["state"] == "absent":
         return _absent(record)
@@ -162,7 +163,7 @@ def settings(inputs: Facts, node: Facts, record: Facts) -> list[dict[str, Any]]:
     return [*found, *([_gone("program/old", record["program"])] if record["program"] not in ("", here) else [])]
 
 
-def secrets(inputs: Facts, node: Facts) -> dict[str, str]:
+def secrets(inputs: RoleInputs, node: Facts) -> dict[str, str]:
     """Contents of the files that are shown nowhere; a naming secret of the server's own is new at each call."""
     if inputs["state"] == "absent":
         return {}
@@ -173,13 +174,14 @@ def secrets(inputs: Facts, node: Facts) -> dict[str, str]:
     return {**found, "secret": (inputs["secret"] or random.token_hex(32)) + "\n"}
 
 
-def _configuration(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
+def _configuration(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
     """Files that the service reads at its start; those of features that are off are removed."""
     secret = {"content_secret": "secret", "create_only": not inputs["secret"]}
     found = [_file("secret", machine_paths.SECRET, "0600", **secret)]
     environment = service_unit.environment(inputs, own_architecture(inputs, node))
     shown = {"content_secret": "environment"} if _hidden(inputs) else {"content": environment}
     found.append(_file("environment", machine_paths.ENVIRONMENT, "0600", **shown))
+    values: Mapping[str, object] = inputs
     for name, path, mode, content in (
         ("pull_secret", machine_paths.PULL_SECRET, "0600", {"content_secret": "pull_secret"}),
         # no credential of systemd, which the service would see a new one of only after a restart
@@ -188,16 +190,16 @@ def _configuration(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
         ("registries_conf", machine_paths.REGISTRIES, "0640", {"content": inputs["registries_conf"], **_GROUPED}),
         ("ca_bundle", machine_paths.CA_BUNDLE, "0640", {"content": inputs["ca_bundle"], **_GROUPED}),
     ):
-        found.append(_file(name, path, mode, **content) if inputs[name] else _gone(name, path))
+        found.append(_file(name, path, mode, **content) if values[name] else _gone(name, path))
     return found
 
 
-def _hidden(inputs: Facts) -> bool:
+def _hidden(inputs: RoleInputs) -> bool:
     """Whether the environment holds the password of a proxy."""
     return any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
 
 
-def _record(inputs: Facts, node: Facts, here: str) -> dict[str, Any]:
+def _record(inputs: RoleInputs, node: Facts, here: str) -> dict[str, Any]:
     usual = inputs["bases"].get(own_architecture(inputs, node), {})
     return {
         "program": here,
@@ -263,7 +265,7 @@ def _absent(record: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def _links(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
+def _links(inputs: RoleInputs, node: Facts) -> list[dict[str, Any]]:
     """Bases that are on the machine already, and which of all the usual ones are."""
     own = own_architecture(inputs, node)
     found = {
@@ -278,7 +280,7 @@ def _links(inputs: Facts, node: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def _sources(inputs: Facts) -> list[tuple[str, str, Mapping[str, str]]]:
+def _sources(inputs: RoleInputs) -> list[tuple[str, str, Mapping[str, str]]]:
     return [(arch, kind, files[kind]) for arch, files in sorted(inputs["bases"].items()) for kind in sorted(files)]
 
 

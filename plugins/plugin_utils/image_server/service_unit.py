@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from . import machine_paths, pack_program, role_inputs
+from .role_inputs import RoleInputs
 
 #: Ports below need a capability.
 _FIRST_FREE_PORT = 1024
@@ -44,7 +42,7 @@ SystemCallErrorNumber=EPERM
 """
 
 
-def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
+def unit(inputs: RoleInputs, programfile: str, publish: str) -> str:
     """The service's unit file. ``publish``: the URL that machines reach it by."""
     command = " ".join(_word(word) for word in arguments(inputs, programfile, publish))
     lines = [
@@ -89,7 +87,7 @@ def unit(inputs: Mapping[str, Any], programfile: str, publish: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list[str]:
+def arguments(inputs: RoleInputs, programfile: str, publish: str) -> list[str]:
     """The program's command line; what begins with a dollar sign is replaced by systemd."""
     found = [
         inputs["python"] or pack_program.PYTHON,
@@ -128,7 +126,7 @@ def arguments(inputs: Mapping[str, Any], programfile: str, publish: str) -> list
     return found
 
 
-def credentials(inputs: Mapping[str, Any]) -> dict[str, str]:
+def credentials(inputs: RoleInputs) -> dict[str, str]:
     """Name of each credential → the file of root's that it is read from."""
     found = {"secret": machine_paths.SECRET}
     if inputs["pull_secret"]:
@@ -136,7 +134,7 @@ def credentials(inputs: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def environment(inputs: Mapping[str, Any], own: str) -> str:
+def environment(inputs: RoleInputs, own: str) -> str:
     """The environment file: the bases, and the agent's settings in the words of image-customization-controller."""
     here = inputs["bases"].get(own, {})
     values = {
@@ -164,14 +162,14 @@ def _word(word: str) -> str:
     return (own if rest != word else "") + plain
 
 
-def _capabilities(inputs: Mapping[str, Any]) -> list[str]:
+def _capabilities(inputs: RoleInputs) -> list[str]:
     if role_inputs.address(inputs["bind_addr"])[1] < _FIRST_FREE_PORT:
         # a capability of a user namespace of its own would not count for the port
         return ["CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "AmbientCapabilities=CAP_NET_BIND_SERVICE"]
     return ["CapabilityBoundingSet=", "AmbientCapabilities=", "PrivateUsers=yes"]
 
 
-def _addresses(inputs: Mapping[str, Any]) -> list[str]:
+def _addresses(inputs: RoleInputs) -> list[str]:
     if not inputs["allow"]:
         return [""]
     return [f"IPAddressAllow=localhost {' '.join(inputs['allow'])}", "IPAddressDeny=any", ""]

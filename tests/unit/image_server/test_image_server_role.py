@@ -17,14 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import secrets as node_secrets
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
     machine_paths,
     pack_program,
+    role_inputs,
     service_unit,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs as inputs_
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {
@@ -67,15 +70,17 @@ def refused(**variables) -> str:
 def test_the_filter_gets_every_variable_with_its_default():
     defaults, mapping = load("defaults/main.yml"), load("vars/main.yml")["__image_server_variables"]
     assert mapping == {name.removeprefix("image_server_"): "{{ %s }}" % name for name in defaults}
-    assert {name.removeprefix("image_server_"): value for name, value in defaults.items()} == inputs_.DEFAULTS
+    own = {name.removeprefix("image_server_"): value for name, value in defaults.items()}
+    assert own == {name: option["default"] for name, option in role_inputs.options().items()}
+    assert set(role_inputs.RoleInputs.__annotations__) == {*own, "documents", "own", "warnings"}
     assert take()["documents"] == {}
 
 
-def test_choices_are_the_specs():
-    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    told = {name.removeprefix("image_server_"): tuple(option["choices"]) for name, option in options.items()
-            if "choices" in option}  # fmt: skip
-    assert told == {name: tuple(choices) for name, choices in inputs_.CHOICES.items()}
+def test_choices_of_the_specs_are_those_of_the_program():
+    choices = {name: tuple(option["choices"]) for name, option in role_inputs.options().items() if "choices" in option}
+    assert choices["vlan_interfaces"] == VLAN_MODES
+    assert choices["nmstate"] == nmstatectl.CHOICES
+    assert choices["log_level"] == command_line.LEVELS
 
 
 def test_every_error_is_told_at_once_with_variable_value_and_fix():

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import agent as agent_inputs
 from .. import ignition
-from ..agent import AgentInputs, host_name
+from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
 from ..errors import ImageError
 from ..hosts import HostInputs
 from ..kargs import Edit
@@ -116,7 +115,7 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         "REGISTRIES_CONF_PATH": "" if params["registries_conf"] else params["registries_conf_file"] or "",
         "CA_BUNDLE": "" if params["ca_bundle"] else params["ca_bundle_file"] or "",
     }
-    found = agent_inputs.from_environment(environ, read)
+    found = from_environment(environ, read)
     vlans = (params["vlan_interfaces"] or "").strip().lower()
     found = replace(
         found,
@@ -124,7 +123,7 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         ironic_urls=_words(params["ironic_urls"]),
         inspector_urls=_words(params["inspector_urls"]),
         insecure=params["ironic_insecure"],
-        vlan_interfaces=vlans if vlans in agent_inputs.VLAN_MODES else "automatic",
+        vlan_interfaces=vlans if vlans in VLAN_MODES else "automatic",
         ssh_keys=found.ssh_keys + tuple(key.strip() for key in params["ssh_keys"] or () if key.strip()),
         registries_conf=params["registries_conf"] or found.registries_conf,
         ip_options=params["ip_options"] or "",

@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Union
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls as names
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import INITRAMFS, ISO, Bases, NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import Iso, boot_file
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
 from .problems import Problems
 from .server.image_registry import Registry
@@ -72,7 +71,7 @@ class Publisher:
         self._registry, self._bases, self._inputs = registry, bases, inputs
         self._urls = UrlBuilder(address(publish_addr), secret, signed)
         self._run, self._gone, self._secrets = run, gone, secrets
-        self._path_of = path_of or (lambda key, suffix: names.public_path(secret, key, suffix))
+        self._path_of = path_of or (lambda key, suffix: public_path(secret, key, suffix))
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
         self._withheld: set[str] = set()
