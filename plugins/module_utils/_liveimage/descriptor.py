@@ -25,8 +25,8 @@ def path_of(folder: str, name: str) -> str:
 
 def text_of(name: str, host: str, overlay: Overlay, created: int) -> str:
     """A descriptor; ``created`` in seconds since 1970 becomes the image's Last-Modified."""
-    told = {"kubenode_image": VERSION, "name": name, "host": host, "created": created, "overlay": overlay.to_dict()}
-    return json.dumps(told, sort_keys=True, separators=(",", ":")) + "\n"
+    data = {"kubenode_image": VERSION, "name": name, "host": host, "created": created, "overlay": overlay.to_dict()}
+    return json.dumps(data, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def read(path: str) -> Mapping[str, Any] | None:

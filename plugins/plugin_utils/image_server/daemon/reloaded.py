@@ -51,7 +51,7 @@ class CommonInputs:
         return max((one.mtime_ns for one in self._signatures if one is not None), default=0) / 1e9
 
     def refresh(self) -> bool:
-        """Look at the files again; whether the inputs are others now. call `report` after acting on that."""
+        """Read again what changed; returns whether the inputs are others now. Call `report` after acting on that."""
         found = self._look()
         if found == self._signatures:
             return False

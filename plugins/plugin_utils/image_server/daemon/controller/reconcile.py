@@ -112,7 +112,7 @@ class Reconciler:
     def __init__(
         self, api: Api, images: Images, supports: Callable[[str], bool], clock: Callable[[], float] = time.time
     ) -> None:
-        """``supports`` tells whether there are bases for an architecture; "" is this machine's."""
+        """``supports``: whether there are bases for an architecture; "" is this machine's."""
         self._api, self._images, self._supports, self._clock = api, images, supports, clock
         self.written = 0  # writes of status so far
 
@@ -134,7 +134,7 @@ class Reconciler:
                 self._images.forget(namespace, name)
             if plan.last:
                 return plan.retry
-            built = seen.outcome is not None  # the status tells of it, and nothing is left to do
+            built = seen.outcome is not None  # the status says so, and nothing is left to do
             try:
                 seen = self._done(seen, plan)
             except NotFound:

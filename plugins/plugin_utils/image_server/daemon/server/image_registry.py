@@ -23,12 +23,12 @@ OTHER = "application/octet-stream"
 
 
 class BaseFile:
-    """An open base: the file that was looked at, even when another one has taken its name since."""
+    """An open base: the file that was read, even when another one has taken its name since."""
 
     __slots__ = ("_checked", "_good", "base", "fd")
 
     def __init__(self, base: Base) -> None:
-        """Open it; a base that is not the one that was looked at any more is refused."""
+        """Open it; ImageError for one that was changed since it was read."""
         self.base = base
         self.fd = os.open(base.path, os.O_RDONLY | os.O_CLOEXEC)
         self._checked, self._good = 0.0, True
