@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The short way and the long one: whatever the short one takes, the parser and its answers say the same of."""
+"""The fast path and the full one: a request that the fast path answers gets the same answer on the full path."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Zeros, whole
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers as quick
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import Answers
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import (
+    Answers,
+    fast_answer,
+    fast_request,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
     Registry,
 )
@@ -104,15 +107,15 @@ def odd_heads(draw: st.DrawFn) -> bytes:
 def test_what_readers_send_is_taken_and_is_what_the_parser_finds(case):
     head, wanted = case
     assert RequestReader().feed(head) == [wanted]
-    found = quick.fast_request(head)
+    found = fast_request(head)
     assert found is not None
     path, first, last = found
     assert (path, f"bytes={first}-{last}") == (wanted.path, wanted.headers["range"])
 
 
 def agree(head: bytes) -> None:
-    """What the short way takes, the parser finds the same in, and nothing else."""
-    found = quick.fast_request(head)
+    """The parser finds the same in every head that the fast path takes."""
+    found = fast_request(head)
     if found is not None:
         (request,) = RequestReader().feed(head)
         path, first, last = found
@@ -167,7 +170,7 @@ LINES = {
 
 @pytest.mark.parametrize("name", sorted(LINES))
 def test_what_means_more_than_a_range_is_left_to_the_parser(name):
-    assert quick.fast_request(b"GET /a.iso HTTP/1.1\r\n" + LINES[name] + b"\r\n") is None
+    assert fast_request(b"GET /a.iso HTTP/1.1\r\n" + LINES[name] + b"\r\n") is None
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +190,7 @@ def test_the_answer_is_that_of_the_long_way(answers, first, length, near):
         first = 95_000 + first % 120_000
     served, content = answers
     last = max(0, first + length - 1)
-    found = quick.fast_answer(
-        served, b"GET /a.iso HTTP/1.1\r\nHost: x\r\nRange: bytes=%d-%d\r\n\r\n" % (first, last), 0.0
-    )
+    found = fast_answer(served, b"GET /a.iso HTTP/1.1\r\nHost: x\r\nRange: bytes=%d-%d\r\n\r\n" % (first, last), 0.0)
     long = served.answer("GET", "/a.iso", {"range": f"bytes={first}-{last}"})
     if found is not None:
         sent, image, start, stop = found
@@ -211,7 +212,7 @@ def dated(head: bytes) -> list[bytes]:
 def test_there_is_no_answer_for_what_is_not_there(answers):
     served, _content = answers
     lines = b" HTTP/1.1\r\nHost: x\r\nRange: bytes=0-9\r\n\r\n"
-    assert quick.fast_answer(served, b"GET /b.iso" + lines, time.monotonic()) is None
+    assert fast_answer(served, b"GET /b.iso" + lines, time.monotonic()) is None
     closed = Answers(served.registry, lambda _path: None)
-    assert quick.fast_answer(closed, b"GET /a.iso" + lines, time.monotonic()) is None
-    assert quick.fast_answer(served, b"GET /a.iso" + lines, time.monotonic())
+    assert fast_answer(closed, b"GET /a.iso" + lines, time.monotonic()) is None
+    assert fast_answer(served, b"GET /a.iso" + lines, time.monotonic())

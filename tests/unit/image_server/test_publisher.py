@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as bases_module
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls as names
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls as paths_module
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso, urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import (
+    LONGEST_PATH,
+    public_path,
+    static_path,
+    unsign_path,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import publisher as module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
@@ -81,8 +84,8 @@ def test_paths_are_short_have_suffixes_and_are_those_of_every_replica(place):
     urls = [World(place).publisher.publish("key", HOST, "", BOTH, modified=5) for _replica in range(2)]
     assert urls[0] == urls[1]
     path = urls[0]["iso"].removeprefix(ADDRESS)
-    assert path == names.public_path(SECRET, "key", ".iso")
-    assert len(path) <= names.LONGEST_PATH
+    assert path == public_path(SECRET, "key", ".iso")
+    assert len(path) <= LONGEST_PATH
     assert urls[0]["initramfs"].endswith(".initramfs")
 
 
@@ -198,14 +201,14 @@ def test_boot_files(place):
 def test_signed_urls_stay_for_a_while_and_end(place, monkeypatch):
     world = World(place, signed=600)
     now = [1_000_200.0]
-    monkeypatch.setattr(paths_module.time, "time", lambda: now[0])
+    monkeypatch.setattr(urls.time, "time", lambda: now[0])
     url = world.publisher.publish("key", HOST, "", ["iso"], modified=5)["iso"]
     now[0] += 599
     assert world.publisher.publish("key", HOST, "", ["iso"], modified=5)["iso"] == url
     path = url.removeprefix(ADDRESS)
-    assert len(path) <= names.LONGEST_PATH
-    assert names.unsign_path(SECRET, path, now[0] + 600) == names.public_path(SECRET, "key", ".iso")
-    assert names.unsign_path(SECRET, path, now[0] + 1200) is None
+    assert len(path) <= LONGEST_PATH
+    assert unsign_path(SECRET, path, now[0] + 600) == public_path(SECRET, "key", ".iso")
+    assert unsign_path(SECRET, path, now[0] + 1200) is None
 
 
 def test_names_as_paths_are_quoted(place):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import (
-    resources as statuses,
+    resources,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
     namespaces,
@@ -26,7 +26,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 @given(OBJECTS, OBJECTS)
 def test_the_difference_makes_one_of_the_other(old, new):
-    patch = statuses.difference(old, new)
+    patch = resources.difference(old, new)
     assert merged(old, patch) == new
     assert bool(patch) == (old != new)
 
@@ -44,21 +44,21 @@ def test_the_difference_makes_one_of_the_other(old, new):
     ],
 )
 def test_what_is_empty_counts_as_absent(one, other, equal):
-    assert statuses.same_values(one, other) is equal
-    assert statuses.same_values(one=other, other=one) is equal
+    assert resources.same_values(one, other) is equal
+    assert resources.same_values(one=other, other=one) is equal
 
 
 def test_times_are_those_of_kubernetes():
-    assert statuses.time_text(NOW) == THEN
-    assert statuses.unix_time(THEN) == statuses.unix_time("2027-01-15T08:00:00.123456Z") == NOW
-    assert statuses.unix_time("yesterday", 5.0) == statuses.unix_time(None, 5.0) == 5.0
+    assert resources.time_text(NOW) == THEN
+    assert resources.unix_time(THEN) == resources.unix_time("2027-01-15T08:00:00.123456Z") == NOW
+    assert resources.unix_time("yesterday", 5.0) == resources.unix_time(None, 5.0) == 5.0
 
 
 def test_the_age_of_a_condition():
     told = {"conditions": [{"type": "Error", "lastTransitionTime": THEN}]}
-    assert statuses.condition_age(told, "Error", NOW + 7) == 7
-    assert statuses.condition_age(told, "Error", NOW - 7) == 0  # somebody's clock is ahead
-    assert statuses.condition_age(told, "Ready", NOW) == 0
+    assert resources.condition_age(told, "Error", NOW + 7) == 7
+    assert resources.condition_age(told, "Error", NOW - 7) == 0  # somebody's clock is ahead
+    assert resources.condition_age(told, "Ready", NOW) == 0
 
 
 def test_namespaces_of_a_list():

@@ -132,7 +132,7 @@ def range_header(case: bytes) -> None:
 
 
 def request(case: bytes) -> None:
-    """Bytes of a connection: however they arrive, the same requests come out; the short way finds no other ones."""
+    """Bytes of a connection: however they arrive, the same requests come out; the fast path finds no other ones."""
     whole, split, again = RequestReader(), RequestReader(), RequestReader()
     found = whole.feed(case)
     pieces = [one for place in range(len(case)) for one in split.feed(case[place : place + 1])]
@@ -142,9 +142,9 @@ def request(case: bytes) -> None:
     asked = answers.fast_request(case)
     if asked is not None:
         need(len(found) == 1 and whole.idle and found[0].keep_alive and not found[0].old, "no plain request")
-        need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the short way")
+        need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the fast path")
         need(list(found[0].headers) == ["range"], "more than a range")
-        need(ranges.parse(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the short way")
+        need(ranges.parse(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the fast path")
     for one in found:
         need(one.problem or (len(one.path) <= 2048 and one.method), "a request without a path or a method")
 
