@@ -13,6 +13,7 @@ import fcntl
 import io
 import os
 import tempfile
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from .errors import ImageError
@@ -106,27 +107,32 @@ def read(overlay: Overlay, start: int, length: int) -> bytes:
         return file.read(length)
 
 
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """A draft (0600) beside a file, and the draft's path; it takes the file's place when the block ends well."""
+    folder, name = os.path.split(os.path.abspath(path))
+    handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, draft
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
+
+
 def materialise(overlay: Overlay, target: str, mode: int = 0o644) -> None:
     """Write the image to ``target`` in one step: it is whole and on disk, or as it was."""
-    folder, name = os.path.split(os.path.abspath(target))
     try:
-        handle, scratch = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
-    except OSError as error:
-        raise ImageError(f"target {target} cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb", buffering=0) as file:
+        with replacing(target) as (file, _draft):
             _write(overlay, file.fileno())
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        if not overlay.base.unchanged():
-            raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
-        os.replace(scratch, target)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(scratch)
-        if isinstance(error, OSError):
-            raise ImageError(f"target {target} cannot be written: {error.strerror or error}") from error
-        raise
+            if not overlay.base.unchanged():
+                raise ImageError(f"base {overlay.base.path} was changed while it was copied; run it again")
+    except OSError as error:
+        raise ImageError(f"target {target} cannot be written: {error.strerror or error}") from error
 
 
 def _write(overlay: Overlay, target: int) -> None:

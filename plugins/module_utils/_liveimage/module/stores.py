@@ -9,11 +9,9 @@ ours and unchanged. In all other cases every byte is compared.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -24,7 +22,7 @@ from .. import descriptor
 from ..base_file import glance
 from ..errors import ImageError
 from ..overlay import BaseRange, Bytes, Overlay, whole
-from ..overlay_io import materialise
+from ..overlay_io import materialise, replacing
 from .products import Product
 
 _VERSION = 1
@@ -124,23 +122,15 @@ def read_record(path: str) -> Mapping[str, Any]:
 
 def write_text(path: str, text: str, owned: Owned) -> None:
     """Write a small file in one step."""
-    folder, name = os.path.split(os.path.abspath(path))
-    scratch = None
     try:
-        handle, scratch = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with replacing(path) as (file, draft):
+            file.write(text.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
-        owned.owner(scratch, False)
-        os.chmod(scratch, owned.permissions)
-        os.replace(scratch, path)
+            owned.owner(draft, False)
+            os.chmod(draft, owned.permissions)
     except OSError as error:
         raise ImageError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        if scratch is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(scratch)
 
 
 def remove_file(path: str) -> None:

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import re
-import tempfile
 import threading
 import time
 import urllib.parse
@@ -26,6 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.erro
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.iso import Iso, boot_file
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import replacing
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import UrlBuilder, public_path
 
 from .problems import Problems
@@ -278,21 +276,10 @@ class UrlsFile:
             return
         text = json.dumps(urls(), indent=2, sort_keys=True) + "\n"
         try:
-            self._replace(text)
+            with replacing(self._path) as (file, _draft):
+                file.write(text.encode("utf-8"))
         except OSError as error:
             problems.report("urls-file", f"{self._path} cannot be written: {error.strerror or error}")
             return
         self._state = state
         problems.report("urls-file", "")
-
-    def _replace(self, text: str) -> None:
-        folder, name = os.path.split(os.path.abspath(self._path))
-        handle, draft = tempfile.mkstemp(prefix=f".{name[:64]}.", dir=folder)  # 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(draft, self._path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
-            raise
