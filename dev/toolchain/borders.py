@@ -14,6 +14,7 @@ HOUSE = ("dev", "lab", "plugins", "provision", "tests")
 
 UTILS = "plugins/module_utils"
 COMMON = UTILS + "/_common"
+IMAGE_SERVER = "plugins/plugin_utils/image_server"
 
 #: folder or file (longest match wins) → what of ours it may import
 ALLOWED = {
@@ -35,7 +36,10 @@ ALLOWED = {
     COMMON: (COMMON,),
     UTILS + "/_hetzner": (UTILS + "/_hetzner", COMMON),
     UTILS + "/_rescue": (UTILS + "/_rescue", COMMON),
-    UTILS + "/_liveimage": (UTILS + "/_liveimage",),  # runs without the rest of the collection, in a container
+    UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
+    UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
+    IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
+    IMAGE_SERVER + "/pack_program": (),  # runs on its own, too
     UTILS + "/_node": (UTILS + "/_node", COMMON),
     "tests/unit": ("plugins", "provision", "tests", "dev", "playbooks"),
 }

@@ -73,8 +73,8 @@ def image_server_plan(
 ) -> Any:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_plan as plan
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs as inputs_
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_plan as plan
 
     #: purpose → whether it needs what was seen on the machine, and what does it
     purposes: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {

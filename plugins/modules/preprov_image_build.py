@@ -509,13 +509,13 @@ images:
       returned: for ISOs that have areas for them
 """
 
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as options
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main as work
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import options
 
 
 def main():
     """Run the module."""
-    module = options.SecretiveModule(options.spec(), required_if=options.REQUIRED_IF, supports_check_mode=True)
+    module = options.SecretiveModule(options.argument_spec(), required_if=options.REQUIRED_IF, supports_check_mode=True)
     work.run(module)
 
 

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dev.toolchain.paths import CHECKOUT, cache
+from dev.toolchain.paths import cache
+from dev.toolchain.trees import linked_tree
 
-PACKAGES = CHECKOUT / "plugins" / "module_utils"  # the server's package runs from anywhere
+OURS = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main"
 NGINX = """
 daemon off; pid {folder}/pid; error_log {folder}/log; worker_processes {workers}; {user}
 events {{ worker_connections 1024; }}
@@ -92,13 +93,13 @@ def ours(hosts: Path, base: Path, log: Path, certificate: Path | None = None) ->
     """Our image server in static mode: a host for each file in ``hosts``; HTTPS with the pair of a folder."""
     port = free_port()
     address = f"127.0.0.1:{port}"
-    command = [sys.executable, "-m", "_liveimage.service.main"]
+    command = [sys.executable, "-m", OURS]
     command += ["--nmstate-dir", str(hosts), "--images-bind-addr", address]
     command += ["--images-publish-addr", f"http{'s' if certificate else ''}://{address}", "--metrics-addr", "0"]
     command += ["--max-connections-per-address", "1024", "--cache-dir", str(hosts.parent / "cache")]
     if certificate:
         command += ["--tls-cert", str(certificate / "cert.pem"), "--tls-key", str(certificate / "key.pem")]
-    environment = {**ENVIRONMENT, "DEPLOY_ISO": str(base), "PYTHONPATH": str(PACKAGES)}
+    environment = {**ENVIRONMENT, "DEPLOY_ISO": str(base), "PYTHONPATH": str(linked_tree())}
     return Server(command, port, log, environment, certificate is not None)
 
 

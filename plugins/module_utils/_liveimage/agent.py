@@ -1,15 +1,27 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Ignition that starts the Ironic agent on a host: its settings, its unit, the host's network and name (pure)."""
+"""Ironic's agent: what it is given, from the environment and from files, and what of that an Ignition says (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import base64
+import binascii
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from .agent_inputs import AgentInputs, host_name
+from .errors import ImageError
 from .ignition import Config
 
+IRONIC_PORT, INSPECTOR_PORT = 6385, 5050
+_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\Z")
+_SERVER = re.compile(r"[A-Za-z0-9:.%_-]{1,253}\Z")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,500}\Z")
+_KEY = re.compile(r"(ssh-[a-z0-9-]+|ecdsa-sha2-[a-z0-9-]+|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+=* ?[^\x00-\x1f\x7f]*\Z")
+_PULL_SECRET = "/run/secrets/pull-secret"
+VLAN_MODES = ("automatic", "always", "never")
 CONFIG, AUTH = "/etc/ironic-python-agent.conf", "/etc/authfile.json"
 PROFILES = "/etc/NetworkManager/system-connections"
 CA = "/etc/pki/ca-trust/source/anchors/ca.crt"
@@ -46,6 +58,173 @@ WantedBy=multi-user.target
 
 
 @dataclass(frozen=True)
+class AgentInputs:
+    """What is the same for all hosts of a server; each field names the variable that the peer reads it from."""
+
+    agent_image: str = ""  # IRONIC_AGENT_IMAGE
+    ironic_urls: tuple[str, ...] = ()  # IRONIC_BASE_URL
+    inspector_urls: tuple[str, ...] = ()  # IRONIC_INSPECTOR_BASE_URL
+    insecure: bool = False  # the peer: always
+    pull_secret: str = ""  # IRONIC_AGENT_PULL_SECRET, base64 there; the JSON of a registry's auth file
+    vlan_interfaces: str = "automatic"  # IRONIC_AGENT_VLAN_INTERFACES
+    ssh_keys: tuple[str, ...] = ()  # IRONIC_RAMDISK_SSH_KEY
+    registries_conf: str = ""  # the content of REGISTRIES_CONF_PATH
+    ip_options: str = ""  # IP_OPTIONS
+    http_proxy: str = ""  # HTTP_PROXY
+    https_proxy: str = ""  # HTTPS_PROXY
+    no_proxy: str = ""  # NO_PROXY
+    ntp_servers: tuple[str, ...] = ()  # ADDITIONAL_NTP_SERVERS
+    ca_bundle: str = ""  # the content of CA_BUNDLE
+    environment: Mapping[str, str] = field(default_factory=dict)  # more for the agent's container
+    podman_options: tuple[str, ...] = ()
+
+    def checked(self) -> AgentInputs:
+        """The same with URLs made whole; the first value that cannot be is an error."""
+        if not _IMAGE.match(self.agent_image):
+            raise ImageError(f"agent_image (IRONIC_AGENT_IMAGE) {self.agent_image!r} is no image reference")
+        ironic = urls("ironic_urls (IRONIC_BASE_URL)", self.ironic_urls, IRONIC_PORT)
+        if not ironic:
+            raise ImageError("ironic_urls (IRONIC_BASE_URL) is empty; give the URL of Ironic's API")
+        found = [
+            with_path(url, "/v1/continue")
+            for url in urls("inspector_urls (IRONIC_INSPECTOR_BASE_URL)", self.inspector_urls, INSPECTOR_PORT)
+        ]
+        if self.vlan_interfaces not in VLAN_MODES:
+            raise ImageError(
+                f"vlan_interfaces (IRONIC_AGENT_VLAN_INTERFACES) {self.vlan_interfaces!r} is not one of "
+                f"{', '.join(VLAN_MODES)}"
+            )
+        if self.pull_secret:
+            _check_pull_secret(self.pull_secret)
+        for key in self.ssh_keys:
+            ssh_key(key)
+        for server in self.ntp_servers:
+            if not _SERVER.match(server):
+                raise ImageError(f"NTP server (ADDITIONAL_NTP_SERVERS) {server!r:.100} is no name or address")
+        for name in ("http_proxy", "https_proxy", "no_proxy", "ip_options"):
+            one_line(f"{name} ({name.upper()})", getattr(self, name))
+        for name, value in self.environment.items():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ImageError(f"environment variable {name!r:.60} is no name")
+            one_line(f"environment variable {name}", value)
+        for option in self.podman_options:
+            one_line("podman option", option)
+        if self.ca_bundle and "-----BEGIN CERTIFICATE-----" not in self.ca_bundle:
+            raise ImageError("ca_bundle (CA_BUNDLE) has no certificate in PEM")
+        return replace(self, ironic_urls=ironic, inspector_urls=tuple(found))
+
+
+def from_environment(environ: Mapping[str, str], read: Callable[[str], str | None]) -> AgentInputs:
+    """The inputs by the peer's variables; ``read`` gives a file's text, None when it is not there."""
+
+    def file(variable: str) -> str:
+        path = environ.get(variable, "")
+        text = read(path) if path else ""
+        if text is None:
+            raise ImageError(f"{variable}: file {path} cannot be read")
+        return text
+
+    coded = environ.get("IRONIC_AGENT_PULL_SECRET", "") or (read(_PULL_SECRET) or "")
+    vlan = environ.get("IRONIC_AGENT_VLAN_INTERFACES", "").strip().lower()
+    return AgentInputs(
+        agent_image=environ.get("IRONIC_AGENT_IMAGE", "").strip(),
+        ironic_urls=words(environ.get("IRONIC_BASE_URL", "")),
+        inspector_urls=words(environ.get("IRONIC_INSPECTOR_BASE_URL", "")),
+        insecure=environ.get("IRONIC_INSECURE", "").strip().lower() in ("1", "true", "yes"),
+        pull_secret=_decoded(coded.strip()),
+        vlan_interfaces=vlan if vlan in VLAN_MODES else "automatic",
+        ssh_keys=tuple(line.strip() for line in environ.get("IRONIC_RAMDISK_SSH_KEY", "").splitlines() if line.strip()),
+        registries_conf=file("REGISTRIES_CONF_PATH"),
+        ip_options=environ.get("IP_OPTIONS", ""),
+        http_proxy=environ.get("HTTP_PROXY", ""),
+        https_proxy=environ.get("HTTPS_PROXY", ""),
+        no_proxy=environ.get("NO_PROXY", ""),
+        ntp_servers=words(environ.get("ADDITIONAL_NTP_SERVERS", "")),
+        ca_bundle=file("CA_BUNDLE"),
+    )
+
+
+def words(text: str) -> tuple[str, ...]:
+    """A list with commas, without blanks and empty entries."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def urls(name: str, given: tuple[str, ...], port: int) -> tuple[str, ...]:
+    """URLs with their port; one that is none is refused by name."""
+    found = []
+    for text in given:
+        try:
+            parts = urllib.parse.urlsplit(text)
+            own_port = parts.port
+        except ValueError as error:
+            raise ImageError(f"{name}: {text!r:.200} is no URL: {error}") from error
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or re.search(r"[\s\"'\\<>]", text)
+            or parts.username
+        ):
+            raise ImageError(f"{name}: {text!r:.200} is no http or https URL without credentials")
+        if own_port == 0:
+            raise ImageError(f"{name}: {text!r:.200} has the port 0, which no server has")
+        netloc = parts.netloc if own_port else f"{parts.netloc.rstrip(':')}:{port}"
+        found.append(urllib.parse.urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), parts.query, "")))
+    return tuple(found)
+
+
+def with_path(url: str, path: str) -> str:
+    """The URL that ends with a path, which it may have already."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.path.endswith(path):
+        return url
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))
+
+
+def host_name(name: str) -> str:
+    """A name by RFC 1123, in lower case."""
+    lower = name.lower()
+    if not _HOST.match(lower):
+        raise ImageError(
+            f"hostname {name!r:.300} is not one by RFC 1123: letters, digits and hyphens, parts of at most 63 "
+            "characters"
+        )
+    return lower
+
+
+def ssh_key(line: str) -> str:
+    """A line for authorized_keys."""
+    if not _KEY.match(line):
+        raise ImageError(f"ssh key (IRONIC_RAMDISK_SSH_KEY) {line!r:.60} is no line of a .pub file")
+    return line
+
+
+def one_line(what: str, text: str) -> str:
+    """Text without control characters."""
+    if any(ord(one) < 32 or ord(one) == 127 for one in text):
+        raise ImageError(f"{what} has a line break or another control character")
+    return text
+
+
+def _decoded(coded: str) -> str:
+    """A pull secret as JSON; the peer takes it in base64."""
+    if not coded or coded.lstrip().startswith("{"):
+        return coded
+    try:
+        return base64.b64decode("".join(coded.split()), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError) as error:
+        raise ImageError("IRONIC_AGENT_PULL_SECRET is neither JSON nor base64") from error
+
+
+def _check_pull_secret(text: str) -> None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
+        raise ImageError("pull_secret (IRONIC_AGENT_PULL_SECRET) is no JSON object with 'auths'")
+
+
+@dataclass(frozen=True)
 class Host:
     """What is a host's own. ``profiles``: NetworkManager keyfiles by name; ``files``: path → (content, mode)."""
 
@@ -64,7 +243,7 @@ def build(given: AgentInputs, host: Host) -> Config:
     config = Config()
     config.file(CONFIG, _settings(inputs, host), 0o644, overwrite=False)
     for name in sorted(host.profiles):
-        config.file("%s/%s" % (PROFILES, name), host.profiles[name], 0o600)
+        config.file(f"{PROFILES}/{name}", host.profiles[name], 0o600)
     if inputs.pull_secret:
         config.file(AUTH, inputs.pull_secret, 0o600)
     keys = [*inputs.ssh_keys, *host.ssh_keys]
@@ -75,7 +254,7 @@ def build(given: AgentInputs, host: Host) -> Config:
         config.unit("kubenode-ca-trust.service", _TRUST % (CA, UNIT), enabled=True)
     config.file("/etc/NetworkManager/conf.d/clientid.conf", _CLIENT_ID, 0o644)
     if inputs.ntp_servers:
-        lines = "".join("server %s iburst\n" % server for server in inputs.ntp_servers)
+        lines = "".join(f"server {server} iburst\n" for server in inputs.ntp_servers)
         config.file("/etc/chrony.conf", "\n" + lines, append=True)
     if hostname:
         config.file("/etc/NetworkManager/dispatcher.d/01-hostname", _HOSTNAME % hostname, 0o744)
@@ -96,7 +275,7 @@ def unit(inputs: AgentInputs, host: Host, hostname: str) -> str:
     command = [
         "/usr/bin/podman", "run", "--detach", "--replace", "--rm", "--cgroups=no-conmon", "--sdnotify=conmon",
         "--cidfile=" + _ID_FILE, "--privileged", "--network=host", "--ipc=host", "--uts=host",
-        "--volume=%s:/etc/ironic-python-agent/ignition.conf" % CONFIG, "--volume=/dev:/dev", "--volume=/sys:/sys",
+        f"--volume={CONFIG}:/etc/ironic-python-agent/ignition.conf", "--volume=/dev:/dev", "--volume=/sys:/sys",
         "--volume=/run/dbus/system_bus_socket:/run/dbus/system_bus_socket", "--volume=/:/mnt/coreos",
         "--volume=/run/udev:/run/udev",
         "--env=IPA_COREOS_IP_OPTIONS=" + inputs.ip_options,
@@ -128,7 +307,7 @@ def quoted(word: str, *, variables: bool = False) -> str:
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     if variables:
         text = text.replace("$", "$$")
-    return '"%s"' % text
+    return f'"{text}"'
 
 
 def _settings(inputs: AgentInputs, host: Host) -> str:
@@ -142,11 +321,11 @@ def _settings(inputs: AgentInputs, host: Host) -> str:
         "insecure": str(inputs.insecure),
         "enable_vlan_interfaces": "all" if with_vlans else "",
     }
-    return "[DEFAULT]\n" + "".join("%s = %s\n" % (key, value.replace("$", "$$")) for key, value in values.items())
+    return "[DEFAULT]\n" + "".join(f"{key} = {value.replace('$', '$$')}\n" for key, value in values.items())
 
 
 def _motd(inputs: AgentInputs, host: Host, hostname: str) -> str:
-    """What somebody sees who logs in."""
+    """What is shown at a login."""
     rows = {
         "Ironic": ", ".join(inputs.ironic_urls),
         "Inspector": ", ".join(inputs.inspector_urls),
@@ -154,5 +333,5 @@ def _motd(inputs: AgentInputs, host: Host, hostname: str) -> str:
         "Hostname": hostname,
         "Network": "as given for this host" if host.profiles else "",
     }
-    text = "".join("  %-10s %s\n" % (key + ":", value) for key, value in rows.items() if value)
-    return "%s\n%s\n  Look at: journalctl -u %s; nmcli; podman ps\n" % (_ISSUE, text, UNIT)
+    text = "".join(f"  {key + ':':<10} {value}\n" for key, value in rows.items() if value)
+    return f"{_ISSUE}\n{text}\n  Look at: journalctl -u {UNIT}; nmcli; podman ps\n"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from . import initramfs, iso
-from .base import DIGESTS, identify
+from .base_file import DIGESTS, identify
 from .errors import ImageError
 from .overlay import Overlay
 
@@ -50,7 +50,7 @@ class Bases:
     ) -> None:
         """Paths as in DEPLOY_ISO, DEPLOY_INITRD and IMAGE_SHARED_DIR; an empty one: there is none of that kind.
 
-        ``later``: nobody who asks for a base waits until its digest is computed; `settle` does that.
+        ``later``: who asks for a base does not wait until its digest is computed; `settle` computes it.
         """
         self._paths = {ISO: iso_path, INITRAMFS: initramfs_path}
         self._shared_dir = shared_dir
@@ -86,7 +86,7 @@ class Bases:
         found = self.find(arch, kind)
         if found is None:
             where = self._paths[kind] or "(DEPLOY_ISO or DEPLOY_INITRD is not set)"
-            raise NotReady("there is no base %s for architecture %s beside %s" % (kind, arch or self.own_arch, where))
+            raise NotReady(f"there is no base {kind} for architecture {arch or self.own_arch} beside {where}")
         return found
 
     def state(self, arch: str) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Bases:
             self._waiting.clear()
         for path in sorted(waiting):
             if not DIGESTS.known(path):
-                with contextlib.suppress(ImageError):  # whoever asks for it is told why
+                with contextlib.suppress(ImageError):  # `iso` and `initramfs` raise it again
                     identify(path)
 
     def iso(self, path: str) -> iso.Iso:
@@ -125,10 +125,10 @@ class Bases:
             return known[1]
 
     def _read(self, inspect: Callable[[str], _Image], path: str) -> _Image:
-        """A base that cannot be read is nobody's wrong wish: it is waited for until a good one takes its place."""
+        """NotReady for a base that cannot be read: the host's inputs are good, and a good base may take its place."""
         if self._later and not DIGESTS.known(path):
             self._waiting.add(path)
-            raise NotReady("base %s is being read for the first time" % path)
+            raise NotReady(f"base {path} is being read for the first time")
         try:
             return inspect(path)
         except ImageError as error:
@@ -171,7 +171,7 @@ class Bases:
         try:
             found = os.stat(path)
         except OSError as error:
-            raise NotReady("base %s cannot be read: %s" % (path, error.strerror or error)) from error
+            raise NotReady(f"base {path} cannot be read: {error.strerror or error}") from error
         signature = signature_of(found)
         if not stat.S_ISREG(found.st_mode):  # a block device: its times are of its node
             return signature._replace(mtime_ns=0, ctime_ns=0)
@@ -179,7 +179,7 @@ class Bases:
             return signature
         # ctime: whatever date a copy was given, this is when it was last written to
         if found.st_ctime > self._begun and 0 <= time.time() - found.st_ctime < _SETTLED:
-            raise NotReady("base %s is being written" % path)
+            raise NotReady(f"base {path} is being written")
         return signature
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
-from .reading import read
+from .overlay_io import read
 
 INFO, DEFAULT = "/coreos/igninfo.json", "/images/ignition.img"
 _MAGIC = b"coreiso+"
@@ -19,7 +19,7 @@ _LIMIT = 64 * 1024
 
 @dataclass(frozen=True)
 class EmbedArea:
-    """Where the area is; ``source`` says who told: igninfo, file or header."""
+    """Where the area is; ``source``: where that was found (igninfo, file or header)."""
 
     extent: Extent
     source: str
@@ -28,44 +28,44 @@ class EmbedArea:
 
 def find(files: IsoFiles) -> EmbedArea:
     """The area by igninfo.json, by the file every x86 image has, or by the header of images until 2021."""
-    told = files.read(INFO, _LIMIT)
-    if told is not None:
-        return _by_info(files, told)
+    data = files.read(INFO, _LIMIT)
+    if data is not None:
+        return _by_info(files, data)
     image = files.find(DEFAULT)
     header = _by_header(files)
     if image is None:
         if header is None:
             raise ImageError(
-                "%s has no embed area: neither %s nor %s is in it; is it a CoreOS live ISO?"
-                % (files.overlay.base.path, INFO, DEFAULT)
+                f"{files.overlay.base.path} has no embed area: neither {INFO} nor {DEFAULT} is in it; is it a CoreOS "
+                "live ISO?"
             )
         return EmbedArea(header, "header", None)
     if header is not None and header != image:
         raise ImageError(
-            "the header of %s and its file %s disagree about the embed area" % (files.overlay.base.path, DEFAULT)
+            f"the header of {files.overlay.base.path} and its file {DEFAULT} disagree about the embed area"
         )
     return EmbedArea(image, "file", DEFAULT)
 
 
-def _by_info(files: IsoFiles, told: bytes) -> EmbedArea:
+def _by_info(files: IsoFiles, data: bytes) -> EmbedArea:
     try:
-        info = json.loads(told)
+        info = json.loads(data)
         path = "/" + str(info["file"]).lstrip("/")
         offset, length = info.get("offset"), info.get("length")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ImageError("%s is not what it should be: %s" % (INFO, error)) from error
+        raise ImageError(f"{INFO} is not what it should be: {error}") from error
     for name, value in (("offset", offset), ("length", length)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise ImageError("%s: %s %r is no number of bytes" % (INFO, name, value))
+            raise ImageError(f"{INFO}: {name} {value!r} is no number of bytes")
     file = files.find(path)
     if file is None:
-        raise ImageError("%s names %.200s, which is not in the image" % (INFO, path))
+        raise ImageError(f"{INFO} names {path!s:.200}, which is not in the image")
     start = offset or 0
     size = file.length - start if length is None else length
     if size <= 0 or start + size > file.length:
         raise ImageError(
-            "%s: the area of %d bytes at offset %d is outside %.200s, which has %d bytes"
-            % (INFO, size, start, path, file.length)
+            f"{INFO}: the area of {size} bytes at offset {start} is outside {path!s:.200}, which has "
+            f"{file.length} bytes"
         )
     alone = path if (start, size) == (0, file.length) else None
     return EmbedArea(Extent(file.offset + start, size), "igninfo", alone)
@@ -78,7 +78,7 @@ def _by_header(files: IsoFiles) -> Extent | None:
     offset, length = struct.unpack("<QQ", header[8:])
     if not length or offset < SYSTEM_AREA or offset + length > files.overlay.size:
         raise ImageError(
-            "the header of %s puts an embed area of %d bytes at byte %d, outside the image of %d bytes"
-            % (files.overlay.base.path, length, offset, files.overlay.size)
+            f"the header of {files.overlay.base.path} puts an embed area of {length} bytes at byte {offset}, "
+            f"outside the image of {files.overlay.size} bytes"
         )
     return Extent(offset, length)

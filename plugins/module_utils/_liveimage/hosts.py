@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
 from . import agent, cpio, ignition, initramfs, iso, nmstate
-from .agent_inputs import AgentInputs, host_name, ssh_key
+from .agent import AgentInputs, host_name, ssh_key
 from .errors import ImageError
 from .kargs import Edit
 from .overlay import Overlay
@@ -26,7 +26,7 @@ GUESSED = (
 
 @dataclass(frozen=True)
 class HostInputs:
-    """One host's own wishes; what may hold secrets is not shown in its text form."""
+    """One host's own inputs; what may hold secrets is not shown in its text form."""
 
     name: str  # its key, and its hostname unless one is given
     hostname: str | None = None  # None: the name; "": none
@@ -68,7 +68,7 @@ def build(inputs: AgentInputs | None, host: HostInputs, *, run: Run | None = Non
     if host.ignition is not None:
         config = _given(host, profiles)
     elif inputs is None:
-        raise ImageError("host %s has neither an Ignition of its own nor the agent's inputs" % host.name)
+        raise ImageError(f"host {host.name} has neither an Ignition of its own nor the agent's inputs")
     else:
         live = agent.Host(
             hostname=host.name if host.hostname is None else host.hostname,
@@ -123,7 +123,7 @@ def _document(network: Network) -> Mapping[str, Any]:
     if network is None or isinstance(network, str):
         return nmstate.parse(network or "")
     if not isinstance(network, Mapping):
-        raise ImageError("the NMState document is %s, not a mapping" % type(network).__name__)
+        raise ImageError(f"the NMState document is {type(network).__name__}, not a mapping")
     return network
 
 
@@ -145,7 +145,7 @@ def _given(host: HostInputs, profiles: Mapping[str, str]) -> Mapping[str, Any]:
     config = _valid("ignition", host.ignition)
     more = ignition.Config()
     for name in sorted(profiles):
-        more.file("%s/%s" % (agent.PROFILES, name), profiles[name], 0o600)
+        more.file(f"{agent.PROFILES}/{name}", profiles[name], 0o600)
     if host.hostname:
         more.file(HOSTNAME, host_name(host.hostname) + "\n")
     for path, (data, mode) in sorted(host.files.items()):
@@ -158,10 +158,10 @@ def _given(host: HostInputs, profiles: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _valid(what: str, config: Any) -> Mapping[str, Any]:
-    """A configuration somebody gave; one without a version is of the version that is written here."""
+    """A configuration that was given; one without a version is of the version that is written here."""
     if isinstance(config, Mapping) and "ignition" not in config:
         config = {"ignition": {"version": ignition.VERSION}, **config}
     wrong = ignition.problems(config)
     if wrong:
-        raise ImageError("%s: %s" % (what, "; ".join(wrong[:5])))
+        raise ImageError(f"{what}: {'; '.join(wrong[:5])}")
     return dict(config)

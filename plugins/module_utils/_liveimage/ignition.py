@@ -25,7 +25,7 @@ _DROPIN = re.compile(r"[A-Za-z0-9:_.\\@-]{1,200}\.conf\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _MOST = 64 * 1024 * 1024  # bytes of one file
 _WORTH, _NOT_WORTH = 16 * 1024, 1024 * 1024  # bytes of contents that are kept once they are packed or unpacked
-_SECRET_BITS = 0o077  # a file that only its owner may read is shown to nobody else
+_SECRET_BITS = 0o077  # a file that only its owner may read is never shown
 _LISTS: dict[tuple[str, ...], str] = {  # lists of things that have a name
     ("storage", "files"): "path",
     ("storage", "directories"): "path",
@@ -42,7 +42,7 @@ class Config:
     def __init__(self, version: str = VERSION) -> None:
         """Empty."""
         if not _VERSIONS.match(version):
-            raise ImageError("Ignition version %r is not 3.0.0 to 3.9.0" % version)
+            raise ImageError(f"Ignition version {version!r} is not 3.0.0 to 3.9.0")
         self._version = version
         self._files: dict[str, dict[str, Any]] = {}
         self._units: dict[str, dict[str, Any]] = {}
@@ -54,10 +54,10 @@ class Config:
         """A file; ``append`` adds to what the image has there."""
         path = absolute(path)
         if path in self._files:
-            raise ImageError("file %s is given twice" % path)
+            raise ImageError(f"file {path} is given twice")
         data = content.encode("utf-8") if isinstance(content, str) else content
         if len(data) > _MOST:
-            raise ImageError("file %s has %d bytes, %d is the most" % (path, len(data), _MOST))
+            raise ImageError(f"file {path} has {len(data)} bytes, {_MOST} is the most")
         entry: dict[str, Any] = {"path": path, "mode": mode}
         if append:
             entry["append"] = [source(data)]
@@ -73,9 +73,9 @@ class Config:
     ) -> Config:  # fmt: skip
         """A systemd unit, or drop-ins for one."""
         if not _UNIT.match(name):
-            raise ImageError("unit %r is no name of a systemd unit" % name)
+            raise ImageError(f"unit {name!r} is no name of a systemd unit")
         if name in self._units:
-            raise ImageError("unit %s is given twice" % name)
+            raise ImageError(f"unit {name} is given twice")
         entry: dict[str, Any] = {"name": name}
         if contents:
             entry["contents"] = contents
@@ -85,7 +85,7 @@ class Config:
             entry["mask"] = True
         for dropin in dropins or {}:
             if not _DROPIN.match(dropin):
-                raise ImageError("drop-in %r of unit %s is no name that ends in .conf" % (dropin, name))
+                raise ImageError(f"drop-in {dropin!r} of unit {name} is no name that ends in .conf")
         if dropins:
             entry["dropins"] = [{"name": key, "contents": text} for key, text in sorted(dropins.items())]
         self._units[name] = entry
@@ -94,7 +94,7 @@ class Config:
     def user(self, name: str, ssh_keys: Sequence[str]) -> Config:
         """Authorised keys of a user; keys given before stay."""
         if not _USER.match(name):
-            raise ImageError("user %r is no user name" % name)
+            raise ImageError(f"user {name!r} is no user name")
         entry = self._users.setdefault(name, {"name": name, "sshAuthorizedKeys": []})
         for key in ssh_keys:
             if key not in entry["sshAuthorizedKeys"]:
@@ -146,7 +146,7 @@ def content(resource: Mapping[str, Any]) -> bytes | None:
 def _content(url: str, packed: bool) -> bytes:
     head, comma, body = url[5:].partition(",")
     if not comma:
-        raise ImageError("data URL %.40r has no comma" % url)
+        raise ImageError(f"data URL {url!r:.40} has no comma")
     try:
         if head.endswith(";base64"):
             data = base64.b64decode(urllib.parse.unquote(body), validate=True)
@@ -155,7 +155,7 @@ def _content(url: str, packed: bool) -> bytes:
         if packed:
             data = gzip.decompress(data)
     except (ValueError, OSError, EOFError) as error:
-        raise ImageError("data URL %.40r is damaged: %s" % (url, error)) from error
+        raise ImageError(f"data URL {url!r:.40} is damaged: {error}") from error
     return data
 
 
@@ -205,31 +205,31 @@ def problems(config: Any) -> list[str]:
     found = []
     version = _get(config, "ignition", "version")
     if not isinstance(version, str) or not _VERSIONS.match(version):
-        found.append("ignition.version %r is not 3.0.0 to 3.9.0" % (version,))
+        found.append(f"ignition.version {version!r} is not 3.0.0 to 3.9.0")
     paths: dict[str, str] = {}
     for kind in ("files", "directories", "links"):
         for place, entry in _entries(config, ("storage", kind), found):
             try:
                 path = absolute(entry.get("path"))
             except ImageError as error:
-                found.append("%s.path: %s" % (place, error))
+                found.append(f"{place}.path: {error}")
                 continue
             if path in paths:
-                found.append("%s.path: %s is also %s" % (place, path, paths[path]))
+                found.append(f"{place}.path: {path} is also {paths[path]}")
             paths[path] = place
             mode = entry.get("mode")
             if mode is not None and (not isinstance(mode, int) or isinstance(mode, bool) or not 0 <= mode <= 0o7777):
-                found.append("%s.mode: %r is no file mode" % (place, mode))
+                found.append(f"{place}.mode: {mode!r} is no file mode")
             appended = entry.get("append")
             for resource in [entry.get("contents"), *(appended if isinstance(appended, list) else [])]:
                 found += _resource(place, resource)
     for place, entry in _entries(config, ("systemd", "units"), found):
         if not isinstance(entry.get("name"), str) or not _UNIT.match(entry["name"]):
-            found.append("%s.name: %r is no name of a systemd unit" % (place, entry.get("name")))
+            found.append(f"{place}.name: {entry.get('name')!r} is no name of a systemd unit")
     found += _twice(config, ("systemd", "units"))
     for place, entry in _entries(config, ("passwd", "users"), found):
         if not isinstance(entry.get("name"), str) or not _USER.match(entry["name"]):
-            found.append("%s.name: %r is no user name" % (place, entry.get("name")))
+            found.append(f"{place}.name: {entry.get('name')!r} is no user name")
     return found + _twice(config, ("passwd", "users"))
 
 
@@ -242,11 +242,11 @@ def render(config: Mapping[str, Any]) -> bytes:
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """Read a configuration somebody else wrote."""
+    """Read a configuration that others wrote."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ImageError("the Ignition is no JSON: %s" % error) from error
+        raise ImageError(f"the Ignition is no JSON: {error}") from error
     wrong = problems(config)
     if wrong:
         raise ImageError("the Ignition is not valid: " + "; ".join(wrong[:5]))
@@ -257,12 +257,12 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration for people: contents as text, and nothing of files that only their owner may read."""
     files = []
     for entry in _get(config, "storage", "files") or []:
-        told = {key: value for key, value in entry.items() if key not in ("contents", "append")}
+        shown_entry = {key: value for key, value in entry.items() if key not in ("contents", "append")}
         secret = not int(entry.get("mode") or 0o644) & _SECRET_BITS
         for key in ("contents", "append"):
             if key in entry:
-                told[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
-        files.append(told)
+                shown_entry[key] = [_text(one, secret) for one in ([entry[key]] if key == "contents" else entry[key])]
+        files.append(shown_entry)
     found = {key: value for key, value in config.items() if key != "storage"}
     for user in _get(found, "passwd", "users") or []:
         if "passwordHash" in user:
@@ -281,38 +281,38 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 def absolute(path: Any) -> str:
     """A path that is absolute and plain."""
     if not isinstance(path, str) or not path.startswith("/") or len(path) < 2:
-        raise ImageError("path %r is not absolute" % (path,))
+        raise ImageError(f"path {path!r} is not absolute")
     if any(part in ("", ".", "..") for part in path[1:].split("/")) or any(ord(one) < 32 for one in path):
-        raise ImageError("path %r is not plain" % path)
+        raise ImageError(f"path {path!r} is not plain")
     return path
 
 
 def _text(resource: Mapping[str, Any], secret: bool) -> str:
     data = content(resource)
     if data is None:
-        return "from %s" % str(resource.get("source")).partition("?")[0]
+        return f"from {str(resource.get('source')).partition('?')[0]}"
     if secret:
-        return "******** (%d bytes)" % len(data)
+        return f"******** ({len(data)} bytes)"
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return "(%d bytes)" % len(data)
+        return f"({len(data)} bytes)"
 
 
 def _resource(place: str, resource: Any) -> list[str]:
     if resource is None:
         return []
     if not isinstance(resource, Mapping):
-        return ["%s: its content is no object" % place]
+        return [f"{place}: its content is no object"]
     url = resource.get("source")
     if url is not None and (
         not isinstance(url, str) or not url.startswith(("data:", "http://", "https://", "s3://", "tftp://", "gs://"))
     ):
-        return ["%s: %.40r is no URL that Ignition fetches" % (place, url)]
+        return [f"{place}: {url!r:.40} is no URL that Ignition fetches"]
     try:
         content(resource)
     except ImageError as error:
-        return ["%s: %s" % (place, error)]
+        return [f"{place}: {error}"]
     return []
 
 
@@ -323,16 +323,15 @@ def _entries(
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
-        wrong.append("%s is no list of objects" % ".".join(keys))
+        wrong.append(f"{'.'.join(keys)} is no list of objects")
         return []
-    return [("%s[%d]" % (".".join(keys), number), entry) for number, entry in enumerate(found)]
+    return [(f"{'.'.join(keys)}[{number}]", entry) for number, entry in enumerate(found)]
 
 
 def _twice(config: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     names = [str(entry.get("name")) for _place, entry in _entries(config, keys, [])]
     return [
-        "%s: %s is given twice" % (".".join(keys), name)
-        for name in sorted({one for one in names if names.count(one) > 1})
+        f"{'.'.join(keys)}: {name} is given twice" for name in sorted({one for one in names if names.count(one) > 1})
     ]
 
 

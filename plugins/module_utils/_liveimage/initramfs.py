@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from . import cpio
-from .base import identify
+from .base_file import identify
 from .iso import IGNITION, NETWORK, profile_name
 from .overlay import Overlay, Patch, Zeros, whole
 
@@ -27,7 +27,7 @@ def customise(
     """The initramfs followed by an archive; both begin and end at multiples of 4, so that a plain one may follow."""
     members: dict[str, bytes] = {} if ignition is None else {IGNITION: ignition}
     for name, text in (network or {}).items():
-        members["%s/%s" % (NETWORK, profile_name(name))] = text.encode("utf-8")
+        members[f"{NETWORK}/{profile_name(name)}"] = text.encode("utf-8")
     if not members:
         return base
     archive = pack(members, "gzip")

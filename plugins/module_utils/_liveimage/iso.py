@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import cpio, embed, kargs, miniso
-from .base import identify
+from .base_file import identify
 from .errors import ImageError
 from .isofs import SECTOR, SYSTEM_AREA, Extent, IsoFiles
 from .overlay import Overlay, Patch, Zeros, whole
-from .reading import read
+from .overlay_io import read
 
 IGNITION = "config.ign"
 NETWORK = "etc/coreos-firstboot-network"

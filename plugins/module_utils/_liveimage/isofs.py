@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from .errors import ImageError
 from .overlay import Overlay
-from .reading import open_overlay
+from .overlay_io import open_overlay
 
 SECTOR = 2048
 SYSTEM_AREA = 16 * SECTOR
@@ -83,8 +83,9 @@ class IsoFiles:
         for path, extent in self.files.items():
             if extent.length and extent.offset + extent.length > overlay.size:
                 raise ImageError(
-                    "%s is truncated: file %.200s ends at byte %d, the image has %d bytes"
-                    % (overlay.base.path, path, extent.offset + extent.length, overlay.size)
+                    f"{overlay.base.path} is truncated: file {path!s:.200} ends at byte "
+                    f"{extent.offset + extent.length}, "
+                    f"the image has {overlay.size} bytes"
                 )
 
     def find(self, path: str) -> Extent | None:
@@ -97,7 +98,7 @@ class IsoFiles:
         if extent is None:
             return None
         if extent.length > limit:
-            raise ImageError("file %s has %d bytes, more than the %d it may have" % (path, extent.length, limit))
+            raise ImageError(f"file {path} has {extent.length} bytes, more than the {limit} it may have")
         with open_overlay(self.overlay) as file:
             file.seek(extent.offset)
             return file.read(extent.length)
@@ -110,24 +111,24 @@ class IsoFiles:
         """The volume descriptors that name a root folder; the primary one is the first."""
         size, path = self.overlay.size, self.overlay.base.path
         if size < _SMALLEST:
-            raise ImageError("%s is no ISO image: it has %d bytes only" % (path, size))
+            raise ImageError(f"{path} is no ISO image: it has {size} bytes only")
         found: list[bytes] = []
         for number in range(_MOST_DESCRIPTORS):
             file.seek(SYSTEM_AREA + number * SECTOR)
             descriptor = file.read(SECTOR)
             if not found and descriptor[:6] != b"\x01CD001":
-                raise ImageError("%s is no ISO image: its first volume descriptor is not there" % path)
+                raise ImageError(f"{path} is no ISO image: its first volume descriptor is not there")
             if len(descriptor) < SECTOR or descriptor[1:6] != b"CD001" or descriptor[0] == _END_OF_DESCRIPTORS:
                 break
             if descriptor[0] in (_PRIMARY, _SUPPLEMENTARY):
                 found.append(descriptor)
         else:
-            raise ImageError("%s has more than %d volume descriptors" % (path, _MOST_DESCRIPTORS))
+            raise ImageError(f"{path} has more than {_MOST_DESCRIPTORS} volume descriptors")
         blocks, block = struct.unpack_from("<I", found[0], 80)[0], struct.unpack_from("<H", found[0], 128)[0]
         if block != SECTOR:
-            raise ImageError("%s has blocks of %d bytes instead of %d" % (path, block, SECTOR))
+            raise ImageError(f"{path} has blocks of {block} bytes instead of {SECTOR}")
         if blocks * SECTOR > size:
-            raise ImageError("%s is truncated: it has %d bytes and says that it has %d" % (path, size, blocks * SECTOR))
+            raise ImageError(f"{path} is truncated: it has {size} bytes and says that it has {blocks * SECTOR}")
         return found
 
 
@@ -153,18 +154,18 @@ class _Tree:
             folder, extent = waiting.pop()
             total, seen = total + extent.length, seen + 1
             if total > _MOST_BYTES:
-                raise ImageError("the folders of the ISO image have more than %d bytes" % _MOST_BYTES)
+                raise ImageError(f"the folders of the ISO image have more than {_MOST_BYTES} bytes")
             begun: tuple[str, int, Extent] | None = None
             for record in self._records(folder, extent):
                 seen += 1
                 if seen > _MOST_FILES:
-                    raise ImageError("the ISO image has more than %d files" % _MOST_FILES)
+                    raise ImageError(f"the ISO image has more than {_MOST_FILES} files")
                 ridge = self._rock_ridge(record)
                 if ridge.link or ridge.moved:
                     continue
-                path = "%s/%s" % (folder, self._name(record, ridge))
+                path = f"{folder}/{self._name(record, ridge)}"
                 if len(path) > _LONGEST_PATH:
-                    raise ImageError("the ISO image has a path of more than %d characters" % _LONGEST_PATH)
+                    raise ImageError(f"the ISO image has a path of more than {_LONGEST_PATH} characters")
                 if ridge.child is not None:
                     waiting.append((path, self._itself(ridge.child)))
                 elif record.flags & _IS_FOLDER:
@@ -181,8 +182,8 @@ class _Tree:
         data = self._file.read(extent.length)
         if len(data) != extent.length:
             raise ImageError(
-                "%s is truncated: folder %.200s ends at byte %d, the image has %d bytes"
-                % (self._overlay.base.path, folder or "/", extent.offset + extent.length, self._overlay.size)
+                f"{self._overlay.base.path} is truncated: folder {folder or '/'!s:.200} ends at byte "
+                f"{extent.offset + extent.length}, the image has {self._overlay.size} bytes"
             )
         at = number = 0
         while at < len(data):
@@ -193,7 +194,7 @@ class _Tree:
             name = _HEAD + data[at + 32] if at + 32 < len(data) else length + 1
             if name > length or at % SECTOR + length > SECTOR or at + length > len(data):
                 raise ImageError(
-                    "%s is damaged: a record of folder %.200s is cut off" % (self._overlay.base.path, folder or "/")
+                    f"{self._overlay.base.path} is damaged: a record of folder {folder or '/'!s:.200} is cut off"
                 )
             record = data[at : at + length]
             if number > 1 and record[_HEAD:name] not in (b"\0", b"\1"):
@@ -207,7 +208,7 @@ class _Tree:
         self._file.seek(sector * SECTOR)
         record = self._file.read(_HEAD)
         if len(record) < _HEAD:
-            raise ImageError("%s is truncated: a folder lies behind its end" % self._overlay.base.path)
+            raise ImageError(f"{self._overlay.base.path} is truncated: a folder lies behind its end")
         return Extent(sector * SECTOR, _extent(record).length)
 
     def _announced(self) -> int | None:
@@ -228,7 +229,7 @@ class _Tree:
             area = self._fields(area, found) if area else None
             if area is None:
                 return found
-        raise ImageError("%s is damaged: the fields of a record do not end" % self._overlay.base.path)
+        raise ImageError(f"{self._overlay.base.path} is damaged: the fields of a record do not end")
 
     def _fields(self, area: bytes, found: _RockRidge) -> bytes | None:
         """Take what counts here from the fields of an area; where the rest is, when there is one."""
@@ -271,7 +272,7 @@ def _joined(begun: tuple[str, int, Extent] | None, more: tuple[str, int, Extent]
         return more
     path, place, extent = begun
     if more[0] != path or more[2].offset != extent.offset + extent.length:
-        raise ImageError("the pieces of file %.200s do not lie one after the other in the ISO image" % path)
+        raise ImageError(f"the pieces of file {path!s:.200} do not lie one after the other in the ISO image")
     return path, place, Extent(extent.offset, extent.length + more[2].length)
 
 
@@ -280,5 +281,5 @@ def _short(path: str) -> str:
     parts = []
     for part in path.split("/"):
         stem, dot, suffix = part.rpartition(".")
-        parts.append("%s.%s" % (stem[:8], suffix[:3]) if dot else part[:8])
+        parts.append(f"{stem[:8]}.{suffix[:3]}" if dot else part[:8])
     return "/".join(parts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .errors import ImageError
 from .isofs import SYSTEM_AREA, Extent, IsoFiles
-from .reading import read
+from .overlay_io import read
 
 INFO = "/coreos/kargs.json"
 _MAGIC = b"coreKarg"
@@ -62,15 +62,15 @@ class KernelArguments:
         found = (self.default if edit.reset else self.current).split()
         for wanted in _checked(edit.delete, "delete"):
             if wanted not in found:
-                raise ImageError("kernel argument %r cannot be deleted: there is %s" % (wanted, " ".join(found)))
+                raise ImageError(f"kernel argument {wanted!r} cannot be deleted: there is {' '.join(found)}")
             found.remove(wanted)
         for wanted in _checked(edit.replace, "replace"):
             parts = wanted.split("=", 2)
             if len(parts) != 3:
-                raise ImageError("kernel argument to replace %r is not KEY=OLD=NEW" % wanted)
-            old, new = "=".join(parts[:2]), "%s=%s" % (parts[0], parts[2])
+                raise ImageError(f"kernel argument to replace {wanted!r} is not KEY=OLD=NEW")
+            old, new = "=".join(parts[:2]), f"{parts[0]}={parts[2]}"
             if old not in found:
-                raise ImageError("kernel argument %r cannot be replaced: there is %s" % (old, " ".join(found)))
+                raise ImageError(f"kernel argument {old!r} cannot be replaced: there is {' '.join(found)}")
             found[found.index(old)] = new
         return " ".join([*found, *_checked(edit.append, "append")])
 
@@ -79,13 +79,13 @@ class KernelArguments:
         text = arguments.encode("utf-8")
         if len(text) > self.limit:
             raise ImageError(
-                "the kernel arguments have %d bytes, %d more than the %d that fit into the image"
-                % (len(text), len(text) - self.limit, self.limit)
+                f"the kernel arguments have {len(text)} bytes, {len(text) - self.limit} more than the {self.limit} "
+                "that fit into the image"
             )
         found = []
         for area in self.areas:
             if text.endswith(area.pad) or b"\0" in text:
-                raise ImageError("the kernel arguments end with %r, which fills their area" % area.pad)
+                raise ImageError(f"the kernel arguments end with {area.pad!r}, which fills their area")
             content = (text + area.end).ljust(area.extent.length, area.pad)
             found.append((area.extent.offset, content))
         return found
@@ -93,27 +93,27 @@ class KernelArguments:
 
 def find(files: IsoFiles) -> KernelArguments | None:
     """The areas by kargs.json or by the header of images until 2021; None when an image has none."""
-    told = files.read(INFO, _LIMIT)
-    if told is not None:
-        return _by_info(files, told)
+    data = files.read(INFO, _LIMIT)
+    if data is not None:
+        return _by_info(files, data)
     return _by_header(files)
 
 
-def _by_info(files: IsoFiles, told: bytes) -> KernelArguments:
+def _by_info(files: IsoFiles, data: bytes) -> KernelArguments:
     try:
-        info = json.loads(told)
+        info = json.loads(data)
         default, size, places = str(info["default"]), info["size"], list(info["files"])
         found = [(str(place["path"]), place["offset"], place.get("pad"), place.get("end")) for place in places]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ImageError("%s is not what it should be: %s" % (INFO, error)) from error
+        raise ImageError(f"{INFO} is not what it should be: {error}") from error
     _check_size(size)
     areas = []
     for path, offset, pad, end in found[:_MOST_AREAS]:
         file = files.find("/" + path.lstrip("/"))
         if file is None:
-            raise ImageError("%s names %.200s, which is not in the image" % (INFO, path))
+            raise ImageError(f"{INFO} names {path!s:.200}, which is not in the image")
         if not isinstance(offset, int) or offset < 0 or offset + size > file.length:
-            raise ImageError("%s: %d bytes at offset %.50r are outside %.200s" % (INFO, size, offset, path))
+            raise ImageError(f"{INFO}: {size} bytes at offset {offset!r:.50} are outside {path!s:.200}")
         areas.append(Area(Extent(file.offset + offset, size), _character(pad, "#"), _character(end, "\n")))
     return _read(files, areas, default)
 
@@ -127,17 +127,17 @@ def _by_header(files: IsoFiles) -> KernelArguments | None:
     places = [default, *offsets[: offsets.index(0) if 0 in offsets else None]]
     for offset in places:
         if offset + size > files.overlay.size:
-            raise ImageError("the header puts kernel arguments at byte %d, outside the image" % offset)
+            raise ImageError(f"the header puts kernel arguments at byte {offset}, outside the image")
     areas = [Area(Extent(offset, size), b"#", b"\n") for offset in places]
     return _read(files, areas[1:], _text(files, areas[0]))
 
 
 def _read(files: IsoFiles, areas: Sequence[Area], default: str) -> KernelArguments:
     if not areas:
-        raise ImageError("%s has no area for kernel arguments although it says so" % files.overlay.base.path)
+        raise ImageError(f"{files.overlay.base.path} has no area for kernel arguments although it says so")
     texts = {_text(files, area) for area in areas}
     if len(texts) != 1:
-        raise ImageError("the kernel arguments differ between the areas of %s; it is damaged" % files.overlay.base.path)
+        raise ImageError(f"the kernel arguments differ between the areas of {files.overlay.base.path}; it is damaged")
     return KernelArguments(texts.pop(), default, tuple(areas))
 
 
@@ -146,25 +146,23 @@ def _text(files: IsoFiles, area: Area) -> str:
     try:
         return data.rstrip(area.pad).decode("utf-8").rstrip(area.end.decode("ascii")).strip()
     except UnicodeDecodeError as error:
-        raise ImageError("the kernel arguments at byte %d are no text" % area.extent.offset) from error
+        raise ImageError(f"the kernel arguments at byte {area.extent.offset} are no text") from error
 
 
 def _check_size(size: object) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or not 1 < size <= _LARGEST:
-        raise ImageError(
-            "an area for kernel arguments of %.50r bytes; between 2 and %d are possible" % (size, _LARGEST)
-        )
+        raise ImageError(f"an area for kernel arguments of {size!r:.50} bytes; between 2 and {_LARGEST} are possible")
 
 
 def _character(value: object, default: str) -> bytes:
     text = default if value is None else value
     if not isinstance(text, str) or len(text) != 1 or ord(text) > 127:
-        raise ImageError("%s: %.50r is not one ASCII character" % (INFO, value))
+        raise ImageError(f"{INFO}: {value!r:.50} is not one ASCII character")
     return text.encode("ascii")
 
 
 def _checked(arguments: Sequence[str], what: str) -> Sequence[str]:
     for argument in arguments:
         if not argument or any(character.isspace() or not character.isprintable() for character in argument):
-            raise ImageError("kernel argument to %s %r: one argument without blanks is needed" % (what, argument))
+            raise ImageError(f"kernel argument to {what} {argument!r}: one argument without blanks is needed")
     return arguments

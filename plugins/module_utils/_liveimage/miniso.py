@@ -14,7 +14,7 @@ import lzma
 from .errors import ImageError
 from .isofs import SECTOR, IsoFiles
 from .overlay import Bytes, Overlay, Segment
-from .reading import open_overlay
+from .overlay_io import open_overlay
 
 DATA = "/coreos/miniso.dat"
 _MAGIC = b"MINISO\0\0"
@@ -34,7 +34,7 @@ class _Reader:
     def take(self, length: int) -> bytes:
         found = self._data[self._at : self._at + length]
         if len(found) != length:
-            raise ImageError("%s is cut off" % DATA)
+            raise ImageError(f"{DATA} is cut off")
         self._at += length
         return found
 
@@ -43,7 +43,7 @@ class _Reader:
         if first < 251:
             return first
         if first == 255:
-            raise ImageError("%s is damaged" % DATA)
+            raise ImageError(f"{DATA} is damaged")
         return int.from_bytes(self.take({251: 2, 252: 4, 253: 8, 254: 16}[first]), "little")
 
 
@@ -51,17 +51,17 @@ def minimal(files: IsoFiles) -> Overlay:
     """The minimal ISO as an overlay of the full one; its bytes are proven against the digest in the recipe."""
     data = files.read(DATA, _LIMIT)
     if data is None or not data.startswith(_MAGIC):
-        raise ImageError("%s has no recipe for a minimal ISO (%s)" % (files.overlay.base.path, DATA))
+        raise ImageError(f"{files.overlay.base.path} has no recipe for a minimal ISO ({DATA})")
     reader = _Reader(data)
     reader.take(len(_MAGIC))
     version = reader.number()
     if version != _VERSION:
-        raise ImageError("%s is of version %d; only %d is known" % (DATA, version, _VERSION))
+        raise ImageError(f"{DATA} is of version {version}; only {_VERSION} is known")
     reader.take(reader.number())  # who made it
     entries = []
     count = reader.number()
     if not 0 < count <= _MOST_ENTRIES:
-        raise ImageError("%s has %d entries" % (DATA, count))
+        raise ImageError(f"{DATA} has {count} entries")
     for _index in range(count):
         there, here, length = reader.number(), reader.number(), reader.number()
         entries.append((there * SECTOR, here * SECTOR, length))
@@ -74,8 +74,8 @@ def minimal(files: IsoFiles) -> Overlay:
             total.update(block)
     if total.digest() != digest:
         raise ImageError(
-            "the minimal ISO of %s has another digest than its recipe says; the base was changed, use the published one"
-            % files.overlay.base.path
+            f"the minimal ISO of {files.overlay.base.path} has another digest than its recipe says; the base was "
+            "changed, use the published one"
         )
     return found
 
@@ -84,13 +84,13 @@ def _segments(full: Overlay, entries: list[tuple[int, int, int]], rest: bytes) -
     found: list[Segment] = []
     at = used = 0
     if sum(length for _there, _here, length in entries) + len(rest) > full.size:
-        raise ImageError("%s is damaged: its minimal image is larger than the full one" % DATA)
+        raise ImageError(f"{DATA} is damaged: its minimal image is larger than the full one")
     for there, here, length in entries:
         gap = there - at
         if gap < 0 or used + gap > len(rest):
-            raise ImageError("%s is damaged: its entries overlap or reach too far" % DATA)
+            raise ImageError(f"{DATA} is damaged: its entries overlap or reach too far")
         if here + length > full.size:
-            raise ImageError("%s is damaged: it takes bytes from outside the image" % DATA)
+            raise ImageError(f"{DATA} is damaged: it takes bytes from outside the image")
         found += [Bytes(rest[used : used + gap]), *full.slice(here, here + length)]
         used += gap
         at = there + length
@@ -102,7 +102,7 @@ def _unpacked(data: bytes) -> bytes:
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
         found = unpacker.decompress(data, _MOST_BYTES + 1)
     except lzma.LZMAError as error:
-        raise ImageError("%s is damaged: %s" % (DATA, error)) from error
+        raise ImageError(f"{DATA} is damaged: {error}") from error
     if len(found) > _MOST_BYTES or not unpacker.eof:
-        raise ImageError("%s is cut off or larger than %d bytes" % (DATA, _MOST_BYTES))
+        raise ImageError(f"{DATA} is cut off or larger than {_MOST_BYTES} bytes")
     return found

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
-from .base import Base
+from .base_file import Base
 from .errors import ImageError
 
 VERSION = 1  # of the descriptor

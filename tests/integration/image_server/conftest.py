@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso, writing
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent_inputs import AgentInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso, overlay_io
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from lab.nodes import Node
 from tests.integration.controller import Controller
 from tests.integration.node_engine.web import Web, serving
@@ -68,7 +68,7 @@ class World:
         )
         host = hosts.HostInputs(name=name, network=document or None)
         target = folder / f"{name}.iso"
-        writing.materialise(
+        overlay_io.materialise(
             hosts.iso_overlay(iso.inspect(str(self.base)), hosts.build(inputs.checked(), host), host), str(target)
         )
         return target.read_bytes()

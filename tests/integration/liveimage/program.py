@@ -16,14 +16,15 @@ from typing import Any, Self
 
 import requests
 
-import ansible_collections.kubenode.provision.plugins.module_utils._liveimage as package
+from dev.toolchain.trees import linked_tree
 from tests.waiting import until
 
-#: the package runs under any name; here under its own, as a top-level one
-FOLDER = Path(next(iter(package.__path__))).parent
+#: the program's modules go by the names of the collection
+FOLDER = linked_tree()
 #: compiled modules of the tests' programs: a start of each without them costs a second
 COMPILED = Path(__file__).parents[3] / "build" / "pycache"
-COMMAND = [sys.executable, "-m", "_liveimage.service.main"]
+MODULE = "ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.main"
+COMMAND = [sys.executable, "-m", MODULE]
 ENVIRONMENT = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
 PATIENCE = 180.0
 

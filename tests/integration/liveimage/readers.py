@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent_inputs import from_environment
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import read
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import from_environment
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
 from tests.integration.liveimage.program import ENVIRONMENT
 from tests.unit.liveimage import maker
 

@@ -9,11 +9,18 @@ import ssl
 import threading
 from typing import Self
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.answers import Answers
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.listener import Limits, Listener
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.metrics import Metrics
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.progress import Progress
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.answers import Answers
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.listener import (
+    Limits,
+    Listener,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.metrics import (
+    Metrics,
+    Progress,
+)
 
 
 class Served:

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import hosts, ignition, initramfs, iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent_inputs import AgentInputs
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.kargs import Edit
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import ipxe
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import products
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Bytes, Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
 from lab.coreos import LiveImage
 from lab.coreos.boot import HOST, Boot, Machine, boot
 from tests.integration.liveimage.serving import Served
@@ -130,8 +132,10 @@ def test_network_boot_by_ipxe(coreos: LiveImage, registry: Registry, server: Ser
     kernel = published(registry, server, "/live.kernel", iso.boot_file(base, "kernel"))
     rootfs = published(registry, server, "/live.rootfs", iso.boot_file(base, "rootfs"))
     initrd = published(registry, server, "/web-3.initramfs", host)
-    line = ipxe.arguments(base.kernel_arguments.default, wishes.arguments, rootfs)
-    script = published(registry, server, "/web-3.ipxe", text(coreos.iso, ipxe.script("web-3", kernel, initrd, line)))
+    line = products.ipxe_arguments(base.kernel_arguments.default, wishes.arguments, rootfs)
+    script = published(
+        registry, server, "/web-3.ipxe", text(coreos.iso, products.ipxe_script("web-3", kernel, initrd, line))
+    )
     done = boot(Machine(script=script), limit=LIMIT, attempts=1)
     arrived(done, made)
     assert done.seen.address.startswith("dhcp eth0 10.0.2.")

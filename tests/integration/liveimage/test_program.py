@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from dev.toolchain import image_server
-from tests.integration.liveimage.program import COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import pack_program
+from tests.integration.liveimage.program import COMMAND, COMPILED, ENVIRONMENT, FOLDER, PATIENCE, Program
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 from tests.waiting import until
 
@@ -51,7 +51,7 @@ def refused(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int
         **(environ or {}),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "_liveimage.service.main", "--metrics-addr", "0", *arguments],
+        [*COMMAND, "--metrics-addr", "0", *arguments],
         env=own, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
@@ -251,8 +251,8 @@ def test_a_host_is_there_as_soon_as_the_port_is(bases, folder, tmp_path):
 def test_one_file(bases, folder, tmp_path):
     """make image-server: the same program in one file, the same bytes each time."""
     target = tmp_path / "image-server"
-    data = image_server.program(image_server.CHECKOUT)
-    assert data == image_server.program(image_server.CHECKOUT)
+    data = pack_program.program_bytes_here()
+    assert data == pack_program.program_bytes_here()
     target.write_bytes(data)
     (tmp_path / "elsewhere").mkdir()
     shutil.move(target, tmp_path / "elsewhere")

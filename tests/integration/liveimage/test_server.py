@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 import requests
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay, Zeros, whole
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import read
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import connection, names
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.listener import Limits
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.registry import Registry
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import read
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import connection
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.listener import Limits
 from lab import ports
 from tests.integration.liveimage.serving import Served
 from tests.waiting import until
@@ -283,10 +286,10 @@ def test_a_base_replaced_by_another_file_is_read_to_the_end(base, tmp_path):
 
 def test_signed_names(base):
     registry = Registry()
-    path = names.public(SECRET, "host", ".iso")
+    path = urls.public_path(SECRET, "host", ".iso")
     registry.put(path, "host", image(base), 0)
-    with Served(registry, path_of=lambda asked: names.unsign(SECRET, asked, time.time())) as served:
-        good, old = (names.sign(SECRET, path, int(time.time()) + seconds) for seconds in (600, -1))
+    with Served(registry, path_of=lambda asked: urls.unsign_path(SECRET, asked, time.time())) as served:
+        good, old = (urls.sign_path(SECRET, path, int(time.time()) + seconds) for seconds in (600, -1))
         assert requests.head(served.url(good), timeout=180).status_code == 200
         assert requests.head(served.url(old), timeout=180).status_code == 403
         assert requests.head(served.url(path), timeout=180).status_code == 403

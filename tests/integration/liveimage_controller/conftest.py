@@ -12,7 +12,7 @@ import pytest
 
 from lab.cluster.running import RunningCluster
 from lab.running import RunningLab
-from tests.unit.liveimage.controller.objects import CRD
+from tests.unit.image_server.controller.objects import CRD
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make
 
 from .world import MANIFESTS, Replica, World, kubeconfig

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs, hosts
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent, hosts
 from lab.cluster import go, kept
 from lab.images import cache
 from tests.unit.liveimage.nmstate.test_golden import DOCUMENTS
@@ -25,9 +25,9 @@ from tests.unit.node_userdata.examples import FULL, SMALL, rendered
 pytestmark = pytest.mark.cluster
 SOURCES = Path(__file__).parent / "ignition_check"
 PATIENCE = 900.0
-AGENT = agent_inputs.AgentInputs(agent_image="quay.io/example/agent:1", ironic_urls=("https://ironic.example.com",))
+AGENT = agent.AgentInputs(agent_image="quay.io/example/agent:1", ironic_urls=("https://ironic.example.com",))
 #: every input that a host's Ignition can have
-WHOLE = agent_inputs.AgentInputs(
+WHOLE = agent.AgentInputs(
     agent_image="quay.io/example/agent@sha256:" + "a" * 64,
     ironic_urls=("https://ironic.example.com", "https://[2001:db8::1]:6385"),
     inspector_urls=("https://inspector.example.com",),
@@ -129,6 +129,6 @@ def test_versions_are_the_oldest_that_suffice():
 
 
 def test_the_whole_agent_has_every_input():
-    defaults = agent_inputs.AgentInputs(agent_image="", ironic_urls=())
+    defaults = agent.AgentInputs(agent_image="", ironic_urls=())
     same = [one.name for one in fields(WHOLE) if getattr(WHOLE, one.name) == getattr(defaults, one.name)]
     assert same == []

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,11 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import VLAN_MODES
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import nmstatectl
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_paths as paths
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_program as program
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_unit as unit
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import (
+    machine_paths,
+    pack_program,
+    role_inputs,
+    service_unit,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import command_line
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {
@@ -66,15 +69,17 @@ def refused(**variables) -> str:
 def test_the_filter_gets_every_variable_with_its_default():
     defaults, mapping = load("defaults/main.yml"), load("vars/main.yml")["__image_server_variables"]
     assert mapping == {name.removeprefix("image_server_"): "{{ %s }}" % name for name in defaults}
-    assert {name.removeprefix("image_server_"): value for name, value in defaults.items()} == inputs_.DEFAULTS
+    own = {name.removeprefix("image_server_"): value for name, value in defaults.items()}
+    assert own == {name: option["default"] for name, option in role_inputs.options().items()}
+    assert set(role_inputs.RoleInputs.__annotations__) == {*own, "documents", "own", "warnings"}
     assert take()["documents"] == {}
 
 
-def test_choices_are_the_specs():
-    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    told = {name.removeprefix("image_server_"): tuple(option["choices"]) for name, option in options.items()
-            if "choices" in option}  # fmt: skip
-    assert told == {name: tuple(choices) for name, choices in inputs_.CHOICES.items()}
+def test_choices_of_the_specs_are_those_of_the_program():
+    choices = {name: tuple(option["choices"]) for name, option in role_inputs.options().items() if "choices" in option}
+    assert choices["vlan_interfaces"] == VLAN_MODES
+    assert choices["nmstate"] == nmstatectl.CHOICES
+    assert choices["log_level"] == command_line.LEVELS
 
 
 def test_every_error_is_told_at_once_with_variable_value_and_fix():
@@ -162,7 +167,12 @@ def test_settings_are_what_node_settings_takes_and_hide_the_secrets():
     resolved, errors = spec.with_secrets(settings, image_server_plan(inputs, "secrets", node=NODE))
     assert errors + spec.errors(resolved) == []
     secret = {setting["path"]: setting["mode"] for setting in resolved if setting.get("secret")}
-    assert secret == {paths.SECRET: "0600", paths.PULL_SECRET: "0600", paths.ENVIRONMENT: "0600", paths.TLS_KEY: "0640"}
+    assert secret == {
+        machine_paths.SECRET: "0600",
+        machine_paths.PULL_SECRET: "0600",
+        machine_paths.ENVIRONMENT: "0600",
+        machine_paths.TLS_KEY: "0640",
+    }
     assert plan(**variables)["host/web-2.yaml"]["content"] == ""
     assert yaml.safe_load(plan(**variables)["host/web-1.yaml"]["content"]) == NETWORK
 
@@ -177,22 +187,33 @@ def test_a_naming_secret_of_the_machine_is_only_created():
 
 def test_only_what_an_earlier_run_wrote_is_removed():
     old = {
-        "program": f"{paths.PROGRAMS}/{'0' * 16}.pyz",
+        "program": f"{machine_paths.PROGRAMS}/{'0' * 16}.pyz",
         "hosts": ["web-1.yaml", "web-2.yaml", "web-1.host.yml", "../../etc/passwd", "Not a name.yaml", "by-hand"],
         "bases": [
-            f"{paths.BASES}/coreos_aarch64.iso",
-            f"{paths.BASES}/coreos.initramfs",
+            f"{machine_paths.BASES}/coreos_aarch64.iso",
+            f"{machine_paths.BASES}/coreos.initramfs",
             "/etc/shadow",
-            f"{paths.BASES}/../x.iso",
+            f"{machine_paths.BASES}/../x.iso",
         ],
         "fetched": ["image-server-aarch64-iso", "containerd", "../x"],
     }
     settings = plan(old, **AGENT, hosts={"web-1": NETWORK})
     gone = {setting["path"] for setting in settings.values() if setting["kind"] == "absent"}
-    ours = {paths.PULL_SECRET, paths.TLS_KEY, paths.TLS_CERTIFICATE, paths.REGISTRIES, paths.CA_BUNDLE}
-    removed = {f"{paths.NMSTATE}/web-2.yaml", f"{paths.NMSTATE}/web-1.host.yml", f"{paths.BASES}/coreos_aarch64.iso",
-               f"{paths.BASES}/coreos.initramfs", f"{paths.ARTIFACTS}/image-server-aarch64-iso.json",
-               f"{paths.PROGRAMS}/{'0' * 16}.pyz"}  # fmt: skip
+    ours = {
+        machine_paths.PULL_SECRET,
+        machine_paths.TLS_KEY,
+        machine_paths.TLS_CERTIFICATE,
+        machine_paths.REGISTRIES,
+        machine_paths.CA_BUNDLE,
+    }
+    removed = {
+        f"{machine_paths.NMSTATE}/web-2.yaml",
+        f"{machine_paths.NMSTATE}/web-1.host.yml",
+        f"{machine_paths.BASES}/coreos_aarch64.iso",
+        f"{machine_paths.BASES}/coreos.initramfs",
+        f"{machine_paths.ARTIFACTS}/image-server-aarch64-iso.json",
+        f"{machine_paths.PROGRAMS}/{'0' * 16}.pyz",
+    }
     assert gone == removed | ours
     # the running program may still read its file until it was restarted
     assert list(settings)[-2:] == ["service", "program/old"]
@@ -209,8 +230,8 @@ def test_bases_have_the_names_the_program_looks_for():
     inputs = take(**{**AGENT, "bases": bases})
     fetched = {one["install"][0]["path"]: one["url"] for one in image_server_plan(inputs, "artifacts")}
     assert fetched == {
-        f"{paths.BASES}/coreos_aarch64.iso": "http://h/a",
-        f"{paths.BASES}/coreos_x86_64.iso": "http://h/x",
+        f"{machine_paths.BASES}/coreos_aarch64.iso": "http://h/a",
+        f"{machine_paths.BASES}/coreos_x86_64.iso": "http://h/x",
     }
 
     def links(settings):
@@ -223,7 +244,7 @@ def test_bases_have_the_names_the_program_looks_for():
         "coreos.initramfs": "coreos_x86_64.initramfs",
         "coreos.iso": "coreos_x86_64.iso",
     }
-    assert f'DEPLOY_INITRD="{paths.BASES}/coreos.initramfs"\n' in settings["environment"]["content"]
+    assert f'DEPLOY_INITRD="{machine_paths.BASES}/coreos.initramfs"\n' in settings["environment"]["content"]
     other = plan(**{**AGENT, "bases": bases, "architecture": "aarch64"})
     assert "DEPLOY_INITRD" not in other["environment"]["content"]
     assert links(other) == {"coreos_x86_64.initramfs": "initramfs", "coreos.iso": "coreos_aarch64.iso"}
@@ -235,7 +256,7 @@ def test_options_of_a_host_are_checked_as_the_program_reads_them():
     settings = plan(**variables)
     assert "hush" not in str(settings)
     own = settings["host/web-1.host.yml"]
-    assert (own["path"], own["mode"]) == (f"{paths.NMSTATE}/web-1.host.yml", "0640")
+    assert (own["path"], own["mode"]) == (f"{machine_paths.NMSTATE}/web-1.host.yml", "0640")
     assert yaml.safe_load(image_server_plan(take(**variables), "secrets", node=NODE)[own["content_secret"]]) == options
     error = refused(
         **{
@@ -305,7 +326,7 @@ def test_url(variables, url):
 @given(st.text(max_size=200))
 def test_an_environment_file_gives_back_every_value(value):
     """Read as systemd does: between double quotes, a backslash makes the next of these four plain."""
-    quoted = unit.quoted(value)
+    quoted = service_unit.quoted(value)
     assert quoted[0] == quoted[-1] == '"'
     assert not re.search(r'(?<!\\)(?:\\\\)*["$`]', quoted[1:-1])
     assert re.sub(r'\\([\\"$`])', r"\1", quoted[1:-1]) == value
@@ -322,7 +343,7 @@ def test_the_unit_passes_on_what_was_asked_for():
     text = plan(**AGENT, unguessable=True, signed_urls=60, memory_max="512M", allow=["192.0.2.0/24"],
                 pull_secret='{"auths": {}}')["unit"]["content"]  # fmt: skip
     assert " --unguessable --signed-urls 60\n" in text
-    assert f"LoadCredential=pull-secret:{paths.PULL_SECRET}\n" in text
+    assert f"LoadCredential=pull-secret:{machine_paths.PULL_SECRET}\n" in text
     assert " --pull-secret-file ${CREDENTIALS_DIRECTORY}/pull-secret " in text
     assert "MemoryMax=512M\n" in text
     assert "IPAddressAllow=localhost 192.0.2.0/24\nIPAddressDeny=any\n" in text
@@ -336,21 +357,15 @@ def test_names_are_guessed_only_where_that_is_asked_for():
     assert "--unguessable" not in open_names
 
 
-def test_the_program_is_the_package_and_its_digest_names_it():
-    content = program.program_bytes()
-    assert content == program.program_bytes()
-    assert content.startswith(b"#!/usr/bin/python3 -I\n")
-    names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    assert {"__main__.py", f"{program.PACKAGE}/iso.py", f"{program.PACKAGE}/nmstate/convert.py"} <= set(names)
-    assert plan()["program"]["path"] == f"{paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+def test_the_digest_of_the_program_names_its_file():
+    content = pack_program.program_bytes()
+    assert plan()["program"]["path"] == f"{machine_paths.PROGRAMS}/{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     assert plan()["launcher"]["target"] == plan()["program"]["path"]
-    with pytest.raises(ValueError, match="full path"):
-        program.program_bytes("/usr/bin/env python3\n")
 
 
-def test_the_program_runs_as_one_file(tmp_path):
+def test_the_program_knows_the_options_of_its_unit(tmp_path):
     file = tmp_path / "program.pyz"
-    file.write_bytes(program.program_bytes(sys.executable))
+    file.write_bytes(pack_program.program_bytes(sys.executable))
     file.chmod(0o755)
     done = subprocess.run([str(file), "--help"], capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

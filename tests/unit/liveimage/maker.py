@@ -16,7 +16,7 @@ from typing import Any
 
 import pycdlib
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.isofs import IsoFiles
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
 

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent, agent_inputs, ignition
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent, ignition
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
 IMAGE = "quay.io/example/ironic-agent@sha256:" + "a" * 64
 SECRET = json.dumps({"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}})
-INPUTS = agent_inputs.AgentInputs(agent_image=IMAGE, ironic_urls=("https://ironic.example.com",))
+INPUTS = agent.AgentInputs(agent_image=IMAGE, ironic_urls=("https://ironic.example.com",))
 NOBODY = agent.Host()
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def made(inputs: agent_inputs.AgentInputs = INPUTS, host: agent.Host = NOBODY) -> dict:
+def made(inputs: agent.AgentInputs = INPUTS, host: agent.Host = NOBODY) -> dict:
     config = agent.build(inputs, host).to_dict()
     assert ignition.problems(config) == []
     return config
@@ -214,7 +214,7 @@ def test_bad_inputs_are_refused_by_name(changes, message):
     ],
 )
 def test_urls_are_made_whole(given_, wanted):
-    assert agent_inputs.urls("x", (given_,), 6385) == (wanted,)
+    assert agent.urls("x", (given_,), 6385) == (wanted,)
 
 
 def test_inspector_urls_get_their_path_once():
@@ -224,7 +224,7 @@ def test_inspector_urls_get_their_path_once():
 
 def test_every_variable_of_the_peer():
     texts = {"/registries": "[[registry]]\n", "/ca": CA, "/run/secrets/pull-secret": "unused"}
-    found = agent_inputs.from_environment(
+    found = agent.from_environment(
         {
             "IRONIC_AGENT_IMAGE": IMAGE,
             "IRONIC_BASE_URL": "http://a, http://b ,,",
@@ -242,7 +242,7 @@ def test_every_variable_of_the_peer():
         },
         texts.get,
     )  # fmt: skip
-    assert found.checked() == agent_inputs.AgentInputs(
+    assert found.checked() == agent.AgentInputs(
         agent_image=IMAGE, ironic_urls=("http://a:6385", "http://b:6385"), inspector_urls=("http://c:5050/v1/continue",),
         pull_secret=SECRET, vlan_interfaces="always", ssh_keys=("ssh-ed25519 AAAA x", "ssh-ed25519 BBBB y"),
         registries_conf="[[registry]]\n", ip_options="ip=dhcp", http_proxy="http://p", https_proxy="http://q",
@@ -251,6 +251,6 @@ def test_every_variable_of_the_peer():
 
 
 def test_a_missing_pull_secret_file_is_no_error_and_a_missing_bundle_is_one():
-    assert agent_inputs.from_environment({"IRONIC_AGENT_IMAGE": IMAGE}, lambda _path: None).pull_secret == ""
+    assert agent.from_environment({"IRONIC_AGENT_IMAGE": IMAGE}, lambda _path: None).pull_secret == ""
     with pytest.raises(ImageError, match="CA_BUNDLE: file /ca cannot be read"):
-        agent_inputs.from_environment({"CA_BUNDLE": "/ca"}, lambda _path: None)
+        agent.from_environment({"CA_BUNDLE": "/ca"}, lambda _path: None)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base as module
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Digests, glance, identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import base_file
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Digests, glance, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import Bases, NotReady
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole
@@ -35,9 +35,9 @@ def base(folder: Path, name: str = "base.iso", content: bytes = CONTENT) -> Path
 def digests(monkeypatch) -> Digests:
     """A process that has just begun; every file is large, and was written long ago."""
     found = Digests()
-    monkeypatch.setattr(module, "DIGESTS", found)
-    monkeypatch.setattr(module, "LARGE", 1)
-    monkeypatch.setattr(module, "_FRESH", 0.0)
+    monkeypatch.setattr(base_file, "DIGESTS", found)
+    monkeypatch.setattr(base_file, "LARGE", 1)
+    monkeypatch.setattr(base_file, "_FRESH", 0.0)
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_kept_digest_is_used_by_the_next_start(tmp_path, digests, monkeypatch)
     assert not following.known(str(path))
     following.keep(str(folder))
     assert following.known(str(path))
-    monkeypatch.setattr(module.hashlib, "sha256", None)  # nothing is computed
+    monkeypatch.setattr(base_file.hashlib, "sha256", None)  # nothing is computed
     assert of(following, path) == digest
 
 
@@ -116,7 +116,7 @@ def test_few_are_kept_and_none_where_it_is_not_possible(tmp_path, digests):
 
 
 def test_a_file_written_a_moment_ago_is_not_kept(tmp_path, digests, monkeypatch):
-    monkeypatch.setattr(module, "_FRESH", 10_000.0)
+    monkeypatch.setattr(base_file, "_FRESH", 10_000.0)
     digests.keep(str(tmp_path / "cache"))
     of(digests, base(tmp_path))
     assert not (tmp_path / "cache").exists()
@@ -132,14 +132,14 @@ def test_a_file_that_is_written_to_meanwhile_has_no_digest(tmp_path, digests, mo
         def update(self, _block: bytes) -> None:
             pass
 
-    monkeypatch.setattr(module.hashlib, "sha256", Changing)
+    monkeypatch.setattr(base_file.hashlib, "sha256", Changing)
     with pytest.raises(ImageError, match="is being written"):
         of(digests, path)
     assert not digests.known(str(path))
 
 
 def test_a_glance_computes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.hashlib, "sha256", None)
+    monkeypatch.setattr(base_file.hashlib, "sha256", None)
     found = glance(str(base(tmp_path)))
     assert (found.size, found.identity) == (SIZE, "")
     assert found.unchanged()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pycdlib
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.isofs import Extent, IsoFiles
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import whole

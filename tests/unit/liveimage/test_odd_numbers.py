@@ -10,26 +10,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import fields
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import quick
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service import notify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import document
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import monitoring
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers
 from tests.unit.common import odd
 
 
 @odd.examples()
 @given(odd.texts)
 def test_the_limit_of_a_watchdog_is_a_number_or_none(text):
-    seconds = notify.watchdog({"WATCHDOG_USEC": text}, 1)
+    seconds = monitoring.watchdog({"WATCHDOG_USEC": text}, 1)
     assert seconds == pytest.approx(int(text) / 3e6 if re.fullmatch("[0-9]{1,18}", text) else 0)
 
 
 @pytest.mark.parametrize("text", odd.NUMBERS)
 def test_a_word_by_its_place_is_a_number(text):
     with pytest.raises(ImageError):
-        fields.Fields({"mode": text}, "x").choice("mode", ("a", "b"), numbered=True)
-    assert fields.Fields({"mode": "1"}, "x").choice("mode", ("a", "b"), numbered=True) == "b"
+        document.Fields({"mode": text}, "x").choice("mode", ("a", "b"), numbered=True)
+    assert document.Fields({"mode": "1"}, "x").choice("mode", ("a", "b"), numbered=True) == "b"
 
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: h\r\nRange: bytes=%b\r\n\r\n"
@@ -46,11 +46,11 @@ HEAD = b"GET /x HTTP/1.1\r\nHost: h\r\nRange: bytes=%b\r\n\r\n"
 @given(st.binary(max_size=30) | st.text(alphabet="0123456789-", max_size=42).map(str.encode))
 def test_the_digits_of_a_plain_head(wanted):
     found = re.fullmatch(rb"([0-9]{1,19})-([0-9]{1,19})", wanted)
-    assert quick.asked(HEAD % wanted) == (("/x", int(found[1]), int(found[2])) if found else None)
+    assert answers.fast_request(HEAD % wanted) == (("/x", int(found[1]), int(found[2])) if found else None)
 
 
 @pytest.mark.parametrize("text", ["http://h:0", "http://[", "http://h:99999", "http://h:²", "http://h:1_0"])
 def test_a_url_of_the_agent_has_a_port(text):
     with pytest.raises(ImageError):
-        agent_inputs.urls("x", (text,), 6385)
-    assert agent_inputs.urls("x", ("http://h", "http://h:"), 6385) == ("http://h:6385", "http://h:6385")
+        agent.urls("x", (text,), 6385)
+    assert agent.urls("x", ("http://h", "http://h:"), 6385) == ("http://h:6385", "http://h:6385")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base, identify
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base, identify
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import (
     BaseRange,
@@ -22,8 +22,11 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.over
     Zeros,
     whole,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import open_overlay, read
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.writing import materialise
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import (
+    materialise,
+    open_overlay,
+    read,
+)
 
 CONTENT = bytes(range(256)) * 40
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from ansible_collections.kubenode.provision.plugins.filter import node_user_data
 from ansible_collections.kubenode.provision.plugins.plugin_utils import (
     _file_sink,
-    _image_server_inputs,
     _node_image_builds,
     _node_image_tarballs,
     _quarantine,
 )
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs
 from tests.unit.common import odd
 
 
@@ -77,7 +77,7 @@ def test_a_network_that_is_let_in_has_no_zone(text):
     said = []
     problems = type("Problems", (), {"say": lambda _self, *words: said.append(words)})()
     addresses = {"bind_addr": ":1", "metrics_addr": "0", "publish_addr": "", "allow": [text, "2001:db8::/64"]}
-    _image_server_inputs._addresses(addresses, problems)
+    role_inputs._addresses(addresses, problems)
     assert [words[:2] for words in said] == [("allow", text)]
 
 
@@ -85,11 +85,11 @@ def test_a_network_that_is_let_in_has_no_zone(text):
     "text", ["http://[", "http://h:0", "http://h:99999", "http://h:²", "http://h:1_0", "http://h/ü"]
 )
 def test_a_url_of_the_image_server_is_one(text):
-    assert not _image_server_inputs._is_url(text)
-    assert _image_server_inputs._is_url("http://192.0.2.1:8084")
+    assert not role_inputs._is_url(text)
+    assert role_inputs._is_url("http://192.0.2.1:8084")
 
 
 @pytest.mark.parametrize("text", odd.NUMBERS)
 def test_a_port_of_the_image_server_is_a_number(text):
     with pytest.raises(ValueError):
-        _image_server_inputs.address(f":{text}")
+        role_inputs.address(f":{text}")

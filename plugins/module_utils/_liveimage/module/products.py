@@ -1,29 +1,35 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a host gets: its images as overlays with their names and URLs. Nothing is written here."""
+"""What a host gets: its images and its iPXE script, as overlays with names and URLs. Nothing is written here."""
 
 from __future__ import annotations
 
+import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .. import iso
-from ..base import identify
+from .. import iso, urls
+from ..base_file import identify
 from ..bases import INITRAMFS, ISO, Bases, known_arch
 from ..errors import ImageError
 from ..hosts import HostConfig, build, initramfs_overlay, iso_overlay
 from ..iso import Iso
+from ..kargs import Edit, KernelArguments
 from ..overlay import Bytes, Overlay, whole
-from ..server import names
-from ..service.paths import static_path
-from . import ipxe, look, request
-from .request import Common, Wanted
+from ..urls import static_path
+from . import inspection, request
+from .request import Common, HostRequest
 
+# What a live ISO has among its own arguments: that this is the first boot, and on which platform.
+IPXE_ARGUMENTS = "ignition.firstboot ignition.platform.id=metal"
+_MEDIUM = ("coreos.liveiso=", "coreos.live.rootfs_url=")
+_ROOTFS = "coreos.live.rootfs_url="
+_INITRD = "initrd=initrd"  # EFI kernels ask for it by name
+_LONGEST_LINE = 4096  # what iPXE's kernel command and the kernel itself take with room to spare
 if TYPE_CHECKING:
     from ..hosts import Run
-
 SUFFIXES = {
     "iso": ".iso",
     "minimal_iso": "-minimal.iso",
@@ -34,6 +40,46 @@ SUFFIXES = {
 }
 _OF_HOST = ("iso", "minimal_iso", "initramfs", "ipxe")
 _LONGEST_NAME = 200
+
+
+def ipxe_arguments(published: str, edit: Edit, rootfs_url: str) -> str:
+    """The kernel arguments of a network boot, from those of the published ISO (or nothing)."""
+    words = [word for word in published.split() if not word.startswith(_MEDIUM)]
+    for word in IPXE_ARGUMENTS.split():
+        if word not in words:
+            words.append(word)
+    text = " ".join([_ROOTFS + rootfs_url, *words])
+    return KernelArguments(text, text, ()).edited(edit)
+
+
+def ipxe_script(host: str, kernel_url: str, initramfs_url: str, kernel_arguments: str) -> bytes:
+    """The script. iPXE has no way to quote, so that what it would take for its own language is refused."""
+    words = kernel_arguments.split()
+    if len(kernel_arguments) > _LONGEST_LINE:
+        raise ImageError(f"the kernel arguments have {len(kernel_arguments)} characters, {_LONGEST_LINE} is the most")
+    for what, word in [("URL of the kernel", kernel_url), ("URL of the initramfs", initramfs_url)] + [
+        ("kernel argument", word) for word in words
+    ]:
+        _check_ipxe_word(what, word)
+    lines: Sequence[str] = (
+        "#!ipxe",
+        f"echo Live image of {host}",
+        f"kernel --name kernel {kernel_url} {' '.join([_INITRD, *words])}",
+        f"initrd --name initrd {initramfs_url}",
+        "boot",
+    )
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def _check_ipxe_word(what: str, word: str) -> None:
+    if not re.fullmatch(r"[!-~]+", word):
+        raise ImageError(
+            f"{what} {word!r:.200} has a character that iPXE does not take: plain ASCII without blanks only"
+        )
+    if "${" in word:
+        raise ImageError(f"{what} {word!r:.200}: iPXE would put a setting of its own in place of ${{…}}")
+    if word.startswith("#") or word in ("||", "&&", ";"):
+        raise ImageError(f"{what} {word!r:.200} is an operator or a comment for iPXE")
 
 
 @dataclass(frozen=True)
@@ -48,7 +94,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Made:
+class HostProducts:
     """Everything one host gets, and what should be known of it."""
 
     products: tuple[Product, ...]
@@ -70,7 +116,7 @@ class Maker:
         self._shared: dict[str, Product] = {}
         self._checked: set[str] = set()
 
-    def make(self, wanted: Wanted) -> Made:
+    def make(self, wanted: HostRequest) -> HostProducts:
         """The products of a host; ImageError for the first thing that is wrong."""
         made = build(wanted.agent, wanted.inputs, run=self._run)
         products: list[Product] = []
@@ -99,11 +145,12 @@ class Maker:
             warnings.append("kernel_arguments have no effect on an initramfs; give them to the boot loader")
         for product in products:
             path = urllib.parse.urlsplit(product.url).path
-            if len(path) > names.LONGEST:
-                warnings.append("the path of %s has %d characters; some BMCs take %d at most"
-                                % (product.url, len(path), names.LONGEST))  # fmt: skip
+            if len(path) > urls.LONGEST_PATH:
+                warnings.append(
+                    f"the path of {product.url} has {len(path)} characters; some BMCs take {urls.LONGEST_PATH} at most"
+                )
         unique = {product.name: product for product in products}
-        return Made(
+        return HostProducts(
             tuple(unique.values()), tuple({one.name: one for one in shared}.values()), len(made.ignition), area,
             tuple(warnings),
         )  # fmt: skip
@@ -113,7 +160,7 @@ class Maker:
         return [host + SUFFIXES[kind] for kind in _OF_HOST]
 
     def _pxe(
-        self, wanted: Wanted, made: HostConfig, products: list[Product], shared: list[Product]
+        self, wanted: HostRequest, made: HostConfig, products: list[Product], shared: list[Product]
     ) -> tuple[list[Product], list[Product]]:
         if not self._common.publish_url:
             raise ImageError("publish_url is missing: an iPXE script needs the URL that the images are fetched from")
@@ -123,19 +170,20 @@ class Maker:
         if self._bases.find(wanted.architecture, ISO):
             arguments = self._iso(wanted).kernel_arguments
             published = arguments.default if arguments else ""
-        line = ipxe.arguments(published, wanted.inputs.arguments, self._common.rootfs_url or rootfs.url)
-        script = ipxe.script(wanted.name, kernel.url, initramfs.url, line)
+        line = ipxe_arguments(published, wanted.inputs.arguments, self._common.rootfs_url or rootfs.url)
+        script = ipxe_script(wanted.name, kernel.url, initramfs.url, line)
         overlay = Overlay(initramfs.overlay.base, [Bytes(script)])
         return [*products, initramfs, self._product("ipxe", wanted, overlay)], [*shared, kernel, rootfs]
 
-    def _iso(self, wanted: Wanted) -> Iso:
+    def _iso(self, wanted: HostRequest) -> Iso:
         return self._bases.iso(self._bases.path(wanted.architecture, ISO))
 
-    def _small(self, wanted: Wanted) -> tuple[Iso, list[Product]]:
+    def _small(self, wanted: HostRequest) -> tuple[Iso, list[Product]]:
         full = self._iso(wanted)
         if full.customised and not self._common.force:
-            raise ImageError("base %s is customised already; reset it, take the published image, or use force"
-                             % full.overlay.base.path)  # fmt: skip
+            raise ImageError(
+                f"base {full.overlay.base.path} is customised already; reset it, take the published image, or use force"
+            )
         needed: list[Product] = []
         url = self._common.rootfs_url
         if not url:
@@ -144,44 +192,47 @@ class Maker:
                                  "with publish_url it is published beside the images")  # fmt: skip
             needed.append(self._boot(wanted, "rootfs"))
             url = needed[0].url
-        key = "%s %s" % (full.overlay.base.identity, url)
+        key = f"{full.overlay.base.identity} {url}"
         if key not in self._minimal:
             self._minimal[key] = iso.minimal(full, url)
         return self._minimal[key], needed
 
-    def _initramfs(self, wanted: Wanted, made: HostConfig) -> Product:
+    def _initramfs(self, wanted: HostRequest, made: HostConfig) -> Product:
         path = self._bases.find(wanted.architecture, INITRAMFS)
         if path is None and not self._bases.find(wanted.architecture, ISO):
             self._bases.path(wanted.architecture, INITRAMFS)  # says what is missing
         base = self._bases.initramfs(path) if path else iso.boot_file(self._iso(wanted), "initramfs")
         if base.base.identity + INITRAMFS not in self._checked and not self._common.force:
-            members = look.behind(base)
+            members = inspection.appended_members(base)
             if members:
-                raise ImageError("base %s is customised already (%s); take the published one, or use force"
-                                 % (base.base.path, ", ".join(sorted(members))))  # fmt: skip
+                raise ImageError(
+                    f"base {base.base.path} is customised already ({', '.join(sorted(members))}); take the "
+                    "published one, or use force"
+                )
             self._checked.add(base.base.identity + INITRAMFS)
         return self._product("initramfs", wanted, initramfs_overlay(base, made, wanted.inputs))
 
-    def _boot(self, wanted: Wanted, kind: str) -> Product:
+    def _boot(self, wanted: HostRequest, kind: str) -> Product:
         """The kernel or the root file system, which all hosts of an architecture share."""
         arch = known_arch(wanted.architecture) or self._bases.own_arch
-        name = "live-%s%s" % (arch, SUFFIXES[kind])
+        name = f"live-{arch}{SUFFIXES[kind]}"
         if name not in self._shared:
-            given = getattr(self._common, "base_%s" % kind)
+            given = getattr(self._common, f"base_{kind}")
             if given and arch == self._bases.own_arch:
                 overlay = whole(identify(given))
             elif self._bases.find(arch, ISO):
                 overlay = iso.boot_file(self._iso(wanted), kind)
             else:
-                raise ImageError("base_%s is missing, and there is no base ISO for architecture %s to take it from"
-                                 % (kind, arch))  # fmt: skip
+                raise ImageError(
+                    f"base_{kind} is missing, and there is no base ISO for architecture {arch} to take it from"
+                )
             self._shared[name] = Product(kind, name, "", overlay, self._url(name))
         return self._shared[name]
 
-    def _product(self, kind: str, wanted: Wanted, overlay: Overlay) -> Product:
+    def _product(self, kind: str, wanted: HostRequest, overlay: Overlay) -> Product:
         name = wanted.name + SUFFIXES[kind]
         if len(name) > _LONGEST_NAME:
-            raise ImageError("hosts[].name %s is too long for a file name" % wanted.name)
+            raise ImageError(f"hosts[].name {wanted.name} is too long for a file name")
         return Product(kind, name, wanted.name, overlay, self._url(name))
 
     def _url(self, name: str) -> str:
@@ -198,5 +249,5 @@ def clashes(products: Mapping[str, tuple[Product, ...]]) -> dict[str, str]:
         for product in found:
             other = owners.setdefault(product.name, host)
             if other != host:
-                wrong[host] = "file %s would be that of host %s, too; rename one of them" % (product.name, other)
+                wrong[host] = f"file {product.name} would be that of host {other}, too; rename one of them"
     return wrong

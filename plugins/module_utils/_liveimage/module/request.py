@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import agent_inputs, ignition
-from ..agent_inputs import AgentInputs, host_name
+from .. import ignition
+from ..agent import VLAN_MODES, AgentInputs, from_environment, host_name
 from ..errors import ImageError
 from ..hosts import HostInputs
 from ..kargs import Edit
-from ..service.secret import SHORTEST
+from ..urls import SHORTEST_SECRET
 
 ISO, MINIMAL, INITRAMFS, PXE = "iso", "minimal_iso", "initramfs", "pxe"
 OUTPUTS = (ISO, MINIMAL, INITRAMFS, PXE)
@@ -28,7 +28,7 @@ _MODE = re.compile(r"0?[0-7]{3}\Z")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HostRequest:
     """One host that shall have images, or none any more."""
 
     name: str
@@ -67,12 +67,12 @@ def common(params: Mapping[str, Any]) -> Common:
         )
     for name in ("publish_url", "rootfs_url"):
         if params[name] and not _is_url(params[name]):
-            raise ImageError("%s %r is no http or https URL without credentials" % (name, params[name]))
+            raise ImageError(f"{name} {params[name]!r} is no http or https URL without credentials")
     secret = None
     if params["names_secret_file"]:
         secret = read_file("names_secret_file", params["names_secret_file"]).rstrip()  # as the server reads it
-        if len(secret) < SHORTEST:
-            raise ImageError("names_secret_file %s has less than %d bytes" % (params["names_secret_file"], SHORTEST))
+        if len(secret) < SHORTEST_SECRET:
+            raise ImageError(f"names_secret_file {params['names_secret_file']} has less than {SHORTEST_SECRET} bytes")
     return Common(
         dest=os.path.abspath(params["dest"]),
         base_iso=_absolute(params["base_iso"]),  # descriptors name their base
@@ -115,7 +115,7 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         "REGISTRIES_CONF_PATH": "" if params["registries_conf"] else params["registries_conf_file"] or "",
         "CA_BUNDLE": "" if params["ca_bundle"] else params["ca_bundle_file"] or "",
     }
-    found = agent_inputs.from_environment(environ, read)
+    found = from_environment(environ, read)
     vlans = (params["vlan_interfaces"] or "").strip().lower()
     found = replace(
         found,
@@ -123,7 +123,7 @@ def agent_of(params: Mapping[str, Any]) -> AgentInputs:
         ironic_urls=_words(params["ironic_urls"]),
         inspector_urls=_words(params["inspector_urls"]),
         insecure=params["ironic_insecure"],
-        vlan_interfaces=vlans if vlans in agent_inputs.VLAN_MODES else "automatic",
+        vlan_interfaces=vlans if vlans in VLAN_MODES else "automatic",
         ssh_keys=found.ssh_keys + tuple(key.strip() for key in params["ssh_keys"] or () if key.strip()),
         registries_conf=params["registries_conf"] or found.registries_conf,
         ip_options=params["ip_options"] or "",
@@ -144,7 +144,7 @@ def names(params: Mapping[str, Any]) -> list[str]:
     found = [entry["name"] for entry in params["hosts"]]
     for name in found:
         if found.count(name) > 1:
-            raise ImageError("hosts[].name: %.200r is given twice" % name)
+            raise ImageError(f"hosts[].name: {name!r:.200} is given twice")
     return found
 
 
@@ -153,13 +153,13 @@ def _checked_name(given: str) -> str:
     try:
         name = host_name(given)
     except ImageError as error:
-        raise ImageError("hosts[].name: %s" % error) from error
+        raise ImageError(f"hosts[].name: {error}") from error
     if name != given:
-        raise ImageError("hosts[].name %r is not in lower case; its files would be called %s" % (given, name))
+        raise ImageError(f"hosts[].name {given!r} is not in lower case; its files would be called {name}")
     return name
 
 
-def wanted(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> Wanted:
+def host_request(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInputs | None) -> HostRequest:
     """One host."""
     name = _checked_name(entry["name"])
     outputs = tuple(dict.fromkeys(entry["outputs"] or params["outputs"]))
@@ -179,7 +179,7 @@ def wanted(params: Mapping[str, Any], entry: Mapping[str, Any], agent: AgentInpu
         arguments=_edit(entry["kernel_arguments"]),
         initramfs_network=entry["initramfs_network"],
     )
-    return Wanted(name, entry["architecture"] or "", outputs, present, None if own else agent, inputs)
+    return HostRequest(name, entry["architecture"] or "", outputs, present, None if own else agent, inputs)
 
 
 def needs_agent(params: Mapping[str, Any]) -> bool:
@@ -196,9 +196,9 @@ def read_file(what: str, path: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise ImageError("%s: %s cannot be read: %s" % (what, path, error.strerror)) from error
+        raise ImageError(f"{what}: {path} cannot be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
-        raise ImageError("%s: %s has more than %d bytes" % (what, path, _MOST_BYTES))
+        raise ImageError(f"{what}: {path} has more than {_MOST_BYTES} bytes")
     return data
 
 
@@ -207,13 +207,13 @@ def text_file(what: str, path: str) -> str:
     try:
         return read_file(what, path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ImageError("%s: %s is no text in UTF-8" % (what, path)) from error
+        raise ImageError(f"{what}: {path} is no text in UTF-8") from error
 
 
 def mode_of(what: str, text: str) -> int:
     """Permissions as three or four octal digits."""
     if not _MODE.match(text):
-        raise ImageError("%s %r is not an octal mode such as '0600'" % (what, text))
+        raise ImageError(f"{what} {text!r} is not an octal mode such as '0600'")
     return int(text, 8)
 
 
@@ -226,21 +226,21 @@ def _network(entry: Mapping[str, Any]) -> Any:
 
 
 def _ignition(what: str, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    given, path = entry[what], entry["%s_file" % what]
+    given, path = entry[what], entry[f"{what}_file"]
     if given and path:
-        raise ImageError("%s and %s_file are both given; give one" % (what, what))
+        raise ImageError(f"{what} and {what}_file are both given; give one")
     if path:
-        given, what = text_file("%s_file" % what, path), "%s_file %s" % (what, path)
+        given, what = text_file(f"{what}_file", path), f"{what}_file {path}"
     if not given:
         return None
     if isinstance(given, Mapping):
         return given
     if not isinstance(given, str):
-        raise ImageError("%s is neither a mapping nor text" % what)
+        raise ImageError(f"{what} is neither a mapping nor text")
     try:
         return ignition.parse(given)
     except ImageError as error:
-        raise ImageError("%s: %s" % (what, error)) from error
+        raise ImageError(f"{what}: {error}") from error
 
 
 def _files(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[bytes, int]]:
@@ -248,17 +248,17 @@ def _files(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[bytes, int]]
     for entry in entries:
         path = entry["path"]
         if path in found:
-            raise ImageError("files: %s is given twice" % path)
+            raise ImageError(f"files: {path} is given twice")
         sources = [key for key in ("content", "content_base64", "src") if entry[key] is not None]
         if len(sources) != 1:
-            raise ImageError("files: %s needs exactly one of content, content_base64 and src" % path)
+            raise ImageError(f"files: {path} needs exactly one of content, content_base64 and src")
         if sources[0] == "src":
-            data = read_file("files: src of %s" % path, entry["src"])
+            data = read_file(f"files: src of {path}", entry["src"])
         elif sources[0] == "content":
             data = entry["content"].encode("utf-8", "surrogateescape")
         else:
             data = _decoded(path, entry["content_base64"])
-        found[path] = (data, mode_of("files: mode of %s" % path, entry["mode"]))
+        found[path] = (data, mode_of(f"files: mode of {path}", entry["mode"]))
     return found
 
 
@@ -266,7 +266,7 @@ def _decoded(path: str, text: str) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ImageError("files: content_base64 of %s is no base64" % path) from error
+        raise ImageError(f"files: content_base64 of {path} is no base64") from error
 
 
 def _units(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -274,10 +274,10 @@ def _units(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for entry in entries:
         name = entry["name"]
         if name in found:
-            raise ImageError("units: %s is given twice" % name)
+            raise ImageError(f"units: {name} is given twice")
         if (entry["contents"] is None) == (entry["src"] is None):
-            raise ImageError("units: %s needs exactly one of contents and src" % name)
-        text = entry["contents"] if entry["src"] is None else text_file("units: src of %s" % name, entry["src"])
+            raise ImageError(f"units: {name} needs exactly one of contents and src")
+        text = entry["contents"] if entry["src"] is None else text_file(f"units: src of {name}", entry["src"])
         found[name] = text
     return found
 

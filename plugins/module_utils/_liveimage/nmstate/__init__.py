@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from .convert import Profiles, convert, keyfiles
+from .document import parse
 from .nmstatectl import with_nmstatectl
-from .reader import parse
 
 __all__ = ["Profiles", "convert", "keyfiles", "parse", "with_nmstatectl"]

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable
 
 from ..errors import ImageError
-from .fields import Fields
-from .model import Interface, Port
-from .values import host_address, interface_name, mac_of
+from .document import Fields
+from .profile import Interface, Port, host_address, interface_name, mac_of
 
 MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 _WORDS = {
@@ -63,7 +62,7 @@ def bond(fields: Fields, found: Interface) -> None:
     """A bond by its section ``link-aggregation``."""
     mode = fields.choice("mode", MODES, numbered=True)
     if mode is None:
-        raise ImageError("%s is missing; give one of %s" % (fields.at("mode"), ", ".join(MODES)))
+        raise ImageError(f"{fields.at('mode')} is missing; give one of {', '.join(MODES)}")
     found.ports = port_list(fields, lambda one: _Plain(one).port())
     _port_settings(fields, found)
     options = fields.mapping("options")
@@ -94,14 +93,14 @@ def port_list(fields: Fields, read: Callable[[Fields], Port]) -> list[Port] | No
     if not keys:
         return None
     if len(keys) == 2:
-        raise ImageError("%s and %s are the same; give one" % (fields.at("port"), fields.at("ports")))
+        raise ImageError(f"{fields.at('port')} and {fields.at('ports')} are the same; give one")
     found: list[Port] = []
     for at, one in enumerate(fields.entries(keys[0])):
-        path = "%s[%d]" % (fields.at(keys[0]), at)
+        path = f"{fields.at(keys[0])}[{at}]"
         port = read(Fields({"name": one} if isinstance(one, (str, int)) else one, path))
         port.path = path
         if any(other.name == port.name for other in found):
-            raise ImageError("%s: %s is listed twice" % (path, port.name))
+            raise ImageError(f"{path}: {port.name} is listed twice")
         found.append(port)
     return found
 
@@ -130,7 +129,7 @@ def _options(fields: Fields, mode: str) -> dict[str, str]:
         found[key] = _switch(fields, key)
     keys = [key for key in ("balance_slb", "balance-slb") if fields.raw(key) is not None]
     if len(keys) == 2:
-        raise ImageError("%s and %s are the same; give one" % (fields.at(keys[0]), fields.at(keys[1])))
+        raise ImageError(f"{fields.at(keys[0])} and {fields.at(keys[1])} are the same; give one")
     found["balance-slb"] = _switch(fields, keys[0]) if keys else None
     unset = fields.raw("ad_actor_system") == _NO_MAC
     found["ad_actor_system"] = None if unset else mac_of(fields, "ad_actor_system")
@@ -159,7 +158,7 @@ def _targets(fields: Fields) -> str | None:
         return None
     found = [str(host_address(one, fields.at("arp_ip_target"), 4)) for one in re.split(r"[, ]+", text) if one]
     if len(found) > 16:
-        raise fields.wrong("arp_ip_target", "has %d addresses, 16 is the most" % len(found))
+        raise fields.wrong("arp_ip_target", f"has {len(found)} addresses, 16 is the most")
     return ",".join(found)
 
 
@@ -169,14 +168,14 @@ def _check(fields: Fields, given: dict[str, str], mode: str) -> None:
     for key in sorted(on):
         allowed = _ONLY_IN.get(key, MODES)
         if mode not in allowed and not (key == "arp_validate" and given[key] == "none"):
-            raise fields.wrong(key, "has no meaning in mode %s, only in %s" % (mode, ", ".join(allowed)))
+            raise fields.wrong(key, f"has no meaning in mode {mode}, only in {', '.join(allowed)}")
     for key, other in _NEEDS.items():
         if key in on and other not in on and not (key == "arp_validate" and given[key] == "none"):
-            raise ImageError("%s needs %s, which is not given" % (fields.at(key), other))
+            raise ImageError(f"{fields.at(key)} needs {other}, which is not given")
     if "miimon" in on and "arp_interval" in on:
         raise fields.wrong("arp_interval", "and miimon exclude each other")
     if "arp_interval" in on and "arp_ip_target" not in on:
-        raise ImageError("%s needs arp_ip_target, which is not given" % fields.at("arp_interval"))
+        raise ImageError(f"{fields.at('arp_interval')} needs arp_ip_target, which is not given")
     if "num_grat_arp" in given and given.get("num_unsol_na", given["num_grat_arp"]) != given["num_grat_arp"]:
         raise fields.wrong("num_unsol_na", "and num_grat_arp are one setting; give them the same value")
     if "balance-slb" in on and (mode != "balance-xor" or given.get("xmit_hash_policy") != "vlan+srcmac"):

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from ..errors import ImageError
 from .bond import port_list
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, Port
-from .values import interface_name, mac_of
+from .document import Fields
+from .profile import Interface, Port, interface_name, mac_of, true_false
 
 _U32, _CENTISECONDS = 2**32 - 1, 2**63 - 1
 _NUMBERS = {  # NMState's key → NetworkManager's, limits
@@ -37,7 +35,7 @@ def bridge(fields: Fields, found: Interface) -> None:
     found.ports = port_list(fields, _port)
     filtering = any("vlans" in port.settings for port in found.ports or [])
     if found.ports is not None:
-        settings["vlan-filtering"] = flag(filtering)
+        settings["vlan-filtering"] = true_false(filtering)
     own = fields.mapping("vlan")
     if own is not None:
         settings["vlans"] = _vlans(own)
@@ -56,7 +54,7 @@ def _options(fields: Fields, settings: dict[str, str]) -> None:
     for key in _FLAGS:
         value = fields.flag(key)
         if value is not None:
-            settings[key] = flag(value)
+            settings[key] = true_false(value)
     for key in ("group-forward-mask", "group-fwd-mask"):
         mask = fields.number(key, 0, 65535)
         if mask is not None:
@@ -80,7 +78,7 @@ def _options(fields: Fields, settings: dict[str, str]) -> None:
     if stp is not None:
         enabled = stp.flag("enabled")
         if enabled is not None:
-            settings["stp"] = flag(enabled)
+            settings["stp"] = true_false(enabled)
         for key, (low, high) in _STP.items():
             number = stp.number(key, low, high)
             if number is not None:
@@ -93,7 +91,7 @@ def _port(fields: Fields) -> Port:
     found = Port(interface_name(fields.needed("name"), fields.at("name")), fields.path)
     hairpin = fields.flag("stp-hairpin-mode")
     if hairpin is not None:
-        found.settings["hairpin-mode"] = flag(hairpin)
+        found.settings["hairpin-mode"] = true_false(hairpin)
     for key, name, most in (("stp-path-cost", "path-cost", 65535), ("stp-priority", "priority", 63)):
         number = fields.number(key, 0, most)
         if number is not None:
@@ -114,21 +112,21 @@ def _vlans(fields: Fields) -> str:
     trunk = [_trunk(one) for one in fields.mappings("trunk-tags")]
     fields.done()
     if mode is None and (tag is not None or native is not None or trunk):
-        raise ImageError("%s is missing; give access or trunk" % fields.at("mode"))
+        raise ImageError(f"{fields.at('mode')} is missing; give access or trunk")
     if mode == "access" and (trunk or native):
-        raise ImageError("%s: access ports have one tag, neither trunk-tags nor enable-native" % fields.path)
+        raise ImageError(f"{fields.path}: access ports have one tag, neither trunk-tags nor enable-native")
     if mode == "trunk" and tag is not None and not native:
         raise fields.wrong("tag", "of a trunk needs enable-native: true")
     if mode == "trunk" and native and not tag:
-        raise ImageError("%s is missing; enable-native needs it" % fields.at("tag"))
+        raise ImageError(f"{fields.at('tag')} is missing; enable-native needs it")
     ranges = [(low, high, "") for low, high in trunk]
     if tag:
         ranges.append((tag, tag, " pvid untagged"))
     ranges.sort()
     for one, other in zip(ranges, ranges[1:]):
         if other[0] <= one[1]:
-            raise ImageError("%s: VLAN %d is given twice" % (fields.path, other[0]))
-    return ",".join(("%d" % low if low == high else "%d-%d" % (low, high)) + more for low, high, more in ranges)
+            raise ImageError(f"{fields.path}: VLAN {other[0]} is given twice")
+    return ",".join((f"{low}" if low == high else f"{low}-{high}") + more for low, high, more in ranges)
 
 
 def _trunk(fields: Fields) -> tuple[int, int]:
@@ -137,9 +135,9 @@ def _trunk(fields: Fields) -> tuple[int, int]:
     if single is not None and span is None:
         return single, single
     if span is None or single is not None:
-        raise ImageError("%s: give id or id-range" % fields.path)
+        raise ImageError(f"{fields.path}: give id or id-range")
     low, high = span.number("min", 1, 4094), span.number("max", 1, 4094)
     span.done()
     if low is None or high is None or low > high:
-        raise ImageError("%s: min and max must both be given, min the smaller one" % span.path)
+        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
     return low, high

@@ -10,11 +10,10 @@ from typing import Any
 
 from ..errors import ImageError
 from .dns import dns
-from .fields import Fields
+from .document import Fields
 from .interface import interface
-from .keyfile import render
-from .model import ABSENT, DOWN, UP, Interface
-from .routes import routes, rules
+from .ip_routes import routes, rules
+from .profile import ABSENT, DOWN, UP, Interface, keyfile_text
 from .topology import connect, connection, ordered
 
 _POLICY = "a policy asks the host what it has, and a live image is made before that; give the interfaces themselves"
@@ -62,12 +61,12 @@ def convert(document: Mapping[str, Any]) -> Profiles:
 def _interfaces(entries: list[Fields]) -> tuple[dict[str, Interface], set[str]]:
     """Those that get a profile, and the names of those that are to go."""
     if len(entries) > _MOST_INTERFACES:
-        raise ImageError("interfaces has %d entries, %d is the most" % (len(entries), _MOST_INTERFACES))
+        raise ImageError(f"interfaces has {len(entries)} entries, {_MOST_INTERFACES} is the most")
     every: dict[str, Interface] = {}
     for entry in entries:
         one = interface(entry)
         if one.key in every:
-            raise ImageError("%s.name: %s is given twice" % (entry.path, one.name))
+            raise ImageError(f"{entry.path}.name: {one.name} is given twice")
         every[one.key] = one
     found = {key: one for key, one in every.items() if one.state in (UP, DOWN)}
     return found, {key for key, one in every.items() if one.state == ABSENT}
@@ -89,9 +88,9 @@ def _files(in_order: list[Interface]) -> dict[str, str]:
     for one in in_order:
         name = one.profile + ".nmconnection"
         if name in files:
-            raise ImageError("%s.profile-name: %s is given twice" % (one.path, one.profile))
+            raise ImageError(f"{one.path}.profile-name: {one.profile} is given twice")
         one.section("connection").update(connection(one))
         if one.has_ip:
             one.settings["ipv4"], one.settings["ipv6"] = one.v4.settings, one.v6.settings
-        files[name] = render(one.settings)
+        files[name] = keyfile_text(one.settings)
     return files

@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 
 from ..errors import ImageError
-from .fields import Fields, shown
-from .model import UP, Interface
-from .values import Address, address, interface_name
+from .document import Fields, shown
+from .profile import UP, Address, Interface, address, interface_name
 
 PRIORITY = 40  # lower is asked first; the version that does not come first gets ten more
 _MOST = 32
@@ -33,13 +32,13 @@ def dns(fields: Fields, found: dict[str, Interface]) -> None:
     config.done()
     for at, one in enumerate(search):
         if not _DOMAIN.match(one):
-            raise ImageError("%s[%d]: %s is no domain" % (config.at("search"), at, shown(one)))
+            raise ImageError(f"{config.at('search')}[{at}]: {shown(one)} is no domain")
     for at, one in enumerate(options):
         if one not in _PLAIN and not _OPTION.match(one):
-            raise ImageError("%s[%d]: %s is no option of a resolver" % (config.at("options"), at, shown(one)))
+            raise ImageError(f"{config.at('options')}[{at}]: {shown(one)} is no option of a resolver")
     _check_order(config, servers)
     if max(len(servers), len(search), len(options)) > _MOST:
-        raise ImageError("%s: %d of a kind is the most" % (config.path, _MOST))
+        raise ImageError(f"{config.path}: {_MOST} of a kind is the most")
     if servers:
         first = servers[0].version
         for version in sorted({one.version for one in servers}, key=lambda one: one != first):
@@ -51,7 +50,7 @@ def dns(fields: Fields, found: dict[str, Interface]) -> None:
     elif search or options:
         home = _candidate(found, 4) or _candidate(found, 6)
         if home is None:
-            raise ImageError("%s: no interface that is up has an address, so it has no place" % config.path)
+            raise ImageError(f"{config.path}: no interface that is up has an address, so it has no place")
         settings = home.stack(4 if _fit(home, 4) else 6).settings
         settings["dns-priority"] = str(PRIORITY)
         _more(settings, search, options)
@@ -62,44 +61,45 @@ def _servers(config: Fields, found: dict[str, Interface]) -> tuple[list[Address]
     servers: list[Address] = []
     zones: set[str] = set()
     for at, text in enumerate(config.texts("server")):
-        path = "%s[%d]" % (config.at("server"), at)
+        path = f"{config.at('server')}[{at}]"
         whole, percent, zone = text.partition("%")
         one = address(whole, path)
         if percent:
             interface_name(zone, path)
             if not one.is_link_local or one.version == 4 or zone not in found:
-                raise ImageError("%s: %s is no link-local address on an interface of this document" % (path, text))
+                raise ImageError(f"{path}: {text} is no link-local address on an interface of this document")
             zones.add(zone)
         elif one.is_link_local and one.version == 6:
-            raise ImageError("%s: %s needs its interface, such as %s%%eth0" % (path, one, one))
+            raise ImageError(f"{path}: {one} needs its interface, such as {one}%eth0")
         if one.is_unspecified or one.is_multicast:
-            raise ImageError("%s: %s is no address of a host" % (path, one))
+            raise ImageError(f"{path}: {one} is no address of a host")
         if one in servers:
-            raise ImageError("%s: %s is given twice" % (path, one))
+            raise ImageError(f"{path}: {one} is given twice")
         servers.append(one)
     if len(zones) > 1:
-        raise ImageError("%s: link-local servers on more than one interface (%s)" % (
-            config.at("server"), ", ".join(sorted(zones))))  # fmt: skip
+        raise ImageError(
+            f"{config.at('server')}: link-local servers on more than one interface ({', '.join(sorted(zones))})"
+        )
     return servers, zones
 
 
 def _check_order(config: Fields, servers: list[Address]) -> None:
     runs = 1 + sum(one.version != other.version for one, other in zip(servers, servers[1:]))
     if runs > 2:
-        raise ImageError("%s: list all servers of one IP version before those of the other" % config.at("server"))
+        raise ImageError(f"{config.at('server')}: list all servers of one IP version before those of the other")
 
 
 def _place(config: Fields, found: dict[str, Interface], version: int, zones: set[str]) -> Interface:
     if version == 6 and zones:
         one = found[next(iter(zones))]
         if not _fit(one, 6):
-            raise ImageError("%s: %s has no IPv6" % (config.at("server"), one.name))
+            raise ImageError(f"{config.at('server')}: {one.name} has no IPv6")
         return one
     home = _candidate(found, version)
     if home is None:
         raise ImageError(
-            "%s: no interface that is up has static or automatic IPv%d, so its servers have no place"
-            % (config.at("server"), version)
+            f"{config.at('server')}: no interface that is up has static or automatic IPv{version}, so its servers "
+            "have no place"
         )
     return home
 

@@ -1,16 +1,14 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a network card is told: offloads, virtual functions, and who it says it is (802.1X)."""
+"""Settings of a network card: offloads, virtual functions, and its identity for 802.1X."""
 
 from __future__ import annotations
 
 import re
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface
-from .values import mac_of
+from .document import Fields
+from .profile import Interface, mac_of, true_false
 
 _U32 = 2**32 - 1
 _ALIASES = {  # what ethtool's command line calls them → the kernel's name
@@ -75,21 +73,21 @@ def ethtool(fields: Fields, found: Interface) -> None:
         auto, given = pause.flag("autoneg"), {key: pause.flag(key) for key in ("rx", "tx")}
         pause.done()
         if auto is None and any(one is not None for one in given.values()):
-            raise ImageError("%s is missing; rx and tx need autoneg: false" % pause.at("autoneg"))
+            raise ImageError(f"{pause.at('autoneg')} is missing; rx and tx need autoneg: false")
         if auto is not None:
-            settings["pause-autoneg"] = flag(auto)
+            settings["pause-autoneg"] = true_false(auto)
         if auto is False:
-            settings.update({"pause-" + key: flag(one) for key, one in given.items() if one is not None})
+            settings.update({"pause-" + key: true_false(one) for key, one in given.items() if one is not None})
     feature = fields.mapping("feature")
     if feature is not None:
         for given_name in feature.names():
             name = _ALIASES.get(given_name, given_name)
             name = _RENAMED.get(name, name)
             if name not in _FEATURES:
-                raise ImageError("%s is no feature that NetworkManager can set" % feature.at(given_name))
+                raise ImageError(f"{feature.at(given_name)} is no feature that NetworkManager can set")
             value = feature.flag(given_name)
             if value is not None:
-                settings["feature-" + name] = flag(value)
+                settings["feature-" + name] = true_false(value)
     coalesce = fields.mapping("coalesce")
     if coalesce is not None:
         for key in ("adaptive-rx", "adaptive-tx"):
@@ -119,11 +117,11 @@ def sriov(fields: Fields, found: Interface) -> None:
     for one in fields.mappings("vfs"):
         number = one.number("id", 0, 65534)
         if number is None:
-            raise ImageError("%s is missing" % one.at("id"))
+            raise ImageError(f"{one.at('id')} is missing")
         if number in functions:
             raise one.wrong("id", "is given twice")
         if total is not None and number >= total:
-            raise one.wrong("id", "is not below the total-vfs of %d" % total)
+            raise one.wrong("id", f"is not below the total-vfs of {total}")
         functions[number] = _function(one)
     fields.done()
     if total == 0:
@@ -133,7 +131,7 @@ def sriov(fields: Fields, found: Interface) -> None:
     settings = {} if total is None else {"total-vfs": str(total)}
     if probe is not None:
         settings["autoprobe-drivers"] = str(int(probe))
-    settings.update({"vf.%d" % number: text for number, text in functions.items()})
+    settings.update({f"vf.{number}": text for number, text in functions.items()})
     if settings:
         found.settings["sriov"] = settings
 
@@ -144,20 +142,20 @@ def _function(fields: Fields) -> str:
     words = []
     address = mac_of(fields, "mac-address")
     if address is not None:
-        words.append("mac=%s" % address)
+        words.append(f"mac={address}")
     for key in ("spoof-check", "trust"):
         value = fields.flag(key)
         if value is not None:
-            words.append("%s=%s" % (key, flag(value)))
+            words.append(f"{key}={true_false(value)}")
     rates = {key: fields.number(key, 0, _U32) for key in ("min-tx-rate", "max-tx-rate")}
-    words += ["%s=%d" % (key, rate) for key, rate in rates.items() if rate is not None]
+    words += [f"{key}={rate}" for key, rate in rates.items() if rate is not None]
     vlan, priority = fields.number("vlan-id", 0, 4095), fields.number("qos", 0, 7)
     protocol = fields.choice("vlan-proto", ("802.1q", "802.1ad")) or "802.1q"
     fields.done()
     if protocol == "802.1ad" and not vlan and not priority:
         raise fields.wrong("vlan-proto", "needs vlan-id or qos")
     if vlan is not None:
-        words.append("vlans=%d.%d.%s" % (vlan, priority or 0, "q" if protocol == "802.1q" else "ad"))
+        words.append(f"vlans={vlan}.{priority or 0}.{'q' if protocol == '802.1q' else 'ad'}")
     return " ".join(words)
 
 
@@ -166,9 +164,9 @@ def ieee8021x(fields: Fields, found: Interface) -> None:
     methods = fields.texts("eap-methods")
     for one in methods:
         if one not in _METHODS:
-            raise fields.wrong("eap-methods", "has %s, which is not one of %s" % (ascii(one), ", ".join(_METHODS)))
+            raise fields.wrong("eap-methods", f"has {one!a}, which is not one of {', '.join(_METHODS)}")
     if not methods:
-        raise ImageError("%s is missing; give one or more of %s" % (fields.at("eap-methods"), ", ".join(_METHODS)))
+        raise ImageError(f"{fields.at('eap-methods')} is missing; give one or more of {', '.join(_METHODS)}")
     settings = {"eap": "".join(one + ";" for one in methods), "identity": fields.text("identity") or ""}
     for key in ("ca-cert", "client-cert", "private-key"):
         path = fields.text(key)
@@ -178,7 +176,7 @@ def ieee8021x(fields: Fields, found: Interface) -> None:
     for key in ("private-key-password", "password"):
         secret = fields.secret(key)
         if secret == _HIDDEN:
-            raise ImageError("%s was hidden by nmstatectl; give the password itself" % fields.at(key))
+            raise ImageError(f"{fields.at(key)} was hidden by nmstatectl; give the password itself")
         settings[key] = secret or ""
     settings["phase2-auth"] = fields.choice("phase2-auth", _INNER) or ""
     fields.done()

@@ -8,13 +8,11 @@ from ..errors import ImageError
 from . import ovs
 from .bond import bond
 from .bridge import bridge
-from .fields import Fields
+from .document import Fields
 from .hardware import ethtool, ieee8021x, sriov
 from .ip import stack
-from .keyfile import flag
 from .kinds import infiniband, macvlan, vlan, vrf, vxlan
-from .model import ABSENT, DOWN, IGNORE, NAMES, UP, Interface
-from .values import interface_name, mac_of, profile_name
+from .profile import ABSENT, DOWN, IGNORE, NAMES, UP, Interface, interface_name, mac_of, profile_name, true_false
 
 _OWN_SECTION = {
     "bond": "link-aggregation", "vlan": "vlan", "linux-bridge": "bridge", "veth": "veth", "infiniband": "infiniband",
@@ -55,9 +53,9 @@ def interface(fields: Fields) -> Interface:
     found.by_mac = identifier == "mac-address"
     found.mac = mac_of(fields, "mac-address")
     if found.by_mac and kind != "ethernet":
-        raise fields.wrong("identifier", "is only for interfaces of type ethernet, this one is %s" % kind)
+        raise fields.wrong("identifier", f"is only for interfaces of type ethernet, this one is {kind}")
     if found.by_mac and found.mac is None:
-        raise ImageError("%s is missing; identifier: mac-address needs it" % fields.at("mac-address"))
+        raise ImageError(f"{fields.at('mac-address')} is missing; identifier: mac-address needs it")
     found.mtu = fields.number("mtu", 68, 65535)
     found.controller = fields.text("controller")
     _shared(fields, found)
@@ -80,16 +78,16 @@ def _kind(fields: Fields) -> str:
     sections = [kind for kind, key in _OWN_SECTION.items() if fields.raw(key) is not None]
     if given is None:
         if sections:
-            raise ImageError("%s is missing; it is %s by its section %s" % (
-                fields.at("type"), sections[0], _OWN_SECTION[sections[0]]))  # fmt: skip
+            section = _OWN_SECTION[sections[0]]
+            raise ImageError(f"{fields.at('type')} is missing; it is {sections[0]} by its section {section}")
         return "ethernet"
     if given not in NAMES or given in _REASONS:
         if given in _REASONS or given in _OTHERS:
-            raise fields.wrong("type", "is not supported: %s" % _REASONS.get(given, _LATER))
-        raise fields.wrong("type", "is not one of %s" % ", ".join(NAMES))
+            raise fields.wrong("type", f"is not supported: {_REASONS.get(given, _LATER)}")
+        raise fields.wrong("type", f"is not one of {', '.join(NAMES)}")
     for kind in sections:
         if _OWN_SECTION[kind] != _OWN_SECTION.get(given) and not (kind == "veth" and given == "ethernet"):
-            raise ImageError("%s has no meaning for type %s" % (fields.at(_OWN_SECTION[kind]), given))
+            raise ImageError(f"{fields.at(_OWN_SECTION[kind])} has no meaning for type {given}")
     return "veth" if "veth" in sections else given
 
 
@@ -106,7 +104,7 @@ def _shared(fields: Fields, found: Interface) -> None:
     link = fields.mapping("ethernet")
     if link is not None:
         if found.kind not in ("ethernet", "veth"):
-            raise ImageError("%s has no meaning for type %s" % (link.path, found.kind))
+            raise ImageError(f"{link.path} has no meaning for type {found.kind}")
         wired.update(_link(link, found))
     if wired:
         found.settings["ethernet"] = wired
@@ -131,8 +129,8 @@ def _link(fields: Fields, found: Interface) -> dict[str, str]:
     fields.refuse("fec", "set it in the installed system")
     fields.done()
     if negotiate is False and (speed is None) != (duplex is None):
-        raise ImageError("%s: without auto-negotiation, give speed and duplex or neither" % fields.path)
-    wired = {} if negotiate is None else {"auto-negotiate": flag(negotiate)}
+        raise ImageError(f"{fields.path}: without auto-negotiation, give speed and duplex or neither")
+    wired = {} if negotiate is None else {"auto-negotiate": true_false(negotiate)}
     if negotiate is False and speed is not None and duplex is not None:
         wired.update({"speed": str(speed), "duplex": duplex})
     return wired
@@ -142,7 +140,7 @@ def _wait(fields: Fields, found: Interface) -> None:
     given = fields.choice("wait-ip", tuple(_MAY_FAIL))
     if given is not None:
         for one, may_fail in zip((found.v4, found.v6), _MAY_FAIL[given]):
-            one.settings["may-fail"] = flag(may_fail)
+            one.settings["may-fail"] = true_false(may_fail)
 
 
 def _specific(fields: Fields, found: Interface) -> None:
@@ -155,7 +153,7 @@ def _specific(fields: Fields, found: Interface) -> None:
     if key and section is None and found.kind in ("linux-bridge", "ovs-bridge"):
         section = Fields({}, fields.at(key))
     if key and section is None and found.state not in (ABSENT, IGNORE):
-        raise ImageError("%s is missing; type %s needs it" % (fields.at(key), found.kind))
+        raise ImageError(f"{fields.at(key)} is missing; type {found.kind} needs it")
     if section is None:
         return
     if found.kind in _READERS:
@@ -178,7 +176,7 @@ def _hardware(fields: Fields, found: Interface) -> None:
     if found.copy_mac is None:
         return
     if found.kind not in _COPIES_MAC:
-        raise fields.wrong("copy-mac-from", "has a meaning only for %s" % " and ".join(_COPIES_MAC))
+        raise fields.wrong("copy-mac-from", f"has a meaning only for {' and '.join(_COPIES_MAC)}")
     if found.mac is not None:
         raise fields.wrong("copy-mac-from", "and mac-address exclude each other")
     interface_name(found.copy_mac, fields.at("copy-mac-from"))

@@ -8,10 +8,8 @@ import ipaddress
 import re
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Stack
-from .values import Address, address, host_address
+from .document import Fields
+from .profile import Address, Stack, address, host_address, true_false
 
 FOREVER = "2147483647"  # seconds; a live image has nothing better to do than to wait for its network
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")
@@ -33,15 +31,15 @@ def stack(fields: Fields | None, version: int) -> Stack:
     found.automatic = dhcp or autoconf
     found.addresses = _addresses(fields, version, found.automatic)
     if enabled is None and (found.automatic or found.addresses):
-        raise ImageError("%s is missing; say whether this is to be used" % fields.at("enabled"))
+        raise ImageError(f"{fields.at('enabled')} is missing; say whether this is to be used")
     found.enabled = bool(enabled)
     if not found.enabled and (found.automatic or found.addresses):
-        raise ImageError("%s is false, yet addresses, dhcp or autoconf are given" % fields.at("enabled"))
+        raise ImageError(f"{fields.at('enabled')} is false, yet addresses, dhcp or autoconf are given")
     if autoconf and not dhcp:
         raise fields.wrong("autoconf", "needs dhcp: true as well, which only asks when the router says so")
     found.settings["method"] = _method(found, autoconf)
     for at, (one, prefix) in enumerate(found.addresses):
-        found.settings["address%d" % at] = "%s/%d" % (one, prefix)
+        found.settings[f"address{at}"] = f"{one}/{prefix}"
     own_dns = _automatic(fields, found)
     found.own_dns = found.enabled and (own_dns or (bool(found.addresses) and not found.automatic))
     _device(fields, found)
@@ -69,7 +67,7 @@ def _addresses(fields: Fields, version: int, automatic: bool) -> tuple[tuple[Add
         given = host_address(one.needed("ip"), one.at("ip"), version)
         prefix = one.number("prefix-length", 0, given.max_prefixlen)
         if prefix is None:
-            raise ImageError("%s is missing" % one.at("prefix-length"))
+            raise ImageError(f"{one.at('prefix-length')} is missing")
         lifetimes = [one.text("valid-life-time"), one.text("preferred-life-time")]
         one.refuse("mptcp-flags", "set it in the installed system")
         one.ignore("valid-left", "preferred-left")
@@ -79,7 +77,7 @@ def _addresses(fields: Fields, version: int, automatic: bool) -> tuple[tuple[Add
         if given in _LINK_LOCAL:
             continue
         if any(other == given for other, dummy in found):
-            raise ImageError("%s: %s is given twice" % (one.at("ip"), given))
+            raise ImageError(f"{one.at('ip')}: {given} is given twice")
         found.append((given, prefix))
     return tuple(found)
 
@@ -102,7 +100,7 @@ def _automatic(fields: Fields, found: Stack) -> bool:
         return False
     for key, value in given.items():
         if value is not None:
-            found.settings[key] = flag(value if key == "dhcp-send-hostname" else not value)
+            found.settings[key] = true_false(value if key == "dhcp-send-hostname" else not value)
     if table:
         found.settings["route-table"] = str(table)
     if metric is not None:

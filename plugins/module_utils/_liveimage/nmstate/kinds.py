@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 from ..errors import ImageError
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, Port
-from .values import address, interface_name
+from .document import Fields
+from .profile import Interface, Port, address, interface_name, true_false
 
 _MODES = ("vepa", "bridge", "private", "passthru", "source")  # NetworkManager counts from 1
 
@@ -18,13 +16,13 @@ def vlan(fields: Fields, found: Interface) -> None:
     base = _base(fields, found, "vlan", needed=True)
     number = fields.number("id", 0, 4094)
     if number is None:
-        raise ImageError("%s is missing" % fields.at("id"))
+        raise ImageError(f"{fields.at('id')} is missing")
     protocol = fields.choice("protocol", ("802.1q", "802.1ad")) or "802.1q"
     registration = fields.choice("registration-protocol", ("none", "gvrp", "mvrp")) or "none"
     reorder, loose = fields.flag("reorder-headers"), fields.flag("loose-binding")
     fields.done()
     bits = (0 if reorder is False else 1) | {"none": 0, "gvrp": 2, "mvrp": 8}[registration] | (4 if loose else 0)
-    found.same = ("VLAN %d of %s" % (number, base), protocol)
+    found.same = (f"VLAN {number} of {base}", protocol)
     found.settings["vlan"] = {"id": str(number), "flags": str(bits)}
     if protocol != "802.1q":
         found.settings["vlan"]["protocol"] = protocol
@@ -35,17 +33,17 @@ def vxlan(fields: Fields, found: Interface) -> None:
     base = _base(fields, found, "vxlan", needed=False)
     number, port = fields.number("id", 0, 2**24 - 1), fields.number("destination-port", 1, 65535)
     if number is None:
-        raise ImageError("%s is missing" % fields.at("id"))
+        raise ImageError(f"{fields.at('id')} is missing")
     learning = fields.flag("learning")
     ends = {key: fields.text(key) for key in ("local", "remote")}
     settings = {"id": str(number)}
     settings.update({key: str(address(text, fields.at(key))) for key, text in ends.items() if text})
     fields.done()
     if learning is not None:
-        settings["learning"] = flag(learning)
+        settings["learning"] = true_false(learning)
     if port is not None:
         settings["destination-port"] = str(port)
-    found.same = ("VXLAN %d of %s" % (number, base or "any"), str(ends))
+    found.same = (f"VXLAN {number} of {base or 'any'}", str(ends))
     found.settings["vxlan"] = settings
 
 
@@ -55,12 +53,12 @@ def macvlan(fields: Fields, found: Interface) -> None:
     mode, promiscuous = fields.choice("mode", _MODES), fields.flag("promiscuous")
     fields.done()
     if mode is None:
-        raise ImageError("%s is missing; give one of %s" % (fields.at("mode"), ", ".join(_MODES)))
+        raise ImageError(f"{fields.at('mode')} is missing; give one of {', '.join(_MODES)}")
     if promiscuous is False and mode != "passthru":
         raise fields.wrong("promiscuous", "has a meaning in mode passthru only")
-    settings = {"mode": str(_MODES.index(mode) + 1), "tap": flag(found.kind == "mac-vtap")}
+    settings = {"mode": str(_MODES.index(mode) + 1), "tap": true_false(found.kind == "mac-vtap")}
     if promiscuous is not None:
-        settings["promiscuous"] = flag(promiscuous)
+        settings["promiscuous"] = true_false(promiscuous)
     found.settings["macvlan"] = settings
 
 
@@ -70,14 +68,14 @@ def infiniband(fields: Fields, found: Interface) -> None:
     mode, key = fields.choice("mode", ("datagram", "connected")), fields.number("pkey", 0, 65535)
     fields.done()
     if mode is None:
-        raise ImageError("%s is missing; give datagram or connected" % fields.at("mode"))
+        raise ImageError(f"{fields.at('mode')} is missing; give datagram or connected")
     settings = {"transport-mode": mode}
     if key is not None and key != 65535:
         if base is None:
-            raise ImageError("%s is missing; pkey needs it" % fields.at("base-iface"))
+            raise ImageError(f"{fields.at('base-iface')} is missing; pkey needs it")
         settings["p-key"] = str(key)
     elif base is not None:
-        raise ImageError("%s is missing; base-iface needs it" % fields.at("pkey"))
+        raise ImageError(f"{fields.at('pkey')} is missing; base-iface needs it")
     if found.mtu is not None:
         settings["mtu"] = str(found.mtu)
     found.settings["infiniband"] = settings
@@ -87,16 +85,16 @@ def vrf(fields: Fields, found: Interface) -> None:
     """The section ``vrf``."""
     found.table = fields.number("route-table-id", 1, 2**32 - 1)
     if found.table is None:
-        raise ImageError("%s is missing" % fields.at("route-table-id"))
+        raise ImageError(f"{fields.at('route-table-id')} is missing")
     key = "port" if fields.raw("port") is not None else "ports"
     if key == "port" and fields.raw("ports") is not None:
-        raise ImageError("%s and %s are the same; give one" % (fields.at("port"), fields.at("ports")))
+        raise ImageError(f"{fields.at('port')} and {fields.at('ports')} are the same; give one")
     if fields.raw(key) is not None:
         found.ports = []
         for at, name in enumerate(fields.texts(key)):
-            path = "%s[%d]" % (fields.at(key), at)
+            path = f"{fields.at(key)}[{at}]"
             if any(port.name == name for port in found.ports):
-                raise ImageError("%s: %s is listed twice" % (path, name))
+                raise ImageError(f"{path}: {name} is listed twice")
             found.ports.append(Port(interface_name(name, path), path))
     fields.done()
     found.settings["vrf"] = {"table": str(found.table)}

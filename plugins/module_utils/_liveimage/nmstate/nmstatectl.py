@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Sequence, Tuple
 
 from ..errors import ImageError
-from .fields import Fields
-from .reader import parse
+from .document import Fields, parse
 
 CHOICES = ("auto", "builtin", "nmstatectl")
 SECONDS = 60  # for one document; it needs a few milliseconds
@@ -45,7 +44,7 @@ def start(command: Sequence[str], text: str) -> tuple[int, str, str]:
             timeout=SECONDS,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ImageError("%s did not run to its end: %s" % (command[0], type(error).__name__)) from error
+        raise ImageError(f"{command[0]} did not run to its end: {type(error).__name__}") from error
     return done.returncode, done.stdout, done.stderr
 
 
@@ -56,18 +55,18 @@ def with_nmstatectl(
     try:
         text = json.dumps(document, sort_keys=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ImageError("the NMState document is no plain data: %.100s" % ascii(str(error))) from error
+        raise ImageError(f"the NMState document is no plain data: {ascii(str(error))!s:.100}") from error
     code, out, err = run(COMMAND, text)
     if code != 0:
-        raise ImageError("nmstatectl refuses the NMState document: %s" % (_last(err) or "exit code %d" % code))
+        raise ImageError("nmstatectl refuses the NMState document: %s" % (_last(err) or f"exit code {code}"))
     made = Fields(parse(out), "nmstatectl's output")
     files: dict[str, str] = {}
     for at, pair in enumerate(made.entries("NetworkManager")):
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, str) for one in pair)):
-            raise ImageError("%s[%d] is no pair of file name and text" % (made.at("NetworkManager"), at))
+            raise ImageError(f"{made.at('NetworkManager')}[{at}] is no pair of file name and text")
         name, content = pair
         if not _FILE.match(name) or name in files:
-            raise ImageError("%s[%d]: file name %s cannot be used" % (made.at("NetworkManager"), at, ascii(name[:60])))
+            raise ImageError(f"{made.at('NetworkManager')}[{at}]: file name {name[:60]!a} cannot be used")
         files[name] = content
     return files
 

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 
 from ..errors import ImageError
 from .bond import port_list
-from .fields import Fields
-from .keyfile import flag
-from .model import Interface, OvsPort, Port
-from .values import interface_name
+from .document import Fields
+from .profile import Interface, OvsPort, Port, interface_name, true_false
 
 _NEEDS = "%s: Open vSwitch and NetworkManager's plugin for it have to be in the live system"
 _MODES = {  # of a bond → what NetworkManager's port says
@@ -42,7 +40,7 @@ def bridge(fields: Fields, found: Interface) -> None:
             given = options.flag("stp")
         flags = {"stp-enable": given, "rstp-enable": options.flag("rstp"),
                  "mcast-snooping-enable": options.flag("mcast-snooping-enable")}  # fmt: skip
-        settings.update({key: flag(one) for key, one in flags.items() if one is not None})
+        settings.update({key: true_false(one) for key, one in flags.items() if one is not None})
         settings["fail-mode"] = options.choice("fail-mode", ("", "secure", "standalone")) or ""
         settings["datapath-type"] = options.choice("datapath", ("", "system", "netdev")) or ""
         options.done()
@@ -71,7 +69,7 @@ def _port(fields: Fields) -> OvsPort:
                 found.settings[key] = str(number)
         found.members = port_list(link, _member) or []
         if len(found.members) < 2:
-            raise ImageError("%s: a bond of Open vSwitch has two ports or more" % link.path)
+            raise ImageError(f"{link.path}: a bond of Open vSwitch has two ports or more")
         found.data = database(link)
         link.done()
     vlan = fields.mapping("vlan")
@@ -81,9 +79,7 @@ def _port(fields: Fields) -> OvsPort:
         trunks = sorted(_trunk(one) for one in vlan.mappings("trunk-tags"))
         vlan.done()
         found.settings.update({"tag": "" if tag is None else str(tag), "vlan-mode": mode or ""})
-        found.settings["trunks"] = ",".join(
-            "%d" % low if low == high else "%d-%d" % (low, high) for low, high in trunks
-        )
+        found.settings["trunks"] = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in trunks)
     fields.done()
     return found
 
@@ -98,13 +94,13 @@ def _trunk(fields: Fields) -> tuple[int, int]:
     single, span = fields.number("id", 0, 4095), fields.mapping("id-range")
     fields.done()
     if (single is None) == (span is None):
-        raise ImageError("%s: give id or id-range" % fields.path)
+        raise ImageError(f"{fields.path}: give id or id-range")
     if span is None:
         return single or 0, single or 0
     low, high = span.number("min", 0, 4095), span.number("max", 0, 4095)
     span.done()
     if low is None or high is None or low > high:
-        raise ImageError("%s: min and max must both be given, min the smaller one" % span.path)
+        raise ImageError(f"{span.path}: min and max must both be given, min the smaller one")
     return low, high
 
 
@@ -112,7 +108,7 @@ def interface(fields: Fields, found: Interface) -> None:
     """What only an ovs-interface has: it is internal, half of a patch, or a card of DPDK."""
     patch, dpdk = fields.mapping("patch"), fields.mapping("dpdk")
     if patch is not None and dpdk is not None:
-        raise ImageError("%s and %s exclude each other" % (patch.path, dpdk.path))
+        raise ImageError(f"{patch.path} and {dpdk.path} exclude each other")
     kind = "internal"
     if patch is not None:
         kind = "patch"
@@ -142,9 +138,9 @@ def database(fields: Fields) -> dict[str, dict[str, str]]:
         texts: dict[str, str] = {}
         for name in values.names():
             if not _KEY.match(name):
-                raise ImageError("%s: %s is no key that NetworkManager takes" % (values.path, ascii(name[:60])))
+                raise ImageError(f"{values.path}: {name[:60]!a} is no key that NetworkManager takes")
             value = values.raw(name)
-            text = flag(value) if isinstance(value, bool) else values.text(name)
+            text = true_false(value) if isinstance(value, bool) else values.text(name)
             if text:
                 texts["data." + name] = text
         if texts:
@@ -157,7 +153,7 @@ def attach(found: dict[str, Interface], controller: Interface) -> list[str]:
     """Make a profile for each port of a bridge, and ports of their interfaces; what the user should know."""
     warnings = [_NEEDS % controller.path]
     if controller.v4.enabled or controller.v6.enabled:
-        raise ImageError("%s is an ovs-bridge and has addresses; give them to an ovs-interface" % controller.path)
+        raise ImageError(f"{controller.path} is an ovs-bridge and has addresses; give them to an ovs-interface")
     for port in controller.ovs_ports:
         one = Interface(port.name, "ovs-port", port.path, port.name + "-port", controller.state)
         one.controller, one.has_ip = controller.key, False
@@ -165,25 +161,25 @@ def attach(found: dict[str, Interface], controller: Interface) -> list[str]:
         one.settings["ovs-port"] = port.settings
         one.settings.update(port.data)
         if one.key in found:
-            raise ImageError("%s: %s is a port of two bridges" % (port.path, port.name))
+            raise ImageError(f"{port.path}: {port.name} is a port of two bridges")
         found[one.key] = one
         for member in port.members:
             inner = found.get(member.name)
             if inner is None:
                 warnings.append(
-                    "%s: %s is not described in the document, so it gets no profile and does not become a port of %s"
-                    % (member.path, member.name, controller.name)
+                    f"{member.path}: {member.name} is not described in the document, so it gets no profile and does "
+                    f"not become a port of {controller.name}"
                 )
                 continue
             if inner.kind in ("vrf", "linux-bridge"):
-                raise ImageError("%s: %s (%s) cannot be a port of an ovs-bridge" % (
-                    member.path, inner.name, inner.kind))  # fmt: skip
+                raise ImageError(f"{member.path}: {inner.name} ({inner.kind}) cannot be a port of an ovs-bridge")
             if inner.controller is not None:
-                raise ImageError("%s: %s is already a port of %s" % (member.path, inner.name, inner.controller))
+                raise ImageError(f"{member.path}: {inner.name} is already a port of {inner.controller}")
             inner.has_ip = inner.kind == "ovs-interface"
             if not inner.has_ip and (inner.v4.enabled or inner.v6.enabled):
-                raise ImageError("%s has addresses, yet is a port of %s; give them to an ovs-interface" % (
-                    inner.path, controller.name))  # fmt: skip
+                raise ImageError(
+                    f"{inner.path} has addresses, yet is a port of {controller.name}; give them to an ovs-interface"
+                )
             inner.controller = one.key
             inner.section("connection").update({"master": port.name, "slave-type": "ovs-port"})
     return warnings
@@ -193,7 +189,7 @@ def check(one: Interface) -> None:
     """What is of Open vSwitch alone."""
     inside = (one.controller or "").startswith("ovs-port:")
     if one.kind == "ovs-interface" and not inside:
-        raise ImageError("%s: no ovs-bridge of this document has %s among its ports" % (one.path, one.name))
+        raise ImageError(f"{one.path}: no ovs-bridge of this document has {one.name} among its ports")
     if one.ovs_data and not inside and one.kind != "ovs-bridge":
-        raise ImageError("%s.ovs-db has a meaning only for an ovs-bridge and its ports" % one.path)
+        raise ImageError(f"{one.path}.ovs-db has a meaning only for an ovs-bridge and its ports")
     one.settings.update(one.ovs_data)

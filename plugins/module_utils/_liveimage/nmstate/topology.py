@@ -7,9 +7,7 @@ from __future__ import annotations
 from ..errors import ImageError
 from . import ovs
 from .ip import stack
-from .keyfile import flag
-from .model import NAMES, UP, Interface, OvsPort, Port
-from .values import interface_name
+from .profile import NAMES, UP, Interface, OvsPort, Port, interface_name, true_false
 
 _CONTROLLERS = ("bond", "linux-bridge", "vrf")
 
@@ -32,10 +30,10 @@ def connect(found: dict[str, Interface], gone: set[str]) -> list[str]:
                 _attach(found, gone, one, port)
             else:
                 if claimed.setdefault(port.name, one.name) != one.name:
-                    raise ImageError("%s: %s is already a port of %s" % (port.path, port.name, claimed[port.name]))
+                    raise ImageError(f"{port.path}: {port.name} is already a port of {claimed[port.name]}")
                 warnings.append(
-                    "%s: %s is not described in the document, so it gets no profile and does not become a port of %s"
-                    % (port.path, port.name, one.name)
+                    f"{port.path}: {port.name} is not described in the document, so it gets no profile and does not "
+                    f"become a port of {one.name}"
                 )
         if one.base is not None:
             _put_on(found, gone, one)
@@ -79,7 +77,7 @@ def _check_circles(found: dict[str, Interface]) -> None:
             return
         if name in under_way:
             circle = " → ".join([*under_way[under_way.index(name) :], name])
-            raise ImageError("%s stands on itself: %s" % (found[name].path, circle))
+            raise ImageError(f"{found[name].path} stands on itself: {circle}")
         under_way.append(name)
         one = found[name]
         for below in [port.name for port in one.ports or []] + ([one.base] if one.base else []):
@@ -100,31 +98,31 @@ def _join(found: dict[str, Interface], unlisted: set[str], one: Interface) -> No
     if controller is None or controller.kind not in _CONTROLLERS:
         controller = found.get("ovs-bridge:" + name)
     if controller is None:
-        raise ImageError("%s: %s is no bond, bridge or VRF of this document" % (path, name))
+        raise ImageError(f"{path}: {name} is no bond, bridge or VRF of this document")
     members = [member for port in controller.ovs_ports for member in port.members]
     if controller.key in unlisted:
         controller.ports = [*(controller.ports or []), Port(one.name, path)]
         controller.ovs_ports.append(OvsPort(one.name, path, [Port(one.name, path)]))
     elif all(port.name != one.name for port in members or controller.ports or []):
-        raise ImageError("%s: %s does not list %s among its ports" % (path, name, one.name))
+        raise ImageError(f"{path}: {name} does not list {one.name} among its ports")
 
 
 def _attach(found: dict[str, Interface], gone: set[str], controller: Interface, port: Port) -> None:
     if port.name in gone:
-        raise ImageError("%s: %s is a port here and absent elsewhere" % (port.path, port.name))
+        raise ImageError(f"{port.path}: {port.name} is a port here and absent elsewhere")
     one = found[port.name]
     routed = controller.kind == "vrf"
     if one is controller or one.kind == "vrf" or (not routed and one.kind == "linux-bridge") or (
         one.kind == "bond" and controller.kind == "bond"
     ):  # fmt: skip
-        raise ImageError("%s: %s (%s) cannot be a port of a %s" % (port.path, one.name, one.kind, controller.kind))
+        raise ImageError(f"{port.path}: {one.name} ({one.kind}) cannot be a port of a {controller.kind}")
     if one.controller is not None:
-        raise ImageError("%s: %s is already a port of %s" % (port.path, one.name, one.controller))
+        raise ImageError(f"{port.path}: {one.name} is already a port of {one.controller}")
     for version in (4, 6):
         if one.stack(version).enabled and not routed:
             raise ImageError(
-                "%s.ipv%d is enabled, yet %s is a port of %s; give the addresses to %s"
-                % (one.path, version, one.name, controller.name, controller.name)
+                f"{one.path}.ipv{version} is enabled, yet {one.name} is a port of {controller.name}; give the "
+                f"addresses to {controller.name}"
             )
     one.controller = controller.name
     one.has_ip = routed
@@ -141,21 +139,21 @@ def _put_on(found: dict[str, Interface], gone: set[str], one: Interface) -> None
     name = one.base or ""
     section, path = one.base_at
     if name in gone:
-        raise ImageError("%s: %s is absent" % (path, name))
+        raise ImageError(f"{path}: {name} is absent")
     base = found.get(name)
     for other in found.values():
         if other is not one and one.same and other.same == one.same:
-            raise ImageError("%s: %s is %s already" % (one.path, one.same[0], other.name))
+            raise ImageError(f"{one.path}: {one.same[0]} is {other.name} already")
     if base is not None and one.mtu is not None and base.mtu is not None and one.mtu > base.mtu:
-        raise ImageError("%s.mtu: %d is more than the %d of %s" % (one.path, one.mtu, base.mtu, name))
-    # a profile that goes by MAC address has no interface name that could be told beforehand
+        raise ImageError(f"{one.path}.mtu: {one.mtu} is more than the {base.mtu} of {name}")
+    # a profile that goes by MAC address has no interface name that is known beforehand
     one.section(section)["parent"] = base.uuid if base is not None and base.by_mac else name
 
 
 def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
     name = one.peer or ""
     if name in gone:
-        raise ImageError("%s.veth.peer: %s is absent" % (one.path, name))
+        raise ImageError(f"{one.path}.veth.peer: {name} is absent")
     other = found.get(name)
     if other is None:  # the one profile that is made for what is not described: without it there would be no pair
         other = Interface(name, "veth", one.path + ".veth.peer", name, UP, v4=stack(None, 4), v6=stack(None, 6))
@@ -163,24 +161,24 @@ def _pair(found: dict[str, Interface], gone: set[str], one: Interface) -> None:
         other.settings["veth"] = {"peer": one.name}
         found[name] = other
     if other.kind != "veth" or other.peer != one.name:
-        raise ImageError("%s.veth.peer: %s is not the other end" % (one.path, name))
+        raise ImageError(f"{one.path}.veth.peer: {name} is not the other end")
 
 
 def _check_primary(found: dict[str, Interface], one: Interface) -> None:
     path = one.path + ".link-aggregation.options.primary"
     port = found.get(one.primary or "")
     if all(other.name != one.primary for other in one.ports or []):
-        raise ImageError("%s: %s is no port of this bond" % (path, one.primary))
+        raise ImageError(f"{path}: {one.primary} is no port of this bond")
     if port is not None and port.by_mac:
-        raise ImageError("%s: %s goes by its MAC address, its name is not known to the kernel" % (path, one.primary))
+        raise ImageError(f"{path}: {one.primary} goes by its MAC address, its name is not known to the kernel")
 
 
 def _copy_mac(found: dict[str, Interface], one: Interface) -> None:
     source = found.get(one.copy_mac or "")
     if source is None or source.mac is None:
         raise ImageError(
-            "%s.copy-mac-from: the MAC address of %s is not known before the host boots; give mac-address there"
-            % (one.path, one.copy_mac)
+            f"{one.path}.copy-mac-from: the MAC address of {one.copy_mac} is not known before the host boots; "
+            "give mac-address there"
         )
     one.section("ethernet")["cloned-mac-address"] = source.mac
 
@@ -191,8 +189,7 @@ def _check_addresses(found: dict[str, Interface]) -> None:
         for version in (4, 6):
             for address, dummy in one.stack(version).addresses:
                 if address in seen:
-                    raise ImageError("%s.ipv%d: %s is also given to %s" % (
-                        one.path, version, address, seen[address].name))  # fmt: skip
+                    raise ImageError(f"{one.path}.ipv{version}: {address} is also given to {seen[address].name}")
                 seen[address] = one
 
 
@@ -201,7 +198,7 @@ def _check_macs(found: dict[str, Interface]) -> None:
     for one in found.values():
         if one.by_mac and one.mac is not None:
             if one.mac in seen:
-                raise ImageError("%s.mac-address: %s identifies %s already" % (one.path, one.mac, seen[one.mac].name))
+                raise ImageError(f"{one.path}.mac-address: {one.mac} identifies {seen[one.mac].name} already")
             seen[one.mac] = one
 
 
@@ -211,7 +208,7 @@ def connection(one: Interface) -> dict[str, str]:
         "id": one.profile,
         "uuid": one.uuid,
         "type": NAMES[one.kind],
-        "autoconnect": flag(one.state == UP),
+        "autoconnect": true_false(one.state == UP),
         "autoconnect-slaves": "1" if one.kind in (*_CONTROLLERS, "ovs-bridge") else "-1",
     }
     if not one.by_mac:

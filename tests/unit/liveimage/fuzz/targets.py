@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso, miniso, nmstate
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base import Base
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.base_file import Base
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import BaseRange, Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import quick, ranges
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server.requests import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server import answers, ranges
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.requests import (
     Request,
     RequestReader,
 )
@@ -132,19 +132,19 @@ def range_header(case: bytes) -> None:
 
 
 def request(case: bytes) -> None:
-    """Bytes of a connection: however they arrive, the same requests come out; the short way finds no other ones."""
+    """Bytes of a connection: however they arrive, the same requests come out; the fast path finds no other ones."""
     whole, split, again = RequestReader(), RequestReader(), RequestReader()
     found = whole.feed(case)
     pieces = [one for place in range(len(case)) for one in split.feed(case[place : place + 1])]
     need(_told(found) == _told(pieces), f"{_told(found)} in one piece, {_told(pieces)} in many")
     if len(found) == 1 and whole.idle and found[0].keep_alive:
         need(_told(again.feed(case) + again.feed(case)) == _told(found) * 2, "another request the second time")
-    asked = quick.asked(case)
+    asked = answers.fast_request(case)
     if asked is not None:
         need(len(found) == 1 and whole.idle and found[0].keep_alive and not found[0].old, "no plain request")
-        need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the short way")
+        need((found[0].method, found[0].path) == ("GET", asked[0]), "another path on the fast path")
         need(list(found[0].headers) == ["range"], "more than a range")
-        need(ranges.parse(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the short way")
+        need(ranges.parse(found[0].headers["range"], 2**64) == _span(*asked[1:]), "another range on the fast path")
     for one in found:
         need(one.problem or (len(one.path) <= 2048 and one.method), "a request without a path or a method")
 

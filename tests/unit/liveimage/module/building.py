@@ -10,9 +10,9 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import options, request
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.files import Owned
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.work import Build
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import main, request
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.build import Build
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module.stores import Owned
 
 AGENT = {"agent_image": "quay.io/example/agent:1", "ironic_urls": ["http://ironic.example.com"]}
 NETWORK = {
@@ -46,7 +46,7 @@ class Workshop:
         """Options as Ansible would hand them over; None stands for one that is not given."""
         options_ = {"base_iso": str(self.base), "dest": str(self.dest), "hosts": list(hosts), **AGENT, **more}
         given = {name: value for name, value in options_.items() if value is not None}
-        result = ArgumentSpecValidator(options.spec(), required_if=options.REQUIRED_IF).validate(given)
+        result = ArgumentSpecValidator(main.argument_spec(), required_if=main.REQUIRED_IF).validate(given)
         assert result.error_messages == []
         return result.validated_parameters
 
@@ -58,7 +58,7 @@ class Workshop:
         )
         work.run()
         self.diff = work.diff
-        return {result.name: result.told() for result in [*work.results, work.shared]}
+        return {result.name: result.as_result() for result in [*work.results, work.shared]}
 
     def written(self) -> list[str]:
         """Everything below the destination, records too; nothing when it is not there."""

@@ -9,10 +9,10 @@ import stat
 
 import pytest
 
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import urls
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay import Overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.reading import open_overlay
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.server import names
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.service.paths import static_path
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.overlay_io import open_overlay
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
 from tests.unit.liveimage.module.building import NETWORK, state
 
 HOST = {"name": "web-1", "network": NETWORK}
@@ -97,7 +97,7 @@ def test_urls_of_a_server_whose_paths_cannot_be_guessed(workshop):
     result = workshop.build(HOST, mode="overlay", publish_url=URL, names_secret_file=str(secret))["web-1"]
     path = static_path("web-1.iso", b"a secret of the server, long enough")
     assert result["urls"] == {"iso": URL + path}
-    assert len(path) <= names.LONGEST
+    assert len(path) <= urls.LONGEST_PATH
 
 
 def test_a_path_that_a_bmc_may_not_take_is_a_warning(workshop):

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import iso
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import inspection
 from tests.unit.liveimage.module.building import NETWORK
 
 AUTH = {"auths": {"quay.io": {"auth": "c2VjcmV0LXVzZXI6c2VjcmV0LXBhc3M="}}}
@@ -50,7 +50,7 @@ def test_no_result_and_no_difference_has_a_secret(workshop, hosts):
         agent_environment={"TOKEN": "hunter2", "QUOTED": 'hunter2"hunter2\\'},
     )  # fmt: skip
     assert [one["msg"] for one in results.values() if one["failed"]] == []
-    shown = inspection.show([image["path"] for one in results.values() for image in one["images"]])
+    shown = inspection.show_images([image["path"] for one in results.values() for image in one["images"]])
     text = json.dumps([results, workshop.diff, shown])
     assert [secret for secret in SECRETS if secret in text] == []
     # but people see what they need
@@ -68,5 +68,5 @@ def test_no_result_and_no_difference_has_a_secret(workshop, hosts):
 )
 def test_secret_values_of_keyfiles_are_hidden(line):
     text = "[connection]\nid=eno1\n[x]\n" + line + "\n"
-    assert "secret" not in masking.keyfile(text.encode())
-    assert "id=eno1" in masking.keyfile(text.encode())
+    assert "secret" not in inspection.masked_keyfile(text.encode())
+    assert "id=eno1" in inspection.masked_keyfile(text.encode())

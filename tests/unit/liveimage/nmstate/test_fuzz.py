@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate import keyfiles, parse
-from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.keyfile import render
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.profile import keyfile_text
 
 DOCUMENTS = [parse(one.read_text()) for one in sorted((Path(__file__).parent / "documents").glob("*.yaml"))]
 SECTIONS = {
@@ -107,7 +107,7 @@ def test_damaged_documents(document):
 @settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=80))
 def test_a_value_stays_on_its_line(text):
-    lines = render({"connection": {"id": "a"}, "user": {"k": text}}).split("\n")
+    lines = keyfile_text({"connection": {"id": "a"}, "user": {"k": text}}).split("\n")
     assert lines[:-2] == ["[connection]", "id=a", "", "[user]"]
     written = lines[-2].partition("=")[2]
     plain = re.sub(r"\\(.)", lambda one: {"s": " "}.get(one[1], one[1]), written)
@@ -118,7 +118,7 @@ def test_a_value_stays_on_its_line(text):
 @pytest.mark.parametrize("text", ["a\nb", "a\r", "\x00", "\x7f"])
 def test_control_characters_never_reach_a_keyfile(text):
     with pytest.raises(ImageError):
-        render({"connection": {"id": text}})
+        keyfile_text({"connection": {"id": text}})
 
 
 def test_long_chains_and_many_interfaces():

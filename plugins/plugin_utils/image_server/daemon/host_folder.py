@@ -1,0 +1,270 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Static mode: a folder of NMState documents, one host each, published as they are now.
+
+A host whose document is bad now has no image: the one of its old document would boot it into a network that it
+may not have any more. The others are not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import (
+    KINDS,
+    Bases,
+    NotReady,
+    Signature,
+)
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.hosts import HostInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.nmstate.document import LONGEST
+
+from . import host_file
+from .folder import Changes, State, read_text, scan, state
+from .problems import LOG, Problems
+from .publisher import SUFFIXES, Publisher
+from .reloaded import CommonInputs
+
+DOCUMENT = ".yaml"  # what is cut from a file's name: the rest is the image's, as the peer has it
+_ENDINGS = (DOCUMENT, ".yml", ".json")  # endings that are no part of a host's name
+_PREFIX = "host "  # of what problems are of
+_MOST_OWN = 8 * 1024 * 1024  # bytes of a file of a host's own
+
+
+@dataclass
+class _Files:
+    """The files of one host."""
+
+    __slots__ = ("documents", "own")
+    documents: list[tuple[str, Signature]]
+    own: tuple[str, Signature] | None
+
+    def all(self) -> list[tuple[str, Signature]]:
+        return [*self.documents, *([self.own] if self.own else [])]
+
+
+class HostFolder:
+    """The hosts of a folder. `begin` is cheap and finds which there are; `refresh` makes what has to be made."""
+
+    def __init__(
+        self, publisher: Publisher, bases: Bases, folder: str, inputs: CommonInputs, problems: Problems
+    ) -> None:
+        """Nothing is read yet."""
+        self._publisher, self._bases, self._folder, self._inputs = publisher, bases, folder, inputs
+        self._problems = problems
+        self._changes = Changes()
+        self._lock = threading.RLock()
+        self._archs: dict[str, str] = {}  # host → architecture
+        self._states: dict[str, tuple[str, ...]] = {}  # architecture → state of its bases
+        self._pending: dict[str, str] = {}  # path → host that was found and not made yet
+        self._files: dict[str, _Files] = {}  # of hosts that are pending
+        self._failed: set[str] = set()
+        self._asked = 0
+        self._scanned: Mapping[str, Signature] = {}
+        self._judged: set[str] = set()  # architectures whose bases changed in this refresh
+        self._first = True
+
+    def __len__(self) -> int:
+        return len(self._archs)
+
+    def begin(self) -> None:
+        """Find the hosts, so that each can be made as soon as it is asked for; OSError: no such folder."""
+        self._todo(*self._find())
+
+    def refresh(self) -> None:
+        """Make what changed, take away what is gone."""
+        self._bases.settle(*(("",) if self._first else ()))
+        try:
+            changed, files = self._find() if not self._first else ([], {})
+        except OSError as error:
+            self._problems.report(self._folder, f"the folder cannot be read: {error.strerror}; its images stay")
+            return
+        if not self._first:
+            self._todo(changed, files)
+        for key in list(self._files):
+            while self._asked:  # a request waits for its own host; locks do not keep an order
+                time.sleep(0.001)
+            self._make(key)
+        self._problems.report(self._folder, "")
+        self._inputs.report()
+        for arch in self._judged & self._states.keys():
+            self._report_bases(arch)
+        self._judged.clear()
+        if self._first:
+            self._first = False
+            LOG.info("%d hosts are published, %d could not be", len(self._archs) - self.failed, self.failed)
+
+    def make(self, path: str) -> bool:
+        """Make the image of a path if it is one that has to be made; whether it was."""
+        key = self._pending.get(path)
+        if key is None:
+            return False
+        self._asked += 1
+        try:
+            self._make(key)
+        finally:
+            self._asked -= 1
+        return True
+
+    def owns(self, name: str) -> bool:
+        """Whether an image of this name is one of a host, whether it is there or not."""
+        keys = [name[: -len(suffix)] for suffix in SUFFIXES.values() if name.endswith(suffix)]
+        return any(key in self._archs or key in self._files for key in keys)
+
+    @property
+    def failed(self) -> int:
+        """How many hosts have no image, or not all of theirs, for reasons of their own."""
+        return len(self._failed)
+
+    def _find(self) -> tuple[list[str], Mapping[str, _Files]]:
+        """Hosts that have to be made, and the files of all that are there."""
+        again = self._inputs.refresh()
+        found = scan(self._folder)
+        files: Mapping[str, _Files] = {}
+        dirty: dict[str, None] = {}
+        if found != self._scanned or self._changes.waits:
+            self._scanned, files = found, grouped(found)
+            changed, gone = self._changes.update({key: _state(one) for key, one in files.items()})
+            dirty = dict.fromkeys(changed)
+            for key in gone:
+                self._forget(key)
+        for arch, before in list(self._states.items()):
+            now = self._bases.state(arch)
+            if again or now != before:
+                self._states[arch] = now
+                self._publisher.boot_files(arch)
+                self._judged.add(arch)
+                dirty.update(dict.fromkeys(key for key, own in self._archs.items() if own == arch))
+        if dirty and not files:
+            files = grouped(found)
+        return [key for key in dirty if key in files], files
+
+    def _todo(self, changed: list[str], files: Mapping[str, _Files]) -> None:
+        with self._lock:
+            for key in changed:
+                self._files[key] = files[key]
+                for kind in KINDS:
+                    self._pending[self._publisher.path(key, kind)] = key
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            arch = self._archs.pop(key, "")
+            self._publisher.discard(key)
+            self._failed.discard(key)
+            self._problems.forget(_PREFIX + key)
+            LOG.info("%s: gone", escaped(key))
+            if arch not in self._archs.values():
+                self._states.pop(arch, None)
+                self._problems.forget(self._bases_of(arch))
+
+    def _make(self, key: str) -> None:
+        """Make one host, whatever is in its files."""
+        with self._lock:
+            files = self._files.pop(key, None)
+            if files is None:
+                return
+            problem = ""
+            try:
+                problem = self._publish(key, files)
+            except ImageError as error:
+                problem = f"{self._place(files)}: {error}"
+                self._publisher.withhold(key, KINDS)
+            except Exception as error:  # noqa: BLE001 - a defect of ours must not take the other hosts with it
+                LOG.exception("%s: this is a defect of the image server", escaped(key))
+                problem = f"{self._place(files)}: a defect of the image server: {type(error).__name__}"
+                self._publisher.withhold(key, KINDS)
+            finally:
+                self._archs.setdefault(key, "")
+                for kind in KINDS:
+                    self._pending.pop(self._publisher.path(key, kind), None)
+            self._problems.report(_PREFIX + key, problem)
+            if problem:
+                self._failed.add(key)
+            else:
+                self._failed.discard(key)
+
+    def _publish(self, key: str, files: _Files) -> str:
+        """What is wrong with it, "" when nothing is."""
+        if len(files.documents) > 1:
+            names = " and ".join(escaped(name) for name, _signature in files.documents)
+            raise ImageError(f"{names} would share the image name {escaped(key)}; remove or rename one")
+        own, network = host_file.HostOptions(), None
+        if files.own is not None:
+            path = os.path.join(self._folder, files.own[0])
+            try:
+                own = host_file.parse_options(read_text(path, _MOST_OWN))
+            except ImageError as error:
+                raise ImageError(f"{files.own[0]}: {error}") from error
+        for name, _signature in files.documents:
+            network = read_text(os.path.join(self._folder, name), LONGEST)
+        name = files.documents[0][0] if files.documents else key
+        host = own.laid_over(HostInputs(name=host_of(name), network=network))
+        self._archs[key] = own.arch
+        if own.arch not in self._states:
+            self._states[own.arch] = self._bases.state(own.arch)
+            self._publisher.boot_files(own.arch)
+            self._report_bases(own.arch)
+        newest = max(signature.mtime_ns for _name, signature in files.all()) / 1e9
+        outcome = self._publisher.offer(
+            key, host, own.arch, own.formats, modified=max(newest, self._inputs.modified), label=escaped(key),
+            agent=own.agent, enlarge=own.enlarge,
+        )  # fmt: skip
+        for warning in outcome.warnings:
+            LOG.warning("%s: %s", escaped(key), escaped(warning))
+        if not self._first and outcome.urls:
+            LOG.info("%s: published", escaped(key))
+        wrong = {kind: str(error) for kind, error in outcome.problems.items() if not isinstance(error, NotReady)}
+        if len(set(wrong.values())) == 1 and len(wrong) == len(own.formats):
+            return f"{self._place(files)}: {next(iter(wrong.values()))}"
+        return "; ".join(f"{key}{SUFFIXES[kind]}: {text}" for kind, text in wrong.items())
+
+    def _report_bases(self, arch: str) -> None:
+        """A base that is missing is one problem, not one of each host."""
+        problems = []
+        for kind in KINDS:
+            try:
+                path = self._bases.path(arch, kind)
+                if kind == KINDS[0]:
+                    self._bases.iso(path)
+                else:
+                    self._bases.initramfs(path)
+            except NotReady as error:
+                problems.append(str(error))
+        self._problems.report(self._bases_of(arch), "; ".join(problems))
+
+    def _bases_of(self, arch: str) -> str:
+        return f"bases of {arch or self._bases.own_arch}"
+
+    def _place(self, files: _Files) -> str:
+        return os.path.join(self._folder, files.all()[0][0])
+
+
+def grouped(found: Mapping[str, Signature]) -> dict[str, _Files]:
+    """The files of each host, by the name of its image without its suffix."""
+    hosts: dict[str, _Files] = {}
+    for name, signature in sorted(found.items()):
+        if name.endswith(host_file.SUFFIX) and name != host_file.SUFFIX:
+            hosts.setdefault(name[: -len(host_file.SUFFIX)], _Files([], None)).own = (name, signature)
+        else:
+            key = name[: -len(DOCUMENT)] if name.endswith(DOCUMENT) else name
+            hosts.setdefault(key, _Files([], None)).documents.append((name, signature))
+    return hosts
+
+
+def host_of(name: str) -> str:
+    """The host's name by its document's: without an ending that says what kind of file it is."""
+    for ending in _ENDINGS:
+        if name.endswith(ending) and name != ending:
+            return name[: -len(ending)]
+    return name
+
+
+def _state(files: _Files) -> State:
+    return state(files.all())

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A key waits once, is with one worker at a time, and is never lost."""
+
+from __future__ import annotations
+
+import threading
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
+    WorkQueue,
+)
+
+
+def test_keys_come_in_the_order_they_are_due():
+    queue = WorkQueue()
+    for key, delay in (("later", 0.05), ("first", 0), ("never", 1000)):
+        queue.put(key, delay)
+    assert [queue.take(), queue.take()] == ["first", "later"]
+    assert len(queue) == 3
+
+
+def test_a_key_waits_once_and_the_earlier_moment_counts():
+    queue = WorkQueue()
+    queue.put("a", 1000)
+    queue.put("a")
+    queue.put("a", 500)
+    assert len(queue) == 1
+    assert queue.take() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+def test_what_is_put_while_a_worker_has_it_comes_again():
+    queue = WorkQueue()
+    queue.put("a")
+    assert queue.take() == "a"
+    queue.put("a")
+    queue.put("b")
+    assert queue.take() == "b"
+    queue.done("a", 1000)
+    assert queue.take() == "a"
+
+
+def test_done_with_a_delay_puts_it_back():
+    queue = WorkQueue()
+    queue.put("a")
+    queue.done(queue.take(), 0.01)
+    assert queue.take() == "a"
+
+
+def test_closing_lets_every_worker_go():
+    queue = WorkQueue()
+    taken: list[object] = []
+    workers = [threading.Thread(target=lambda: taken.append(queue.take())) for _number in range(3)]
+    for worker in workers:
+        worker.start()
+    queue.close()
+    for worker in workers:
+        worker.join(10)
+    assert taken == [None, None, None]
+
+
+def test_many_workers_never_share_a_key_and_lose_none():
+    queue = WorkQueue()
+    held: set[object] = set()
+    seen: dict[object, int] = {}
+    wrong: list[object] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        while (key := queue.take()) is not None:
+            with lock:
+                if key in held:
+                    wrong.append(key)
+                held.add(key)
+            with lock:
+                held.discard(key)
+                seen[key] = seen.get(key, 0) + 1
+                over = all(seen.get(number, 0) >= 2 for number in range(50))
+            queue.done(key, 0 if seen[key] < 2 else None)
+            if over:
+                queue.close()
+
+    workers = [threading.Thread(target=work) for _number in range(4)]
+    for number in range(50):
+        queue.put(number)
+        queue.put(number)
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+    assert not wrong
+    assert sorted(seen) == list(range(50))
+    assert min(seen.values()) >= 2

@@ -1,0 +1,229 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever lies in a folder: the server goes on, good hosts are served, and no two share a name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import bases as bases_module
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import KINDS, Bases
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.urls import static_path
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon import host_folder as module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.descriptor_folder import (
+    DescriptorFolder,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.host_folder import (
+    HostFolder,
+    grouped,
+    host_of,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.problems import Problems
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.publisher import Publisher
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.reloaded import CommonInputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.server.image_registry import (
+    Registry,
+)
+from tests.unit.liveimage.maker import LAYOUTS, make
+
+ENVIRON = {"IRONIC_AGENT_IMAGE": "example.test/ipa:1", "IRONIC_BASE_URL": "http://ironic.test"}
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
+GOOD = b"interfaces: [{name: eth0, type: ethernet, state: up}]"
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    place = tmp_path_factory.mktemp("bases")
+    make(place / "live.iso", LAYOUTS["2023-igninfo"])
+    (place / "live.img").write_bytes(b"INITRD" * 3333)
+    return Bases(str(place / "live.iso"), str(place / "live.img"), "", "x86_64")
+
+
+class World:
+    """Static mode without its program."""
+
+    def __init__(self, bases: Bases, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.folder, self.registry, self.problems = folder, Registry(), Problems()
+        inputs = CommonInputs(ENVIRON if environ is None else environ, self.problems)
+        publisher = Publisher(
+            self.registry, bases, inputs, b"", "http://192.0.2.1", path_of=lambda key, suffix: static_path(key + suffix)
+        )
+        self.static = HostFolder(publisher, bases, str(folder), inputs, self.problems)
+        self.static.begin()
+        self.static.refresh()
+
+    def served(self) -> set[str]:
+        return {path for path, image in self.registry.items() if image.host != "boot files"}
+
+
+NAMES = st.one_of(
+    st.binary(min_size=1, max_size=24),
+    st.text(st.sampled_from("ab.?%#/ \n\t~é☃-_:"), min_size=1, max_size=10).map(lambda name: name.encode()),
+    st.sampled_from([b"a", b"a.yaml", b"a.yml", b"a.json", b"a.host.yml", b"a.yaml.yaml", b"a.iso", b".host.yml",
+                     b"a.yaml.host.yml", b"a.host.yml.host.yml", b"a" * 250 + b".yaml",
+                     b"x.yaml~", b"..data", b"\xff.yaml"]),
+).filter(lambda name: b"/" not in name and b"\0" not in name and name not in (b".", b".."))  # fmt: skip
+CONTENTS = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from([b"", GOOD, b"interfaces: 3", b"[1, 2]", b"hostname: {config: x}", b"&a [*a]", b"a: &x [1]\nb: *x",
+                     b"arch: riscv64", b"hostname: h", b"ignition: {}", b"{", b"!!python/x y",
+                     b"files: [{path: /x, content: y}]", b"formats: [iso]", b"merge: {storage: {files: 3}}",
+                     b"enlarge: true", b"\xef\xbb\xbfinterfaces: []"]),
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def folder_of(contents: dict[bytes, bytes]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as place:
+        for name, data in contents.items():
+            with contextlib.suppress(OSError):  # a name that is too long is no name
+                Path(os.fsdecode(os.path.join(os.fsencode(place), name))).write_bytes(data)
+        (Path(place) / "good-host.yaml").write_bytes(GOOD)
+        yield Path(place)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(NAMES, CONTENTS, max_size=6))
+@example({b"a": b"", b"a.yaml": b""})
+@example({b"a.iso.yaml": b"", b"a": b"", b"a.initramfs": b""})
+@example({b"good-host.host.yml.yaml": b"", b"good-host": GOOD[:-1]})
+def test_any_content(bases, contents):
+    with folder_of({name: data for name, data in contents.items() if name not in TOUCHING}) as place:
+        world = World(bases, place)
+        assert {"/good-host.iso", "/good-host.initramfs"} <= world.served()
+        by_path: dict[str, set[str]] = {}
+        for key in grouped(module.scan(str(place))):
+            for kind in KINDS:
+                by_path.setdefault(static_path(key + module.SUFFIXES[kind]), set()).add(key)
+        assert all(len(keys) == 1 for keys in by_path.values())
+        assert world.served() <= set(by_path)
+        for problem in (*world.problems.all(), *world.problems.all().values()):
+            assert problem.isprintable()
+        # everything goes away again, and nothing of it stays
+        for file in place.iterdir():
+            file.unlink()
+        world.static.refresh()
+        world.static.refresh()
+        assert world.served() == set()
+        assert (len(world.static), world.static.failed) == (0, 0)
+
+
+#: names that mean the good host itself
+TOUCHING = (b"good-host", b"good-host.yaml", b"good-host.host.yml")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(NAMES.map(lambda name: name[:200] + b".json"), CONTENTS, max_size=4))
+@example({b"a.json": b'{"kubenode_image": 1, "name": "a.iso", "host": "", "created": 1, "overlay": {"version": 1}}'})
+@example({b"a.json": b'{"kubenode_image": 1, "name": "a.iso", "host": "", "created": 1, "overlay": 5}'})
+def test_any_descriptor(contents):
+    with folder_of(contents) as place:
+        registry = Registry()
+        descriptors = DescriptorFolder(registry, str(place), static_path, Problems())
+        descriptors.refresh()
+        descriptors.refresh()
+        assert len(registry) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [("web.yaml", "web"), ("web.yml", "web"), ("web.json", "web"), ("web", "web"), ("a.example.com", "a.example.com"),
+     ("a.example.com.yaml", "a.example.com"), ("web.yaml.yaml", "web.yaml"), (".yaml", ".yaml")],
+)  # fmt: skip
+def test_names_of_hosts(name, host):
+    assert host_of(name) == host
+
+
+def test_a_defect_of_ours_hurts_one_host(bases, tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_bytes(GOOD)
+    good = module.host_of
+
+    def broken(name: str) -> str:
+        if name == "a.yaml":
+            raise ZeroDivisionError
+        return good(name)
+
+    monkeypatch.setattr(module, "host_of", broken)
+    world = World(bases, tmp_path)
+    assert world.served() == {"/b.iso", "/b.initramfs"}
+    assert world.problems.all() == {"host a": f"{tmp_path}/a.yaml: a defect of the image server: ZeroDivisionError"}
+
+
+def test_what_is_reported_is_in_accord_with_what_is_served(bases, tmp_path, monkeypatch):
+    """Who waits for a problem to come or to go finds what it says at once, whatever all hosts have in common."""
+    for wait in ("_CACHED", "_SETTLED"):
+        monkeypatch.setattr(bases_module, wait, 0)
+    folder, bundle = tmp_path / "hosts", tmp_path / "ca.pem"
+    folder.mkdir()
+    (folder / "a.yaml").write_bytes(GOOD)
+    own = Bases(str(tmp_path / "live.iso"), bases.path("", "initramfs"), "", "x86_64")
+    bundle.write_text(CERTIFICATE % "MII=")
+    world = World(own, folder, {**ENVIRON, "CA_BUNDLE": str(bundle)})
+    reported: list[tuple[str, bool, dict[str, str]]] = []
+    report = world.problems.report
+
+    def tags() -> dict[str, str]:
+        return {path: image.etag for path, image in world.registry.items() if image.host != "boot files"}
+
+    def noted(what: str, problem: str) -> None:
+        before = world.problems.all()
+        report(what, problem)
+        if world.problems.all() != before:
+            reported.append((what, bool(problem), tags()))
+
+    monkeypatch.setattr(world.problems, "report", noted)
+
+    def refresh() -> list[tuple[str, bool]]:
+        """What was reported, if all of it was in accord with what this refresh left."""
+        reported.clear()
+        world.static.refresh()
+        assert all(served == tags() for _what, _problem, served in reported), reported
+        return [(what, problem) for what, problem, _served in reported]
+
+    assert world.served() == {"/a.initramfs"}
+    shutil.copy(bases.path("", "iso"), tmp_path / "live.iso")
+    assert refresh() == [("bases of x86_64", False)]
+    assert world.served() == {"/a.iso", "/a.initramfs"}
+    before = tags()
+    bundle.write_text("no certificate")
+    assert refresh() == [("common inputs", True)]
+    assert tags() == before
+    bundle.write_text(CERTIFICATE % "AAAA")
+    assert refresh() == [("common inputs", False)]
+    assert tags().keys() == before.keys()
+    assert tags() != before
+    (tmp_path / "live.iso").unlink()
+    assert refresh() == [("bases of x86_64", True)]
+    (folder / "a.yaml").write_bytes(b"interfaces: 3")
+    assert refresh() == []  # it may still be written
+    assert refresh() == [("host a", True)]
+    assert world.served() == set()
+
+
+def test_nothing_is_done_when_nothing_changed(bases, tmp_path, monkeypatch):
+    (tmp_path / "a.yaml").write_bytes(GOOD)
+    (tmp_path / "bad.yaml").write_bytes(b"interfaces: 3")
+    world = World(bases, tmp_path)
+    monkeypatch.setattr(module, "read_text", None)  # nobody opens a file again
+    changes = world.registry.changes
+    for _look in range(3):
+        world.static.refresh()
+    assert world.registry.changes == changes
+
+
+def test_memory_of_inputs_is_shared():
+    inputs = CommonInputs(ENVIRON, Problems())
+    assert isinstance(inputs(), AgentInputs)
+    assert inputs() is inputs()
+    assert inputs.refresh() is False
