@@ -6,27 +6,37 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from lab import daemon, delays, leftovers
-from lab.client import LabClientError, call
-from lab.cluster import cli as cluster
-from lab.daemon import Options
-from lab.machines import KINDS
-from lab.machines.host import LabError
+from lab.cluster.programs import ensure
+from lab.cluster.running_cluster import RunningCluster, status
+from lab.images.recipe import RECIPES
+from lab.machines import cleanup
 from lab.robot.tls import HOST
-from lab.state import State, StateError
+
+from . import daemon, delays
+from .client import LabClientError, call
+from .daemon import Options
+from .errors import LabError
+from .host_changes import build_changes, host_changes
+from .machines import KINDS
+from .state import State, StateError
 
 Command = Callable[[argparse.Namespace], int]
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
 TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
+#: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
+_BUILD_LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))
+_CLUSTER_ACTIONS = ("build", "up", "down", "status", "kubeconfig", "token")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(up)
     up.add_argument("--token", help=f"API token (default: ${TOKEN_VARIABLE}, else a new one; others can see arguments)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C instead of going to the background")
+    up.add_argument("--explain", action="store_true", help="only say what it would install and change on this host")
     _add_options(command("serve", _serve, "be the background process of 'up' (internal)"))
     command("down", _down, "stop a lab and clean up, also after a crash")
     purge = commands.add_parser("purge", help=_PURGE, description=_PURGE)
@@ -69,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "say whether a lab is up, and what it is", table=True)
     command("machines", _machines, "list the machines of a lab", table=True)
     command("env", _env, "print shell lines that aim clients at a lab")
-    cluster.add_arguments(command("cluster", cluster.run, "a Kubernetes control plane for a lab", table=True))
+    _add_cluster_arguments(command("cluster", _cluster, "a Kubernetes control plane for a lab", table=True))
     images = command("images", _images, "list the built images, or build them", table=True)
     images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
     images.add_argument("--all", action="store_true", help="build all: also the tarball, the mirror, the live image")
@@ -108,14 +119,22 @@ def _options(options: argparse.Namespace) -> Options:
 
 
 def _up(options: argparse.Namespace) -> int:
-    daemon.dedicated(options.dedicated)
+    dedicated = daemon.dedicated(options.dedicated)
     state = State(options.name)
+    changes = host_changes(options.kind, state, dedicated=bool(dedicated))
+    if options.explain:
+        _say(f"lab '{state.name}' would do on this host:")
+        for line in changes:
+            _say(f"  {line}")
+        return 0
     state.make()
     with state.locked():
         values = state.running()
         already = values is not None
         if values is None:
             daemon.stop(state)
+            for line in changes:
+                _note(f"lab '{state.name}': {line}")
             token = options.token or os.environ.get(TOKEN_VARIABLE)
             values = daemon.start(state, _options(options), token, _note)
     try:
@@ -157,7 +176,7 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _purge(_options: argparse.Namespace) -> int:
-    removed, kept = asyncio.run(leftovers.purge())
+    removed, kept = asyncio.run(cleanup.purge())
     for line in removed:
         _say(f"removed: {line}")
     for line in kept:
@@ -225,16 +244,17 @@ def _env(options: argparse.Namespace) -> int:
 
 
 def _images(options: argparse.Namespace) -> int:
-    from lab import images
+    from . import images
 
     try:
-        if options.action == "build" and options.all:
-            from lab.prepare import everything
-
-            everything(_note)
-            return 0
         if options.action == "build":
-            for name in ("rescue", "debian"):
+            names = tuple(RECIPES) if options.all else ("rescue", "debian")
+            for line in build_changes(names):
+                _note(f"lab: {line}")
+            if options.all:
+                _build_all()
+                return 0
+            for name in names:
                 images.ensure(name, _note)
         listing = images.listing()
     except images.ImageError as error:
@@ -250,6 +270,24 @@ def _images(options: argparse.Namespace) -> int:
             table.append((image.name, str(path), size, image.sha256.get(key, "-")[:16]))
     _print_table(table)
     return 0
+
+
+def _build_all() -> None:
+    """Build what is missing of the images, the live image and the mirror; some three minutes with an empty cache."""
+    from . import coreos, images, mirror
+
+    others = {"share": images.share, "coreos": coreos.ensure, "mirror": mirror.prepare}
+
+    def line(names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in others:
+                others[name](_note)
+            else:
+                images.ensure(name, _note)
+
+    with ThreadPoolExecutor(len(_BUILD_LINES)) as pool:
+        for done in [pool.submit(line, names) for names in _BUILD_LINES]:
+            done.result()
 
 
 def _running(options: argparse.Namespace) -> tuple[State, dict[str, Any]]:
@@ -273,3 +311,52 @@ def _say(text: str) -> None:
 
 def _note(text: str) -> None:
     sys.stderr.write(text + "\n")
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """What comes after ``cluster``, beside the lab's name."""
+    parser.add_argument(
+        "action", choices=_CLUSTER_ACTIONS,
+        help="build: only the programs (15 minutes, once); up, down: start or end it; status; kubeconfig: print the "
+        "path of the administrator's; token: print a new bootstrap token",
+    )  # fmt: skip
+    parser.add_argument("--ttl", type=float, default=3600, help="seconds a token is valid (default: %(default)s)")
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    """Run ``cluster ACTION``; the lab must be up, except for ``build``."""
+    if options.action == "build":
+        programs = ensure(_note)
+        _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")
+        return 0
+    state, values = _running(options)
+    control = functools.partial(call, values["endpoint"], state.token.read_text())
+    if options.action == "status":
+        about = status(control)
+        _say(
+            json.dumps(about or {"endpoint": None}, indent=1) if options.json else _cluster_status(options.name, about)
+        )
+        return 0 if about else 1
+    if options.action == "up":
+        cluster = RunningCluster.started(control, _note)
+        _say(f"the API server of lab '{options.name}' answers at {cluster.endpoint}")
+        _say(f"  {'kubectl:':10} {cluster.programs.kubectl} --kubeconfig {cluster.kubeconfig}")
+        _say(f"  {'CA:':10} {cluster.ca_file}, pin {cluster.ca_hash}")
+        return 0
+    if options.action == "down":
+        was_up = status(control) is not None
+        control("DELETE", "/cluster", None, 600)
+        _say(f"the control plane of lab '{options.name}' is {'down' if was_up else 'not up'}")
+        return 0
+    cluster = RunningCluster.found(control)
+    _say(str(cluster.kubeconfig) if options.action == "kubeconfig" else cluster.token(options.ttl))
+    return 0
+
+
+def _cluster_status(name: str, about: dict[str, Any] | None) -> str:
+    if about is None:
+        return f"lab '{name}' has no control plane"
+    dead = [program for program, running in about["running"].items() if not running]
+    return f"the API server of lab '{name}' is at {about['endpoint']}" + (
+        f"; not running: {', '.join(dead)}" if dead else ""
+    )

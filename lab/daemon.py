@@ -14,17 +14,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.leftovers import remove_site
-from lab.state import State, StateError, process_start, write_secret
+from lab.machines.cleanup import clean_up_lab
 
-Progress = Callable[[str], None]
+from .cache import Progress
+from .state import State, StateError, process_start, write_secret
+
 _STOP_SECONDS = 300
 _TICK = 0.05
 
@@ -70,7 +70,7 @@ def dedicated(file: Path | None) -> list[Any]:
 
 
 def serve(state: State, options: Options) -> None:
-    """Be the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
+    """Run the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
     # imported here, since no other command of the lab needs the half second that this takes
     from lab.robot import specs
 
@@ -83,7 +83,8 @@ def serve(state: State, options: Options) -> None:
 
 async def _serve(state: State, options: Options) -> None:
     from lab.api.cloud import Settings
-    from lab.lab import Lab
+
+    from .lab import Lab
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     main = asyncio.current_task()
@@ -164,9 +165,9 @@ def stop(state: State) -> bool:
     running = state.running()
     if running is not None:
         _end_process(running["pid"], running["pid_start"])
-    site = state.folder / "site"
-    asyncio.run(remove_site(state.name, site))
-    shutil.rmtree(site, ignore_errors=True)
+    backend = state.folder / "site"
+    asyncio.run(clean_up_lab(state.name, backend))
+    shutil.rmtree(backend, ignore_errors=True)
     state.forget()
     return values is not None
 

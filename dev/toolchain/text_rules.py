@@ -26,7 +26,7 @@ _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()
 #: lines a file may have, by folder
 LENGTHS = {
     "dev": 400,
-    "lab": 400,
+    "lab": 600,
     "tests": 600,
     "plugins": 600,
     "provision": 400,

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lab.api.model import Action, Lockable, now
 from lab.delays import Delays
 from lab.faults import ActionFault, Faults
+
+from .resources import Action, Lockable, now
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class ActionFailedError(Exception):
 
 
 class Engine:
-    """Starts actions and keeps every action there ever was."""
+    """Starts actions, and keeps all of them."""
 
     def __init__(self, delays: Delays, faults: Faults) -> None:
         self.actions: dict[int, Action] = {}

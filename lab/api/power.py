@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from lab.api.cloud import Cloud, refuse_if
-from lab.api.engine import ActionFailedError, Job
-from lab.api.errors import invalid_input, locked
-from lab.api.model import Action, ArmedRescue, Server, now
-from lab.api.schemas import EnableRescue
+from .api_errors import invalid_input, locked
+from .cloud import Cloud, refuse_if
+from .engine import ActionFailedError, Job
+from .resources import Action, ArmedRescue, Server, now
+from .schemas import EnableRescue
 
 
 class Power:
@@ -21,8 +21,8 @@ class Power:
         self.cloud = cloud
 
     def settle(self, server: Server) -> None:
-        """Set the status by what the power says."""
-        server.status = "running" if self.cloud.chassis[server.id].powered else "off"
+        """Set the status to running or off, by the power."""
+        server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
     def start_after(self, server: Server, created: Action) -> Action:
         """Switch on as soon as the create action is through."""
@@ -31,19 +31,19 @@ class Power:
     def power_on(self, server: Server) -> Action:
         """Switch on; without effect on a running server."""
         self._check(server)
-        if self.cloud.chassis[server.id].powered:
+        if self.cloud.power_control[server.id].powered:
             return self._start(server, "start_server", Job())
         return self._start(server, "start_server", self._switch_on_job(server))
 
     def power_off(self, server: Server) -> Action:
-        """Pull the plug."""
+        """Cut the power."""
         self._check(server)
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
-            if chassis.powered:
+            if power_control.powered:
                 server.status = "stopping"
-            await chassis.cut_power()
+            await power_control.cut_power()
 
         settle = self._settling(server)
         return self._start(server, "stop_server", Job(work, settle, settle))
@@ -51,11 +51,11 @@ class Power:
     def reset(self, server: Server) -> Action:
         """Cut the power and switch on again."""
         self._check(server)
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
-            await chassis.reset()
+            await power_control.reset()
 
         settle = self._settling(server)
         return self._start(server, "reset_server", Job(work, settle, settle))
@@ -63,21 +63,18 @@ class Power:
     def shutdown(self, server: Server) -> Action:
         """Press the power button; success only means that it was pressed."""
         self._check(server)
-        return self._start(server, "shutdown_server", Job(self.cloud.chassis[server.id].press_power_button))
+        return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
     def reboot(self, server: Server) -> Action:
-        """Ask the guest to reboot; a guest that does not listen goes on."""
+        """Ask the guest to reboot; a guest that ignores it goes on."""
         self._check(server)
-        return self._start(server, "reboot_server", Job(self.cloud.chassis[server.id].request_reboot))
+        return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 
     def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
         """Arm the rescue for the next boot; nothing reboots."""
         self._check(server)
         missing = [key for key in body.ssh_keys or () if key not in self.cloud.ssh_keys]
-        refuse_if(
-            bool(missing),
-            invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}),
-        )
+        refuse_if(bool(missing), invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}))
         keys = tuple(self.cloud.ssh_keys[key].public_key for key in body.ssh_keys or ())
         lifetime = timedelta(seconds=self.cloud.settings.rescue_lifetime)
 
@@ -105,11 +102,11 @@ class Power:
         return self._start(server, "reset_password", Job(work))
 
     def _switch_on_job(self, server: Server) -> Job:
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
-            await chassis.switch_on()
+            await power_control.switch_on()
 
         settle = self._settling(server)
         return Job(work, settle, settle)

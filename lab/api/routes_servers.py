@@ -8,25 +8,15 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from lab.api import schemas, views
-from lab.api.books import Books
-from lab.api.disks import Disks
-from lab.api.http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
-from lab.api.model import Action, Server
-from lab.api.power import Power
-from lab.api.servers import Servers, new_password
+from . import schemas, views
+from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
+from .metadata_only import MetadataOnlyResources
+from .power import Power
+from .resources import Action, Server
+from .server_disks import ServerDisks
+from .servers import Servers, new_password
 
-STATUSES = (
-    "initializing",
-    "starting",
-    "running",
-    "stopping",
-    "off",
-    "deleting",
-    "migrating",
-    "rebuilding",
-    "unknown",
-)
+STATUSES = ("initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown")
 _ONE = r"/servers/{id:[0-9]+}"
 _ACTIONS = _ONE + "/actions"
 
@@ -110,7 +100,7 @@ def power_routes(power: Power) -> web.RouteTableDef:
     return routes
 
 
-def disk_routes(disks: Disks) -> web.RouteTableDef:
+def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
     """Snapshots, rebuilds, other types."""
     routes = web.RouteTableDef()
 
@@ -136,19 +126,19 @@ def disk_routes(disks: Disks) -> web.RouteTableDef:
     return routes
 
 
-def book_routes(books: Books) -> web.RouteTableDef:
-    """Actions that only change what is written in the API's books."""
+def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
+    """Actions that only change what clients can read."""
     routes = web.RouteTableDef()
 
-    def book(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
+    def add(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
         async def handler(request: web.Request) -> web.Response:
             wanted = await body(request, model)
             return _started(start(one(request), wanted))
 
         routes.post(f"{_ACTIONS}/{name}")(handler)
 
-    for name, (model, start) in books.server_actions().items():
-        book(name, model, start)
+    for name, (model, start) in resources.server_actions().items():
+        add(name, model, start)
     return routes
 
 
@@ -160,7 +150,9 @@ def one(request: web.Request) -> Server:
 def view(request: web.Request, server: Server) -> dict[str, object]:
     """A server as this lab shows it."""
     project = cloud(request)
-    group = None if server.placement_group is None else project.thin["placement_group"].get(server.placement_group)
+    group = (
+        None if server.placement_group is None else project.metadata_only["placement_group"].get(server.placement_group)
+    )
     members = (
         [] if group is None else [item.id for item in project.servers.values() if item.placement_group == group.id]
     )

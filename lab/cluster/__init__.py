@@ -3,12 +3,13 @@
 """A real control plane for a lab: etcd and the current Kubernetes.
 
 `ensure()` builds the programs once from Go modules, or raises `Unavailable`; `ControlPlane` runs them beside a lab's
-machines, and `RunningCluster` is what tests and the command line hold in their hands.
+machines, and tests and the command line use `RunningCluster`.
 """
 
 from __future__ import annotations
 
-from .errors import ClusterError, Unavailable
+from lab.errors import ClusterError, Unavailable
+
 from .programs import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS, Programs, ensure, ensure_node, ensure_tools
 
 __all__ = [

@@ -1,41 +1,117 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the lab's own programs in Go, with packages that Debian's sources of Kubernetes bring (a minute)."""
+"""The lab's own crictl and pause: built in Go with packages of Debian's sources of Kubernetes (a minute)."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import json
 import shutil
-from collections.abc import Callable
+import subprocess
+import tarfile
 from pathlib import Path
+from typing import Any
 
-from . import go
-from .errors import ClusterError
-from .sources import Apt
+from lab.apt import Archive
+from lab.cache import Progress
+from lab.errors import ClusterError, ImageError
 
+from .go_build import discard, run_go
+
+_SUITE = "bookworm"  # the last one that has the source package kubernetes
 _VERSION = "1.20.2"  # its runtime interface is of use, not its age
 _TREE = Path("src/k8s.io/kubernetes")
+_EPOCH = "1970-01-01T00:00:00Z"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
+def build(sources: Path, folder: Path, progress: Progress) -> None:
     """Build the programs of ours in ``sources`` into ``folder``."""
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"
     work.mkdir()
-    vendor = _source(Apt(work / "apt"), work / "go") / "vendor"
+    vendor = _source(work, work / "go") / "vendor"
     tree = work / "go/src/kubenode"
     shutil.copytree(sources, tree)
     (tree / "vendor").symlink_to(vendor)
     names = sorted(path.name for path in sources.iterdir())
     command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
-    go.run(work / "go", tree, *command, log=work / "log")
-    go.discard(work)
+    run_go(work / "go", tree, *command, log=work / "log")
+    discard(work)
 
 
-def _source(apt: Apt, gopath: Path) -> Path:
-    """Unpack Debian's source package in a GOPATH; returns its folder."""
-    tree = gopath / _TREE
+def _source(work: Path, gopath: Path) -> Path:
+    """Unpack Debian's source package of Kubernetes in a GOPATH; returns its folder."""
+    tree, downloads = gopath / _TREE, work / "downloads"
     tree.parent.mkdir(parents=True)
-    version = apt.source("kubernetes", tree)
+    downloads.mkdir()
+    try:
+        file = Archive(_SUITE, work / "apt", ("deb", "deb-src")).source("kubernetes", downloads)
+    except ImageError as error:
+        raise ClusterError(f"the sources of the lab's crictl and pause cannot be had: {error}") from error
+    version = file.stem.partition("_")[2]
     if _VERSION not in version:
         raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {_VERSION}")
+    # apt has verified the files against the signed index already
+    command = ["dpkg-source", "--no-check", "-x", str(file), str(tree)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
+        raise ClusterError(f"dpkg-source failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")
     return tree
+
+
+def oci_archive(program: bytes, path: str, reference: str, architecture: str = "amd64") -> bytes:
+    """An OCI archive (tar) whose image ``reference`` (name:tag) runs ``/path`` as user 65535."""
+    layer = _tar({path: (program, 0o755)})
+    packed = gzip.compress(layer, mtime=0)
+    config = _json(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "created": _EPOCH,
+            "config": {"Entrypoint": [f"/{path}"], "User": "65535:65535", "Env": ["PATH=/"]},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+            "history": [{"created": _EPOCH, "created_by": "kubenode.provision lab"}],
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": _descriptor(_CONFIG, config),
+            "layers": [_descriptor(_LAYER, packed)],
+        }
+    )
+    # containerd takes the first annotation for the image's name, others make it from the second one.
+    names = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
+    index = {"schemaVersion": 2, "manifests": [_descriptor(_MANIFEST, manifest) | {"annotations": names}]}
+    blobs = {f"blobs/sha256/{_digest(blob)[7:]}": (blob, 0o644) for blob in (config, packed, manifest)}
+    layout = {"oci-layout": (_json({"imageLayoutVersion": "1.0.0"}), 0o644), "index.json": (_json(index), 0o644)}
+    return _tar(layout | blobs)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(blob), "size": len(blob)}
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, (content, mode) in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -3,23 +3,23 @@
 """A live image like CoreOS's, small and bootable: its layout is the real one, its content is busybox.
 
 ``ensure()`` returns it, building it first from Debian packages (some 20 s, no root needed) when there is none for the
-present recipe. ``boot.boot()`` boots any image made of it in QEMU and tells what its initramfs met. On the command
-line: ``python -m lab.coreos build`` and ``python -m lab.coreos boot``.
+present recipe. ``boot.boot()`` boots any image made of it in QEMU and returns what its initramfs reported. On the
+command line: ``python -m lab.coreos build`` and ``python -m lab.coreos boot``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.images import ImageError, cache
+from lab import cache
+from lab.cache import Progress, quiet
+from lab.errors import ImageError
 
-from . import image
+from .live_image import ARGUMENTS, BUILDERS, FILES, SOURCES, build
 
 __all__ = ["LiveImage", "ensure"]
 
@@ -28,7 +28,7 @@ _INDEX = "coreos.json"  # not the name that `lab.images` looks for; its time of 
 
 @dataclass(frozen=True)
 class LiveImage:
-    """The built files, and what is needed to judge images made of them."""
+    """The built files, and what a test needs to check images made of them."""
 
     folder: Path
     iso: Path
@@ -41,29 +41,16 @@ class LiveImage:
     minimal_sha256: str  # of the minimal ISO, before anything was changed in it
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def ensure(progress: Callable[[str], None] = _quiet) -> LiveImage:
+def ensure(progress: Progress = quiet) -> LiveImage:
     """The live image of the present recipe, built when it is missing."""
-    folder = cache.images() / f"coreos-{_digest()}"
-    if not (folder / _INDEX).exists():
-        with cache.locked("coreos"):
-            if not (folder / _INDEX).exists():
-                _build(folder, progress)
-    os.utime(folder / _INDEX)
-    return _load(folder)
 
+    def timed(partial: Path) -> None:
+        started = time.monotonic()
+        (partial / _INDEX).write_text(json.dumps(build(partial, progress)))
+        size = _load(partial).iso.stat().st_size
+        progress(f"coreos: built in {time.monotonic() - started:.0f} s, {size / 2**20:.0f} MiB")
 
-def _build(folder: Path, progress: Callable[[str], None]) -> None:
-    started = time.monotonic()
-    with cache.new_folder(folder) as partial:
-        facts = image.build(partial, progress)
-        (partial / _INDEX).write_text(json.dumps(facts))
-    _forget_unused(keep=folder)
-    size = _load(folder).iso.stat().st_size
-    progress(f"coreos: built in {time.monotonic() - started:.0f} s, {size / 2**20:.0f} MiB")
+    return _load(cache.once(cache.images() / f"coreos-{_digest()}", timed, "coreos", _INDEX))
 
 
 def _load(folder: Path) -> LiveImage:
@@ -71,23 +58,16 @@ def _load(folder: Path) -> LiveImage:
         facts = json.loads((folder / _INDEX).read_text())
     except (OSError, ValueError) as error:
         raise ImageError(f"the live image in {folder} is damaged ({error}); remove this folder") from error
-    files = {name: folder / file for name, file in image.FILES.items()}
-    return LiveImage(**{"folder": folder, "arguments": image.ARGUMENTS, **files, **facts})
-
-
-def _forget_unused(keep: Path) -> None:
-    """Remove images of older recipes that nobody asked for in the last days."""
-    for index in cache.images().glob(f"coreos-*/{_INDEX}"):
-        if index.parent != keep and time.time() - index.stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(index.parent)
+    files = {name: folder / file for name, file in FILES.items()}
+    return LiveImage(**{"folder": folder, "arguments": ARGUMENTS, **files, **facts})
 
 
 def _digest() -> str:
     """Changes whenever a file or a module that decides the content does."""
     here = Path(__file__).parent
     total = hashlib.sha256()
-    modules = (here / f"{name}.py" for name in image.BUILDERS)
-    for path in [*modules, *sorted(path for path in image.SOURCES.rglob("*") if path.is_file())]:
+    modules = (here / f"{name}.py" for name in BUILDERS)
+    for path in [*modules, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
         total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
         total.update(path.read_bytes())
-    return total.hexdigest()[:16]
+    return total.hexdigest()[: cache.DIGITS]

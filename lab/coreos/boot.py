@@ -1,28 +1,132 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine in QEMU that boots a live image as hardware does: from a CD that is read over HTTP, or from the network."""
+"""A machine in QEMU that boots a live image as hardware does, and what its initramfs prints on the serial port.
+
+It boots from a CD that is read over HTTP, or from the network.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.images import ImageError
-from lab.machines import kvm
-from lab.machines.qemu_command import ACCELERATION, OVMF_CODE, OVMF_VARIABLES
+from lab.cache import Progress, quiet
+from lab.errors import ImageError
+from lab.machines.qemu import kvm_works
+from lab.machines.qemu_command import ACCELERATION, CRASH, OVMF_CODE, OVMF_VARIABLES
 
-from .console import CRASH, Reader, Seen
-
+_FACT = re.compile(r"lab-coreos ([0-9]+\.[0-9]+) ([a-z]+) ?(.*)\Z")
+_DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)\Z")
 HOST = "10.0.2.2"  # the address under which machines reach 127.0.0.1 of this host
 FIRMWARES = ("bios", "uefi")
 _READ_AHEAD = 256 * 1024  # bytes a request of the CD asks for at least, as management controllers do
 _URLS = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that the Ignition brought."""
+
+    mode: int
+    sha256: str
+
+
+@dataclass
+class Seen:
+    """One boot, as far as it came."""
+
+    arguments: str = ""
+    kernel: str = ""
+    ignition: bytes | None = None
+    ignition_state: str = ""  # none; ignored (no kernel argument asks for it); read
+    profiles: dict[str, str] = field(default_factory=dict)  # NetworkManager profiles in the initramfs → SHA-256
+    address: str = ""  # how the initramfs got one: dhcp or static, interface, address
+    root: str = ""  # medium, network or initramfs
+    rootfs_sha256: str = ""
+    files: dict[str, Written] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)  # enabled or disabled
+    starts: dict[str, list[str]] = field(default_factory=dict)  # unit → the commands it would run
+    keys: dict[str, int] = field(default_factory=dict)  # user → number of SSH keys
+    failed: str = ""
+    ended: bool = False
+    uptime: dict[str, float] = field(default_factory=dict)  # fact → seconds since the kernel began
+
+
+class Reader:
+    """Give it the lines of the console; `seen` is what they say."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self.seen = Seen()
+        self._data: list[str] = []
+        self._digest = ""
+
+    def line(self, text: str) -> str:
+        """Read one line; returns the name of the fact in it, or an empty text."""
+        text = text.rstrip("\r\n")
+        data = _DATA.search(text)
+        if data:
+            self._data.append(data[1])
+            return ""
+        found = _FACT.search(text)
+        if not found:
+            return ""
+        if self._data:
+            self._take_ignition()
+        name, value = found[2], found[3]
+        self.seen.uptime.setdefault(name, float(found[1]))
+        self._fact(name, value)
+        return name
+
+    def _fact(self, name: str, value: str) -> None:
+        seen, words = self.seen, value.split(" ")
+        if name == "begin":
+            seen.kernel = value
+        elif name == "arguments":
+            seen.arguments = value
+        elif name == "ignition":
+            seen.ignition_state = value if value in ("none", "ignored") else "read"
+            self._digest = words[0]
+        elif name == "profile":
+            seen.profiles[value.partition(" ")[2]] = words[0]
+        elif name == "address":
+            seen.address = value
+        elif name == "root":
+            seen.root, seen.rootfs_sha256 = words[0], words[1] if len(words) > 1 else ""
+        elif name == "file":
+            mode, digest, path = value.split(" ", 2)
+            seen.files[path] = Written(int(mode, 8), digest)
+        elif name == "unit":
+            seen.units[words[1]] = words[0]
+        elif name == "start":
+            seen.starts.setdefault(words[0], []).append(value.partition(" ")[2])
+        elif name == "user":
+            seen.keys[words[1]] = int(words[0])
+        elif name == "failed":
+            seen.failed = value
+        elif name == "end":
+            seen.ended = True
+
+    def _take_ignition(self) -> None:
+        """What came in lines is believed when it is whole."""
+        try:
+            config = base64.b64decode("".join(self._data), validate=True)
+        except ValueError:
+            config = b""
+        self._data = []
+        if hashlib.sha256(config).hexdigest() == self._digest:
+            self.seen.ignition = config
+        else:
+            self.seen.failed = "the Ignition on the console is not the one whose digest was told"
 
 
 @dataclass(frozen=True)
@@ -39,7 +143,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Boot:
-    """What the machine told, and seconds since its power on at which each fact was told."""
+    """What the machine printed about itself (``seen``), and after how many seconds since power on each fact came."""
 
     seen: Seen
     at: dict[str, float]
@@ -48,14 +152,14 @@ class Boot:
 
 
 def boot(machine: Machine, *, limit: float = 600, log: Path | None = None, attempts: int = 2,
-         progress: Callable[[str], None] = lambda _line: None) -> Boot:  # fmt: skip
+         progress: Progress = quiet) -> Boot:  # fmt: skip
     """Switch on, wait until the machine switches itself off; ``limit`` in seconds.
 
     Emulated kernels crash now and then without KVM, which is the emulator's fault: that costs an attempt. Any other bad
     end is an ImageError with the last lines of the console.
     """
     done = None
-    acceleration = "kvm" if kvm.works(progress)[0] else "tcg"
+    acceleration = "kvm" if kvm_works(progress)[0] else "tcg"
     for attempt in range(attempts):
         with tempfile.TemporaryDirectory(prefix="lab-coreos-") as scratch:
             done = _run(command(machine, Path(scratch), acceleration), limit)
@@ -140,12 +244,12 @@ def _run(line: list[str], limit: float) -> Boot:
     try:
         assert process.stdout is not None
         for raw in process.stdout:
-            told = raw.decode(errors="replace")
-            text.append(told)
-            name = reader.line(told)
+            printed = raw.decode(errors="replace")
+            text.append(printed)
+            name = reader.line(printed)
             if name:
                 at.setdefault(name, time.monotonic() - started)
-            if reader.seen.failed or CRASH.search(told):
+            if reader.seen.failed or CRASH.search(printed):
                 break  # a kernel that crashed stands still
     finally:
         watch.cancel()

@@ -12,22 +12,68 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from . import cache, debian, host, rescue, tarball
-from .errors import ImageError
-from .host import required_packages
+from lab import cache
+from lab.cache import Progress, quiet
+from lab.errors import ImageError
+from lab.machines.host_commands import find
+
+from . import debian, rescue
+from .debian import TARBALL_FILE, build_tarball
 from .recipe import RECIPES, SUITE
-from .share import build_share
+from .rescue import build_share
 
-__all__ = ["TARBALL", "Image", "ImageError", "ensure", "listing", "required_packages", "share", "variant"]
+__all__ = ["TARBALL", "Image", "ImageError", "ensure", "is_built", "listing", "missing_packages", "required_packages",
+           "share", "variant"]  # fmt: skip
 
-TARBALL = tarball.FILE  # what installimage reads the distribution, version and architecture from
-_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": tarball.build}
+# program → the Debian package that brings it
+_PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
+    "cpio": "cpio",
+    "sfdisk": "fdisk",
+    "mke2fs": "e2fsprogs",
+    "mkfs.vfat": "dosfstools",
+    "mmd": "mtools",
+    "mcopy": "mtools",
+    "grub-mkimage": "grub-common",
+    "zstd": "zstd",
+    "xz": "xz-utils",
+    "bzip2": "bzip2",
+    "gzip": "gzip",
+}
+_DATA = {
+    "/usr/lib/grub/i386-pc/boot.img": "grub-pc-bin",
+    "/usr/lib/grub/x86_64-efi/fat.mod": "grub-efi-amd64-bin",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
+}
+TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
+_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}
 _INDEX = "image.json"  # its time of change is the time of the last use
+
+
+def required_packages() -> list[str]:
+    """The Debian packages that building images needs on the host."""
+    return sorted({*_PROGRAMS.values(), *_DATA.values()})
+
+
+def require_programs() -> None:
+    """Raise one clear error naming everything that is missing."""
+    if platform.machine() != "x86_64":
+        raise ImageError(f"lab images are built for x86_64 only, this host is {platform.machine()}")
+    missing = missing_packages()
+    if missing:
+        raise ImageError(f"building lab images needs Debian packages; run: apt-get install {' '.join(sorted(missing))}")
+
+
+def missing_packages() -> set[str]:
+    """The Debian packages that building images needs and this host lacks."""
+    missing = {package for program, package in _PROGRAMS.items() if not find(program)}
+    return missing | {package for path, package in _DATA.items() if not Path(path).exists()}
 
 
 @dataclass(frozen=True)
@@ -45,42 +91,38 @@ class Image:
         return self.dir / "tree"
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
+def ensure(name: str, progress: Progress = quiet) -> Image:
     """The image of this name (a key of RECIPES) and the present recipe, built when it is missing."""
     if name not in RECIPES:
         raise ImageError(f"image name {name!r} is not one of {', '.join(sorted(RECIPES))}")
     recipe = RECIPES[name]
-    folder = cache.images() / recipe.digest
-    if not (folder / _INDEX).exists():
-        # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
-        with cache.locked(f"build-{recipe.suite}"):
-            if not (folder / _INDEX).exists():
-                _build(name, folder, progress)
-    os.utime(folder / _INDEX)
-    return _load(folder)
+    if not is_built(name):
+        if os.geteuid() != 0:
+            raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
+                             f"run once as root: python -m lab images build")  # fmt: skip
+        require_programs()
+    # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
+    lock = f"build-{recipe.suite}"
+    build, forget = partial(_build, name, progress), partial(_forget_unused, name)
+    return _load(cache.once(cache.images() / recipe.digest, build, lock, _INDEX, forget))
 
 
-def _build(name: str, folder: Path, progress: Callable[[str], None]) -> None:
-    if os.geteuid() != 0:
-        raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
-                         f"run once as root: python -m lab images build")  # fmt: skip
-    host.require_programs()
+def is_built(name: str) -> bool:
+    """Whether the image of this name and the present recipe is in the cache."""
+    return (cache.images() / RECIPES[name].digest / _INDEX).exists()
+
+
+def _build(name: str, progress: Progress, folder: Path) -> None:
     started = time.monotonic()
     recipe = RECIPES[name]
     packages = cache.root() / ("packages" if recipe.suite == SUITE else f"packages-{recipe.suite}")
-    with cache.new_folder(folder) as partial:
-        files = _BUILDERS[recipe.builder](recipe, partial, packages, progress)
-        _write_index(partial, name, files)
-    _forget_unused(name, keep=folder)
+    files = _BUILDERS[recipe.builder](recipe, folder, packages, progress)
+    _write_index(folder, name, files)
     progress(f"{name}: built in {time.monotonic() - started:.0f} s")
 
 
 def _forget_unused(name: str, keep: Path) -> None:
-    """Remove images of older recipes that nobody asked for in the last days."""
+    """Remove images of older recipes that were not used for days."""
     for image in listing():
         unused = time.time() - (image.dir / _INDEX).stat().st_mtime
         if image.name == name and image.dir != keep and unused > cache.KEPT_SECONDS:
@@ -102,7 +144,7 @@ def variant(image: Image, form: str) -> Path:
     return _load(image.dir).files[form]
 
 
-def share(progress: Callable[[str], None] = _quiet) -> Path:
+def share(progress: Progress = quiet) -> Path:
     """The folder a rescue sees at /root/.oldroot/nfs: ``install/`` (installimage) and ``images/`` (the tarball)."""
     return build_share(ensure("tarball", progress).files["tarball"])
 
@@ -117,9 +159,9 @@ def _write_index(folder: Path, name: str, files: dict[str, str], known: dict[str
     digests = {key: (known or {}).get(key) or cache.sha256(folder / file) for key, file in files.items()}
     for key, file in files.items():
         (folder / f"{file}.sha256").write_text(f"{digests[key]}  {file}\n")
-    partial = folder / f".{_INDEX}.part"
-    partial.write_text(json.dumps({"name": name, "files": files, "sha256": digests}, indent=1))
-    partial.rename(folder / _INDEX)
+    unfinished = folder / f".{_INDEX}.part"
+    unfinished.write_text(json.dumps({"name": name, "files": files, "sha256": digests}, indent=1))
+    unfinished.rename(folder / _INDEX)
 
 
 def _load(folder: Path) -> Image:

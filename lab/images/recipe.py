@@ -60,12 +60,7 @@ _RESCUE = (
     "xfsprogs",
     "xz-utils",
 )
-_CLOUD = (
-    "cloud-init",
-    "isc-dhcp-client",
-    "linux-image-cloud-amd64",
-    "sudo",
-)
+_CLOUD = ("cloud-init", "isc-dhcp-client", "linux-image-cloud-amd64", "sudo")
 _TARBALL = (
     "btrfs-progs",
     "cloud-init",
@@ -109,7 +104,7 @@ _MASKED = (
     "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
 )
-# What the packages for disks and arrays would start: nobody reads their mail on a machine of the lab.
+# What the packages for disks and arrays would start: a machine of the lab has no use for it.
 _MASKED_STORAGE = (
     "dm-event.socket",
     "lvm2-lvmpolld.socket",
@@ -165,8 +160,8 @@ _BALLAST_RESCUE = (
     "usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3", "usr/lib/python3*/pydoc_data",
     "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.shlibs", "var/lib/dpkg/info/*.symbols",
 )  # fmt: skip
-# The modules whose text decides what ends up in an image, beside the one named like it.
-_BUILDERS = ("bootstrap.py", "rawdisk.py")
+# The modules whose text decides the content of every image; rescue.py or debian.py comes on top.
+_BUILDERS = ("bootstrap.py", "raw_image.py")
 
 
 @dataclass(frozen=True)
@@ -199,7 +194,10 @@ class Recipe:
         total = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
         here = Path(__file__).parent
         overlay = (path for path in sorted(self.overlay.rglob("*")) if path.is_file())
-        for path in [*(here / name for name in (*_BUILDERS, f"{self.builder}.py")), *overlay]:
+        for path in [
+            *(here / name for name in (*_BUILDERS, "rescue.py" if self.builder == "rescue" else "debian.py")),
+            *overlay,
+        ]:
             total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
             total.update(path.read_bytes())
         return total.hexdigest()[:16]

@@ -9,18 +9,17 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range, Rescue
-from .console import Console
-from .disk import disk_of, disks_of, install_all
-from .host import LabError
-from .identity import identities
-from .site import Site
+from lab.errors import LabError
+
+from .backend import Backend
+from .base import BootSource, Hardware, Machine, Rescue
+from .disks import MachineWithDisks
 from .store import Store, discard
 
 _MACHINES = 65534
 
 
-class DryMachine(Machine):
+class DryMachine(MachineWithDisks):
     """Keeps the power state; a "guest" that obeys its power button at once."""
 
     def __init__(
@@ -32,16 +31,9 @@ class DryMachine(Machine):
         on_off: Callable[[], None],
     ) -> None:
         """A machine without disks; `create` puts them in."""
-        super().__init__(hardware, firmware, on_off)
-        self._store = store
-        self._disks = disks_of(hardware, store)
-        self._console = Console(folder / f"m{hardware.machine_id}.log")
+        super().__init__(store, folder / f"m{hardware.machine_id}.log", hardware, firmware, on_off)
         self._on = False
         self._timer: asyncio.TimerHandle | None = None
-
-    async def create(self, image: Path | None) -> None:
-        """Install the disks."""
-        await install_all(self._disks, image)
 
     async def power_on(self) -> None:
         """Ask the firmware and count as started."""
@@ -66,53 +58,19 @@ class DryMachine(Machine):
         await self.power_on()
 
     async def request_reboot(self) -> None:
-        """Boot again, when the firmware has counted."""
-        if not self._on or self.counting:
+        """Boot again, when the time of the firmware has passed."""
+        if not self._on or self.in_firmware:
             return
-        seconds = self.counts()
+        seconds = self.firmware_delay()
         if seconds > 0:
-            self.counting = True
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._counted)
+            self.in_firmware = True
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._firmware_done)
         else:
             self._boot()
 
     async def ctrl_alt_del(self) -> None:
         """Boot again."""
         await self.request_reboot()
-
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk file."""
-        return await asyncio.to_thread(self._disks[index].digest, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk file."""
-        return await asyncio.to_thread(self._disks[index].mark, part)
-
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """One more disk file."""
-        await self._install(len(self._disks), disk, image)
-
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Another disk file."""
-        if self._on:
-            raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
-        await self._install(index, disk, image)
-
-    async def _install(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        hardware = self._with_disk(index, disk)
-        new = disk_of(hardware, self._store, index, identities(hardware)[index])
-        await new.install(image)
-        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
-
-    async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk's file."""
-        return await asyncio.to_thread(self._disks[0].copy_to, target)
-
-    async def write_disk(self, image: Path | None) -> None:
-        """Replace the first disk file's content."""
-        if self._on:
-            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disks[0].install(image)
 
     async def destroy(self) -> None:
         """Remove the disk files."""
@@ -125,22 +83,13 @@ class DryMachine(Machine):
         """Whether the power is on."""
         return self._on
 
-    @property
-    def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as guests see them."""
-        return tuple(disk.spec() for disk in identities(self.hardware))
-
-    def console(self) -> str:
-        """The boot decisions since the last power on."""
-        return self._console.text()
-
     def _off(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._on, self.counting, self._timer = False, False, None
+        self._on, self.in_firmware, self._timer = False, False, None
 
-    def _counted(self) -> None:
-        self.counting, self._timer = False, None
+    def _firmware_done(self) -> None:
+        self.in_firmware, self._timer = False, None
         self._boot()
 
     def _boot(self) -> None:
@@ -149,7 +98,7 @@ class DryMachine(Machine):
         self._console.say(f"Booting from {what}; this machine is dry, nothing comes up.")
 
 
-class DrySite(Site):
+class DryBackend(Backend):
     """Addresses on loopback, where nothing answers."""
 
     kind = "dry"
@@ -157,12 +106,12 @@ class DrySite(Site):
     controller = "127.0.0.1"
 
     def __init__(self, state_dir: Path, store: Store) -> None:
-        """Use `DrySite.open`."""
+        """Use `DryBackend.open`."""
         self._folder = state_dir
         self._store = store
 
     @classmethod
-    async def open(cls, state_dir: Path) -> DrySite:
+    async def open(cls, state_dir: Path) -> DryBackend:
         """A place below ``state_dir``; disks that an earlier lab left there are removed."""
         folder = state_dir / "disks"
         await discard(folder)
@@ -191,7 +140,7 @@ class DrySite(Site):
         raise LabError(f"machine {machine.hardware.name} is dry: it sends nothing that could be held back")
 
     async def silence(self, machine: Machine, on: bool) -> None:
-        """There is nobody to be silenced."""
+        """There is no SSH server."""
         del on
         raise LabError(f"machine {machine.hardware.name} is dry: it has no SSH server")
 

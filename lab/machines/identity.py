@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from lab.errors import LabError
+
 from .base import DiskSpec, Hardware
-from .host import LabError
 
 _LONGEST = {"scsi": (36, 16), "sata": (20, 40), "nvme": (20, 40)}  # serial, model: the fields of the protocols
 _WWN = {"scsi": r"0x[0-9a-f]{16}", "sata": r"0x[0-9a-f]{16}", "nvme": r"eui\.[0-9a-f]{16}"}
@@ -18,7 +19,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_.:+-]+( [A-Za-z0-9_.:+-]+)*")
 
 @dataclass(frozen=True)
 class Identity:
-    """One disk with everything that it tells; ``place`` counts the disks on the same controllers from 0."""
+    """One disk with everything that it reports; ``place`` counts the disks on the same controllers from 0."""
 
     kind: Literal["scsi", "sata", "nvme"]
     place: int

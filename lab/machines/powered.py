@@ -1,24 +1,77 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every machine that really boots has: disks that stay, a console, and a switch that is worked one at a time."""
+"""What every machine that really boots has: disks that stay, a power switch, credentials for its rescue."""
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import base64
 import contextlib
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.machines.base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range
-from lab.machines.console import Console
-from lab.machines.disk import disk_of, disks_of, install_all
-from lab.machines.host import LabError
-from lab.machines.identity import identities
-from lab.machines.store import Store
+from lab.errors import LabError
+
+from .base import BootSource, Hardware, Rescue
+from .disks import MachineWithDisks
+from .store import Store
+
+_MAGIC = b"openssh-key-v1\0"
+_TYPES = {b"ssh-ed25519": "ed25519", b"ssh-rsa": "rsa"}
 
 
-class PoweredMachine(Machine):
+def rescue_credentials(rescue: Rescue) -> dict[str, str]:
+    """Name → content of the credentials of one boot."""
+    found = {"ssh.authorized_keys.root": "".join(f"{key.strip()}\n" for key in rescue.authorized_keys)}
+    if rescue.password is not None:
+        found["lab.root_password"] = rescue.password
+    for key in rescue.host_keys:
+        found[f"lab.ssh_host_key.{key_type(key)}"] = key if key.endswith("\n") else key + "\n"
+    return {name: content for name, content in found.items() if content}
+
+
+def write_credentials(folder: Path, credentials: dict[str, str]) -> dict[str, Path]:
+    """Leave credentials in a folder that only we can read; what an earlier boot had is removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    files = {}
+    for name, content in credentials.items():
+        files[name] = folder / name
+        fd = os.open(files[name], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(content)
+    return files
+
+
+def key_type(private: str) -> str:
+    """ed25519, ecdsa or rsa: the type of an OpenSSH private key, from its public part, which is not encrypted."""
+    lines = [line.strip() for line in private.strip().splitlines()]
+    if len(lines) < 3 or "OPENSSH PRIVATE KEY" not in lines[0]:
+        raise LabError("a host key of the rescue is not an OpenSSH private key; give its text with both marker lines")
+    try:
+        blob = base64.b64decode("".join(lines[1:-1]), validate=True)
+    except ValueError as error:
+        raise LabError("a host key of the rescue is damaged: its text is not base64") from error
+    rest = blob.removeprefix(_MAGIC)
+    for _field in ("cipher", "derivation of its key", "options of that"):
+        _value, rest = _string(rest)
+    public, _rest = _string(rest[4:])
+    name, _rest = _string(public)
+    kind = _TYPES.get(name) or ("ecdsa" if name.startswith(b"ecdsa-sha2-") else "")
+    if not blob.startswith(_MAGIC) or not kind:
+        raise LabError(f"a host key of the rescue is of type {name[:40]!r}; give ed25519, ecdsa or rsa")
+    return kind
+
+
+def _string(data: bytes) -> tuple[bytes, bytes]:
+    length = int.from_bytes(data[:4])
+    return data[4 : 4 + length], data[4 + length :]
+
+
+class PoweredMachine(MachineWithDisks):
     """Power on, off and cut; a kind says how its guest lives (`_live`) and how it is killed (`_kill`)."""
 
     def __init__(
@@ -30,16 +83,11 @@ class PoweredMachine(Machine):
         on_off: Callable[[], None],
     ) -> None:
         """A machine without disks in the lab's ``folder``; `create` puts them in."""
-        super().__init__(hardware, firmware, on_off)
         self._name = f"m{hardware.machine_id}"
         self._folder = folder / "machines" / self._name
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._store = store
-        self._identities = identities(hardware)
-        self._disks = disks_of(hardware, store)
-        self._console = Console(self._folder / "console.log")
+        super().__init__(store, self._folder / "console.log", hardware, firmware, on_off)
         self._life: asyncio.Task[None] | None = None
-        self._switch = asyncio.Lock()
 
     @abc.abstractmethod
     async def _live(self, begun: asyncio.Event) -> None:
@@ -59,18 +107,10 @@ class PoweredMachine(Machine):
         """Pull the plug."""
         await self._stop()
 
-    async def create(self, image: Path | None) -> None:
-        """Install the disks."""
-        await install_all(self._disks, image)
-
     @property
     def running(self) -> bool:
         """Whether the power is on."""
         return self._life is not None
-
-    def console(self) -> str:
-        """What was printed since the last power on."""
-        return self._console.text()
 
     async def power_on(self) -> None:
         """Start; returns when the guest has begun to start, or when it is clear that nothing boots."""
@@ -88,43 +128,6 @@ class PoweredMachine(Machine):
         async with self._switch:
             await self._cut()
             await self._start()
-
-    async def write_disk(self, image: Path | None) -> None:
-        """Replace the content of the first disk."""
-        if self.running:
-            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disks[0].install(image)
-
-    async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk as it is now."""
-        return await asyncio.to_thread(self._disks[0].copy_to, target)
-
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk as it is now."""
-        return await asyncio.to_thread(self._disks[index].digest, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk as it is now."""
-        return await asyncio.to_thread(self._disks[index].mark, part)
-
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """One more disk, which the next boot finds."""
-        async with self._switch:
-            await self._put_in(len(self._disks), disk, image)
-
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Another disk in the place of one."""
-        async with self._switch:
-            if self.running:
-                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
-            await self._put_in(index, disk, image)
-
-    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        hardware = self._with_disk(index, disk)
-        new = disk_of(hardware, self._store, index, identities(hardware)[index])
-        await new.install(image)
-        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
-        self._identities = identities(hardware)
 
     async def destroy(self) -> None:
         """Cut the power and remove everything."""
@@ -151,7 +154,7 @@ class PoweredMachine(Machine):
         await self._power_gone()
 
     async def _switched_off(self) -> None:
-        """The last word of a life: the guest switched itself off, unless somebody worked the switch meanwhile."""
+        """The guest switched itself off: clean up, unless the power switch was used meanwhile."""
         async with self._switch:
             if self._life is asyncio.current_task():
                 self._life = None

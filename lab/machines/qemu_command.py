@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _NO_UUID = "00000000-0000-0000-0000-000000000000"
 _NVME_MODEL = "QEMU NVMe Ctrl"
 _SHARE = "nfs.lab:/nfs"  # what the share is called in a rescue (lab/images/files/rescue), as over NFS
 _SLOTS = {"scsi": 0x08, "nvme": 0x10}  # PCI addresses where the controllers of a kind begin
+#: what the console shows when a kernel crashed; without KVM that is mostly the emulator's fault
+CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 OVMF = Path("/usr/share/OVMF")
 OVMF_CODE, OVMF_VARIABLES = OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd"
 
@@ -37,7 +40,7 @@ class RescueFiles:
 
 
 @dataclass(frozen=True)
-class Chassis:
+class Parts:
     """Where the parts of one machine are on the host."""
 
     acceleration: str  # kvm or tcg
@@ -57,7 +60,7 @@ def as_shown(disk: Identity) -> Identity:
     return replace(disk, model=_NVME_MODEL, wwn=wwn)
 
 
-def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFiles | None) -> list[str]:
+def command(hardware: Hardware, parts: Parts, swapped: bool, rescue: RescueFiles | None) -> list[str]:
     """The command line; ``swapped``: the disks of each kind are found in reverse order."""
     smbios = {"manufacturer": hardware.manufacturer, "product": hardware.product, "serial": str(hardware.machine_id)}
     fields = ",".join(f"{key}={value.replace(',', ',,')}" for key, value in smbios.items())
@@ -103,9 +106,9 @@ def _device(disk: Identity, place: int, drive: str) -> list[str]:
     if disk.kind == "nvme":
         controller = f"nvme,id=nvme{disk.place},serial={disk.serial},addr={_SLOTS['nvme'] + place:#x}"
         return ["-device", controller, "-device", f"nvme-ns,bus=nvme{disk.place},{drive},uuid={_NO_UUID}"]
-    told = f"serial={disk.serial},rotation_rate={7200 if disk.rotational else 1}"
+    options = f"serial={disk.serial},rotation_rate={7200 if disk.rotational else 1}"
     if disk.wwn:
-        told += f",wwn={disk.wwn}"
+        options += f",wwn={disk.wwn}"
     if disk.kind == "sata":
-        return ["-device", f"ide-hd,bus=ide.{place},{drive},{told},model={disk.model}"]
-    return ["-device", f"scsi-hd,bus=scsi.0,scsi-id={place},{drive},{told},product={disk.model}"]
+        return ["-device", f"ide-hd,bus=ide.{place},{drive},{options},model={disk.model}"]
+    return ["-device", f"scsi-hd,bus=scsi.0,scsi-id={place},{drive},{options},product={disk.model}"]

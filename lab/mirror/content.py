@@ -1,36 +1,135 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the mirror holds: made on first use, kept in the cache, found by path."""
+"""What the mirror holds: made on first use, kept in the cache, found by path.
+
+Kubernetes and crictl come from `lab.cluster`, whose first build takes minutes. The kubelet of one more release only
+says its version: base installs it where a test starts none.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import yaml
 
-from lab import cluster
-from lab.images import cache
+from lab import cache, cluster
+from lab.cache import Progress, quiet, store
+from lab.cluster import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
 
-from . import built, repository, upstream
-from .stored import store
-from .upstream import ARCH, NODE_ARCHIVE, Part
+from . import repository, upstream
+from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
 
+CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")
+_REAL = (*NODE_PROGRAMS, "kubectl")
+#: the real Kubernetes: the release of the control plane, and the oldest whose nodes it takes
+REAL = (KUBERNETES, OLDEST)
+#: the release of the kubelet that nothing starts
+IDLE = "1.36.4"
+_IDLE = f"""\
+#!/bin/sh
+# SPDX-License-Identifier: GPL-3.0-or-later
+[ "$*" != --version ] || exec echo "Kubernetes v{IDLE}"
+echo "this kubelet of the lab says its version and nothing else" >&2
+exit 1
+"""
 _INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class _Buildable:
+    """A part that exists when it is asked for."""
+
+    name: str
+    version: str
+    path: str
+    build: Callable[[], Path]
+
+
+def _built_parts(*names: str, real: Collection[str]) -> list[Part]:
+    """These parts, all when none is named; what is missing is built. ``real``: these of REAL, too."""
+    wanted = [part for part in _programs() if not names or part.name in names]
+    wanted = [part for part in wanted if part.version not in REAL or part.version in real]
+    return [Part(part.name, part.version, part.path, part.build()) for part in wanted]
+
+
+def _find_built(path: str) -> Path | None:
+    """The file at this path below the mirror's root, built if need be; None when there is no such file."""
+    for part in (*_programs(), *_images()):
+        if part.path == path:
+            return part.build()
+    return None
+
+
+def _programs() -> Iterator[_Buildable]:
+    yield _Buildable("kubelet", IDLE, _release_path(IDLE, "kubelet"), _idle)
+    for name in _REAL:
+        yield _Buildable(name, KUBERNETES, _release_path(KUBERNETES, name), functools.partial(_program, name))
+    for name in NODE_PROGRAMS:
+        yield _Buildable(name, OLDEST, _release_path(OLDEST, name), functools.partial(_oldest, name))
+    archive = f"dl.k8s.io/release/v{KUBERNETES}/{NODE_ARCHIVE}-linux-{ARCH}.tar.gz"
+    yield _Buildable(NODE_ARCHIVE, KUBERNETES, archive, _node_archive)
+    for version in CRICTL:
+        path = (
+            f"github.com/kubernetes-sigs/cri-tools/releases/download/v{version}/crictl-v{version}-linux-{ARCH}.tar.gz"
+        )
+        yield _Buildable("crictl", version, path, functools.partial(_crictl, version))
+
+
+def _images() -> Iterator[_Buildable]:
+    for tag in PAUSE_TAGS:
+        yield _Buildable("pause", tag, f"images/pause-{tag}.tar", functools.partial(_pause, tag))
+
+
+def _release_path(version: str, name: str) -> str:
+    return f"dl.k8s.io/release/v{version}/bin/linux/{ARCH}/{name}"
+
+
+@functools.cache
+def _idle() -> Path:
+    return store("kubelet", _IDLE.encode())
+
+
+def _program(name: str) -> Path:
+    return cluster.ensure().kubernetes / name
+
+
+def _oldest(name: str) -> Path:
+    return cluster.ensure_node(OLDEST) / name
+
+
+def _node_archive() -> Path:
+    """Kept beside the programs, and as long."""
+    file = _program(f"{NODE_ARCHIVE}-linux-{ARCH}.tar.gz")
+    with cache.locked("mirror"):
+        if not file.exists():
+            partial = file.with_suffix(".part")
+            partial.write_bytes(tarball({f"kubernetes/node/bin/{name}": _program(name).read_bytes() for name in _REAL}))
+            partial.rename(file)
+    return file
+
+
+def _crictl(version: str) -> Path:
+    program = cluster.ensure_tools().crictl(version)
+    return store(f"crictl-v{version}-linux-{ARCH}.tar.gz", tarball({"crictl": program}))
+
+
+def _pause(tag: str) -> Path:
+    return store(f"pause-{tag}.tar", cluster.ensure_tools().pause(tag))
 
 
 def packaged() -> list[Part]:
     """containerd, runc and the CNI plugins of Debian's suites, repacked."""
     total = hashlib.sha256()
-    for module in ("archive.py", "upstream.py"):
+    for module in ("../apt.py", "upstream.py"):
         total.update((Path(__file__).parent / module).read_bytes())
     folder = _ensure("upstream", total.hexdigest()[:16], _build_packaged)
     rows = json.loads((folder / _INDEX).read_text())
@@ -47,11 +146,7 @@ def apt(suite: str) -> Path:
     return _ensure(f"repository-{suite}", repository.digest(suite), lambda folder: repository.build(suite, folder))
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def prepare(progress: Callable[[str], None] = _quiet) -> None:
+def prepare(progress: Progress = quiet) -> None:
     """Make what most nodes need: the packaged parts, crictl and pause, both suites' images and repositories."""
     builds: dict[str, Callable[[], object]] = {"container programs": packaged}
     for suite in repository.IMAGES:
@@ -70,7 +165,7 @@ def checksums(*names: str, real: Collection[str] = ()) -> dict[str, dict[str, di
     ``real``: releases of the real Kubernetes (`REAL`) to list as well; a first build takes a quarter of an hour.
     """
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for part in [*packaged(), *built.parts(real=real)] if not names else _parts(names, real):
+    for part in [*packaged(), *_built_parts(real=real)] if not names else _parts(names, real):
         if not names or part.name in names:
             found.setdefault(part.name, {})[part.version] = {
                 ARCH: _sum(part.file, "sha512" if part.name == NODE_ARCHIVE else "sha256")
@@ -87,7 +182,7 @@ def _sum(path: Path, algorithm: str) -> str:
 
 def _parts(names: tuple[str, ...], real: Collection[str]) -> list[Part]:
     mine = [part for part in packaged() if part.name in names]
-    return mine if {part.name for part in mine} == set(names) else [*mine, *built.parts(*names, real=real)]
+    return mine if {part.name for part in mine} == set(names) else [*mine, *_built_parts(*names, real=real)]
 
 
 def program(part: str, version: str, name: str, folder: Path) -> Path:
@@ -108,10 +203,10 @@ def find(path: str) -> Path | None:
     """The file at this path below the mirror's root, built first if need be; None when there is no such file."""
     first, _slash, rest = path.partition("/")
     if path == "checksums.yml":
-        return store("checksums.yml", yaml.safe_dump(checksums(real=built.REAL)).encode())
+        return store("checksums.yml", yaml.safe_dump(checksums(real=REAL)).encode())
     if first == "apt":
         return _in_apt(rest)
-    found = built.find(path)
+    found = _find_built(path)
     if found is None and first == "github.com":
         found = next((part.file for part in packaged() if part.path == path), None)
     return found
@@ -130,20 +225,4 @@ def _in_apt(path: str) -> Path | None:
 
 
 def _ensure(name: str, digest: str, build: Callable[[Path], None]) -> Path:
-    folder = cache.root() / "mirror" / f"{name}-{digest}"
-    if not folder.exists():
-        with cache.locked("mirror"):
-            if not folder.exists():
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                with cache.new_folder(folder) as unfinished:
-                    build(unfinished)
-                _forget_others(name, folder)
-    os.utime(folder)
-    return folder
-
-
-def _forget_others(name: str, keep: Path) -> None:
-    """Remove what older checkouts made and nobody asked for in the last days."""
-    for folder in keep.parent.glob(f"{name}-*"):
-        if folder != keep and time.time() - folder.stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(folder)
+    return cache.once(cache.root() / "mirror" / f"{name}-{digest}", build, "mirror")

@@ -12,21 +12,22 @@ from typing import Any
 from aiohttp import web
 
 from lab.numbers import whole_number
-from lab.robot.account import Account
-from lab.robot.errors import RobotError, invalid_input, not_found
-from lab.robot.forms import Form
-from lab.robot.http import account, answer, form
-from lab.robot.model import Dedicated, TrafficWarnings
-from lab.robot.views import identity
+
+from .account import Account
+from .forms import Form, account, answer, form
+from .model import Dedicated, TrafficWarnings
+from .robot_errors import RobotError, invalid_input, not_found
+from .robot_views import identity
 
 routes = web.RouteTableDef()
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 _POINTER = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_PLACE = {"gateway": "172.31.1.1", "mask": 32, "broadcast": None}
 
 
 @routes.get("/")
 async def root(_request: web.Request) -> web.Response:
-    """Nothing but a success: clients ask for it to see whether their credentials are good."""
+    """An empty answer: clients use it to check their credentials."""
     return answer({})
 
 
@@ -141,7 +142,7 @@ async def get_failover(request: web.Request) -> web.Response:
 
 @routes.post("/failover/{ip}")
 async def route_failover(request: web.Request) -> web.Response:
-    """Lead a failover address to another server."""
+    """Route a failover address to another server."""
     server, ip = _routed(request)
     fields = await form(request)
     fields.require("active_server_ip")
@@ -154,13 +155,10 @@ async def route_failover(request: web.Request) -> web.Response:
 
 @routes.delete("/failover/{ip}")
 async def unroute_failover(request: web.Request) -> web.Response:
-    """Lead a failover address nowhere."""
+    """Route a failover address to no server."""
     server, ip = _routed(request)
     _lead(server, ip, None)
     return answer({"failover": _failover(account(request), server, ip)})
-
-
-_PLACE = {"gateway": "172.31.1.1", "mask": 32, "broadcast": None}
 
 
 def _list(_request: web.Request, name: str, items: list[dict[str, Any]]) -> web.Response:

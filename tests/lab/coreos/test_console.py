@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.coreos.boot import Machine, boot, command
-from lab.coreos.console import Reader, Written
-from lab.images import ImageError
+from lab.coreos.boot import Machine, Reader, Written, boot, command
+from lab.errors import ImageError
 
 
 def read(*lines: str) -> Reader:

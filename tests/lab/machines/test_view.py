@@ -12,15 +12,17 @@ from typing import cast
 
 import pytest
 
-from lab.machines import partitions, sysfs, trees, view
-from lab.machines.fence import Number
+from lab.machines import sysfs
+from lab.machines.device_filter import Number
+from lab.machines.guest_view import DiskView
 from lab.machines.identity import Identity
-from lab.machines.loop import Loop
+from lab.machines.loop import Loop, sync_partitions
+from lab.machines.sysfs import Link, Tree, TreeWriter
 
 SIZE = 64 << 20
 
 
-class Watched(trees.Writer):
+class Watched(TreeWriter):
     """Looks, as the guest may, after each single write."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,11 +35,11 @@ class Watched(trees.Writer):
         self.admitted = set(numbers)
         self.look()
 
-    def file(self, path: Path, content: str | trees.Link) -> None:
+    def file(self, path: Path, content: str | Link) -> None:
         super().file(path, content)
         self.look()
 
-    def folder(self, path: Path, tree: trees.Tree) -> None:
+    def folder(self, path: Path, tree: Tree) -> None:
         super().folder(path, tree)
         self.look()
 
@@ -62,14 +64,12 @@ def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
     loop = Loop(file)
     try:
         watched = Watched(tmp_path)
-        disk = view.DiskView(
-            tmp_path, watched, Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE), "nvme0n1", loop
-        )
+        disk = DiskView(tmp_path, watched, Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE), "nvme0n1", loop)
         for table in ("", "start=2048, size=2048\nstart=8192, size=2048\n", "start=4096, size=2048\n", ""):
             script = f"label: gpt\n{table}".encode()
             command = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "always", str(loop.device)]
             subprocess.run(command, input=script, check=True)
-            partitions.agree(loop, SIZE)
+            sync_partitions(loop, SIZE)
             disk.update(watched.admit)
             assert watched.admitted == set(disk.nodes().values()) == {(7, loop.number), *loop.partitions().values()}
             assert len(watched.admitted) == 1 + table.count("start")
@@ -105,7 +105,7 @@ def test_a_device_is_found_by_its_number(
     monkeypatch.setattr(sysfs, "read_folder", kernel.read_folder)
     watched = Watched(tmp_path)
     identity = Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE)
-    disk = view.DiskView(tmp_path, watched, identity, "nvme0n1", cast(Loop, kernel))
+    disk = DiskView(tmp_path, watched, identity, "nvme0n1", cast(Loop, kernel))
     disk.update(watched.admit)
     kernel.minors = minors
     disk.update(watched.admit)
