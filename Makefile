@@ -68,7 +68,7 @@ bench-%:
 	@dev/bench $*
 
 docs: ## the HTML documentation in build/docs
-	@dev/setup main docs
+	@dev/setup main
 	@dev/docs
 
 commands: ## the image commands in playbooks/files, from their sources in commands/

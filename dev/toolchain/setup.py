@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import bundle, debian, environments
+from . import debian, environments
 from .paths import cache
 from .report import SetupError, say
 from .trees import linked_tree
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in names:
             environments.ensure(name)
         if "main" in names:
-            bundle.ensure()
+            environments.collections()
             linked_tree()
     except SetupError as error:
         say("failed: %s" % error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from . import bundle, environments, pythons
+from . import environments, pythons
 from .paths import CHECKOUT, cache
 from .trees import linked_tree
 
@@ -21,7 +21,7 @@ def variables(name: str = "main", collections: list[Path] | None = None, every_p
     With `every_python` all interpreters of this machine are on PATH, for ansible-test to check old syntax with.
     """
     folder = environments.ensure(name)
-    trees = collections if collections is not None else [linked_tree(), bundle.ensure()]
+    trees = collections if collections is not None else [linked_tree(), environments.collections()]
     result = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
     result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
     result["VIRTUAL_ENV"] = str(folder)
