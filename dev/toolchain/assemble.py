@@ -132,7 +132,3 @@ def main(arguments: list[str] | None = None, root: Path = CHECKOUT) -> int:
         return 1
     print("".join("wrote %s\n" % name for name in changed) or "every command is up to date\n", end="")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

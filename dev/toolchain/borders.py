@@ -21,9 +21,8 @@ ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
     "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
-    "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
+    "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
-    "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command
     "playbooks": (),
     "provision": ("provision", COMMON, UTILS + "/_node/userdata"),

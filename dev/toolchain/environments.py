@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Python environments and packages made from the locks; each is made when a command first needs it."""
+"""Python environments and packages made from the locks when a command first needs them, and how commands run there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import pythons, requirements
-from .paths import REQUIREMENTS, cache
+from .paths import CHECKOUT, REQUIREMENTS, cache
 from .report import SetupError, say, step
+from .trees import linked_tree
 
 COLLECTIONS = REQUIREMENTS / "collections.txt"
+#: what of a user's shell must not reach our runs, by the beginnings of the names
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ANSIBLE_")
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,28 @@ def collections() -> Path:
         shutil.rmtree(wheels)
 
     return _once(_folder("collections", "bundle", *chosen), "collections " + " ".join(chosen), make)
+
+
+def variables(name: str = "main", trees: list[Path] | None = None, every_python: bool = False) -> dict[str, str]:
+    """A whole process environment for commands of the named environment; ``trees`` have the collections.
+
+    With `every_python` all interpreters of this machine are on PATH, for ansible-test to check old syntax with.
+    """
+    folder = ensure(name)
+    trees = [linked_tree(), collections()] if trees is None else trees
+    result = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
+    result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
+    result["VIRTUAL_ENV"] = str(folder)
+    result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)
+    # whatever the user's shell says of compiled files: without them each of the many processes compiles all it imports
+    result.pop("PYTHONDONTWRITEBYTECODE", None)
+    result["PYTHONPYCACHEPREFIX"] = str(cache() / "pyc")
+    # the lab is run as `python -m lab`, from wherever the user is
+    result["PYTHONPATH"] = str(CHECKOUT)
+    if not result.get("LC_ALL", result.get("LANG", "")).upper().replace("-", "").endswith("UTF8"):
+        # Ansible refuses to run in a locale without UTF-8
+        result["LC_ALL"] = "C.UTF-8"
+    return result
 
 
 def uv() -> Path:

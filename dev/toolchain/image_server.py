@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 from .paths import CHECKOUT
-from .report import SetupError, say
+from .report import SetupError
 from .trees import tracked_files
 
 SOURCES = "plugins/module_utils/_liveimage/"
@@ -74,11 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="default: build/image-server")
     chosen = parser.parse_args(arguments)
-    try:
-        data = program(CHECKOUT)
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    data = program(CHECKOUT)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
     draft.write_bytes(data)
@@ -87,7 +83,3 @@ def main(arguments: list[str] | None = None) -> int:
     made = "Python %d.%d" % sys.version_info[:2]
     print("%s (%d KiB, %s)  sha256:%s" % (chosen.output, len(data) >> 10, made, hashlib.sha256(data).hexdigest()))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from . import environments, requirements
 from .paths import REQUIREMENTS
-from .report import SetupError, say
 
 #: lock → the oldest Python of its environment, for which it is made; it holds for all newer ones
 LOCKS = {
@@ -32,11 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dev/lock", description=__doc__.partition(": ")[2])
     parser.add_argument("options", nargs=argparse.REMAINDER, help="of `uv pip compile`, such as --upgrade")
     options = parser.parse_args(arguments).options
-    try:
-        locks = {name: _compiled(name, python, options) for name, python in LOCKS.items()}
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    locks = {name: _compiled(name, python, options) for name, python in LOCKS.items()}
     for name, lock in requirements.split(locks).items():
         path = REQUIREMENTS / (name + ".txt")
         path.write_text(requirements.written(lock), encoding="ascii")
@@ -53,7 +48,3 @@ def _compiled(name: str, python: str, options: list[str]) -> requirements.Lock:
         words += ["--no-emit-index-url", "--python-version", python, *(["--no-deps"] if name in ALONE else [])]
         environments.run_uv([*words, *options, str(REQUIREMENTS / (name + ".in")), "--output-file", str(draft)])
         return requirements.parsed(draft.read_text(encoding="ascii"))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from . import environments
 from .paths import CHECKOUT, NAME, NAMESPACE
-from .report import SetupError, say
+from .report import SetupError
 from .trees import tracked_files
 
 SOURCES = CHECKOUT / "provision"
@@ -124,11 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="default: build/provision")
     chosen = parser.parse_args(arguments)
-    try:
-        data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
     draft.write_bytes(data)
@@ -136,7 +132,3 @@ def main(arguments: list[str] | None = None) -> int:
     draft.replace(chosen.output)
     print("%s (%d KiB)  #sha256=%s" % (chosen.output, len(data) >> 10, hashlib.sha256(data).hexdigest()))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

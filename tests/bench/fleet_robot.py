@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dev.dedicated import DedicatedStage
+from dev.stage import DedicatedStage
 from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_robot_peer.yml")

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.dedicated import DedicatedStage
-from dev.stage import CHECKOUT, Stage
+from dev.stage import CHECKOUT, DedicatedStage, Stage
 from tests.integration.accounts import cloud_call, robot_call
 from tests.integration.playbooks.conftest import Playground
 from tests.waiting import until

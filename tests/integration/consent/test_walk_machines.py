@@ -23,8 +23,7 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from dev.dedicated import DedicatedStage
-from dev.stage import Stage
+from dev.stage import DedicatedStage, Stage
 from lab.machines.host import LabError
 from lab.person import Mark, Person
 from tests.integration.accounts import reached

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.dedicated import DedicatedStage
-from dev.stage import Stage
+from dev.stage import DedicatedStage, Stage
 from tests.integration.playbooks.conftest import Playground
 
 from .api_double import ApiDouble

@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from dev.dedicated import DedicatedStage
-from dev.stage import Stage
+from dev.stage import DedicatedStage, Stage
 from lab.client import call
 from tests.integration.controller import Controller
 from tests.integration.runs import LIMIT, Run, Running

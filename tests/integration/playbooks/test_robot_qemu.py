@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dev import demo_robot
+from dev.demos import robot
 from lab.images import host
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(12000)]
@@ -43,11 +43,11 @@ def mirrored_system(lab, name: str, firmware: str, arrays: int) -> None:
 
 
 def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
-    name = demo_robot.BY_INSTALLIMAGE
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    name = robot.BY_INSTALLIMAGE
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [server])
     stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    group = robot.inventory(stage)["by_installimage"]
     group["vars"] |= PATIENCE
     stage.playbook = "kubenode.provision.robot_installimage"
     stage.write_groups({"by_installimage": group})
@@ -81,12 +81,12 @@ def archive(tmp_path_factory):
 
 @pytest.mark.parametrize("firmware", ["legacy", "/sys/firmware/efi"], ids=["legacy", "uefi"])
 def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedicated, archive, firmware):
-    name, uefi = demo_robot.BY_INSTALLIMAGE, firmware != "legacy"
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    name, uefi = robot.BY_INSTALLIMAGE, firmware != "legacy"
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     # the whole archive lies in the rescue's memory
     lab = dedicated("qemu", [{**server, "uefi": uefi, "memory_mib": 3072}])
     stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    group = robot.inventory(stage)["by_installimage"]
     esp = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
     group["vars"] |= PATIENCE | {
         "kubenode_image": {"file": str(archive)},
@@ -108,13 +108,13 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
 
 
 def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
-    name, passphrase = demo_robot.BY_INSTALLIMAGE, "correct-horse"
+    name, passphrase = robot.BY_INSTALLIMAGE, "correct-horse"
     packages = ("cryptsetup-initramfs", "dropbear-initramfs")
     image = archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-unlock.tar.zst", *packages)
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
     stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    group = robot.inventory(stage)["by_installimage"]
     boot, physical = group["vars"]["kubenode_partitions"]
     group["vars"] |= PATIENCE | {
         "kubenode_image": {"file": str(image)},

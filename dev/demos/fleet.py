@@ -4,30 +4,27 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
-from dev.demo import say
+from dev.demos import parser, say
 from dev.stage import CHECKOUT, Stage
 
 #: What goes wrong with whom: a wrong digest, a rescue that the machine does not boot, bootstrap data with an error.
 BAD_IMAGE, NO_RESCUE, BAD_DATA = "fleet-4", "fleet-7", "fleet-10"
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Exit code 1, as the playbook's own, when just the three machines failed; 2 for anything else."""
-    parser = argparse.ArgumentParser(prog="dev/demo-fleet", description=__doc__)
-    parser.add_argument("--profile", default="instant", choices=("instant", "hetzner"), help="the platform's delays")
-    parser.add_argument("--machines", type=int, default=12, help="how many machines, at least 10")
-    parser.add_argument("--keep", action="store_true", help="leave the lab up to look around in")
-    chosen = parser.parse_args()
+    options = parser("fleet", __doc__)
+    options.add_argument("--machines", type=int, default=12, help="how many machines, at least 10")
+    chosen = options.parse_args(arguments)
     names = [f"fleet-{number}" for number in range(1, max(10, chosen.machines) + 1)]
-    options = ["--kind", "nspawn", "--profile", chosen.profile]
-    stage = Stage(CHECKOUT / "build" / "demo-fleet", "demo-fleet", lab_options=options, keep=chosen.keep)
+    lab = ["--kind", "nspawn", "--profile", chosen.profile]
+    stage = Stage(CHECKOUT / "build" / "demo-fleet", "demo-fleet", lab_options=lab, keep=chosen.keep)
     with stage:
         write_inventory(stage, names)
         stage.control("POST", "/faults", {"point": "boot", "machine": NO_RESCUE, "effect": "ignore_rescue", "times": 2})
@@ -60,7 +57,3 @@ def write_inventory(stage: Stage, names: list[str]) -> None:
     bad.write_text("#cloud-config\n" + yaml.safe_dump({**data, "runcmd": [["false"]]}), encoding="utf-8")
     hosts[BAD_DATA] = {"kubenode_bootstrap_data_file": str(bad)}
     stage.inventory.write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
