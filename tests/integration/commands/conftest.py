@@ -18,7 +18,6 @@ import pytest
 from dev.toolchain.test import memory
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.registry import Front
-from tests.integration.commands.web import Web
 
 FILES = Path(__file__).parents[3] / "playbooks/files"
 COMMAND = FILES / "image-url-command-raw-disk"
@@ -37,14 +36,6 @@ def front(registry) -> Iterator[Front]:
     opened = Front(registry)
     yield opened
     opened.close()
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    """Serve images for one test."""
-    server = Web()
-    yield server
-    server.close()
 
 
 @dataclass

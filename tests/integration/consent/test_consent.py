@@ -60,7 +60,7 @@ def test_a_word_counts_once(cloud):
     cloud.inventory({"once-1": {}}, **words)
     assert cloud.run() == 0, cloud.output
     first = cloud.record("once-1")["installation"]
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     cloud.act("once-1", "enable_rescue", {"type": "linux64", "ssh_keys": keys})
     assert cloud.run() == 0, cloud.output
     assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split()), cloud.output
@@ -87,10 +87,10 @@ def test_a_word_counts_once(cloud):
 @pytest.mark.long
 def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
     """Its own pre-provision command stopped it: what `reinstall` allowed then is no word for a later run."""
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     ours = {"kubenode.provision/machine": "stopped-1"}
     body = {"name": "stopped-1", "server_type": "cx23", "image": "debian-12", "ssh_keys": keys, "labels": ours}
-    cloud.api("POST", "/servers", body)
+    cloud.call("POST", "/servers", body)
     cloud.wait_for("stopped-1")
     program = cloud.commands / "look-at-fans"
     program.write_text("#!/bin/sh\n[ -e /root/mended ]\n")

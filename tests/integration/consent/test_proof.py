@@ -10,6 +10,7 @@ import subprocess
 import pytest
 import yaml
 
+from tests.integration.testbeds import raw_disk
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
@@ -109,7 +110,7 @@ exit 1
 @pytest.mark.long
 def test_what_a_command_left_that_failed_is_never_verified(cloud):
     """Its system boots, and shows the id of its installation; no run says that it is whole, or what it was made of."""
-    cloud.inventory({"late-1": cloud.command("fails-late", cloud.raw_disk(after=FAILS_LATE))})
+    cloud.inventory({"late-1": cloud.command("fails-late", raw_disk(after=FAILS_LATE))})
     assert cloud.run() != 0
     assert "the image is damaged" in cloud.output
     cloud.act("late-1", "reset")

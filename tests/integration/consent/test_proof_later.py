@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.testbeds import raw_disk
+
 pytestmark = pytest.mark.nspawn
 
 
@@ -34,7 +36,7 @@ def test_what_differs_from_the_wish_is_told(cloud):
 @pytest.mark.long
 def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
     """It brings no id: the disk that it wrote is the one that the new system runs from."""
-    own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))
+    own = cloud.command("own", raw_disk(before="unset KUBENODE_INSTALLATION"))
     cloud.inventory({"own-1": own})
     assert cloud.run() == 0, cloud.output
     record = cloud.record("own-1")

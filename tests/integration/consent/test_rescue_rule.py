@@ -27,7 +27,7 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
 
 def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     """P6: only the name is a rescue's."""
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     body = {
         "name": "named-1",
         "server_type": "cx23",
@@ -37,7 +37,7 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
         "labels": {"kubenode.provision/machine": "named-1"},
         "user_data": "#cloud-config\nhostname: rescue\nwrite_files: [{path: /etc/precious, content: data}]\n",
     }
-    cloud.api("POST", "/servers", body)
+    cloud.call("POST", "/servers", body)
     until(lambda: cloud.boots("named-1"), "the first boot")
     cloud.wait_for("named-1")
     assert cloud.shell("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"

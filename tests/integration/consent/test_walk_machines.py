@@ -10,7 +10,6 @@ the machine itself: none has changed that was not named, and "verified" is said 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -26,8 +25,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from dev.stage import DedicatedStage, Stage
 from lab.machines.host import LabError
 from lab.person import Mark, Person
-from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene
+from tests.integration.testbeds import cloud_stage, dedicated_stage
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -107,7 +106,7 @@ class Server:
     def __init__(self, seed: int, scene: Scene, number: int, cloud: bool) -> None:
         self.chance, self.scene, self.number, self.cloud = random.Random(seed), scene, number, cloud
         self.name = f"walk-{number}"
-        self.person = Person(reached(scene.stage), self.name if cloud else number)
+        self.person = Person(scene.lab, self.name if cloud else number)
         self.steps = [f"seed {seed}"]
         #: Disks with systems; only the first one of a cloud server is ever written.
         self.disks = {"sda": "", "sdb": ""} if cloud else {"nvme0n1": serial(number), "nvme1n1": serial(number, 1)}
@@ -375,22 +374,17 @@ class Pilot:
 
 
 def _stage(part: int, folder: Path) -> Stage:
-    name, options = f"walk-{os.getpid()}-{part}", ["--kind", "nspawn"]
-    if part % 2 == 0:
-        return Stage(folder, name, lab_options=[*options, "--datacenters"])
-    return DedicatedStage(folder, name, servers(500 + part * SERVERS), lab_options=options)
+    return dedicated_stage(folder, servers(500 + part * SERVERS)) if part % 2 else cloud_stage(folder)
 
 
 @pytest.mark.parametrize("part", range(ROUNDS))
 def test_no_walk_on_machines_writes_what_nobody_named(part, tmp_path):
     first = 500 + part * SERVERS
-    with _stage(part, tmp_path / "stage") as stage:
-        scene = Scene(stage)
+    with Scene.of(_stage(part, tmp_path)) as scene:
         walk = [Server(number, scene, number, part % 2 == 0) for number in range(first, first + SERVERS)]
         try:
             verified = [_run(scene, walk, random.Random(first * 100 + run), part, run) for run in range(RUNS)]
         finally:
-            scene.stop()
             for one in walk:
                 one.person.close()
     for one in walk:

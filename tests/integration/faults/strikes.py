@@ -10,7 +10,6 @@ from typing import Any
 
 from lab.machines.host import LabError
 from lab.person import Person
-from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene
 from tests.waiting import until
 
@@ -25,7 +24,7 @@ class Victim:
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.scene, self.name = scene, name
-        self.person = Person(reached(scene.stage), name)
+        self.person = Person(scene.lab, name)
         self.over = False  # the run has ended
 
     def boots(self) -> list[str]:

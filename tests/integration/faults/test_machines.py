@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import threading
@@ -16,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from dev.stage import KEY_NAME, Stage
+from dev.stage import KEY_NAME
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
 from tests.integration.faults.strikes import STRIKES, Strike, Victim
+from tests.integration.testbeds import cloud_stage
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -33,12 +33,8 @@ STAGES = ("arming", "rescue", "begun", "written", "booted")
 @pytest.fixture
 def scene(tmp_path) -> Iterator[Scene]:
     """A lab whose machines boot."""
-    with Stage(tmp_path / "stage", f"faults-{os.getpid()}", lab_options=["--kind", "nspawn", "--datacenters"]) as stage:
-        made = Scene(stage)
-        try:
-            yield made
-        finally:
-            made.stop()
+    with Scene.of(cloud_stage(tmp_path)) as made:
+        yield made
 
 
 class Fleet:
@@ -62,12 +58,12 @@ class Fleet:
 
     def _bring(self, name: str, size: str) -> None:
         labels = {"kubenode.provision/machine": name}
-        key = self.scene.api("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
+        key = self.scene.call("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
         body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "ubuntu-24.04", "ssh_keys": [key],
                 "labels": labels, "start_after_create": False}  # fmt: skip
-        answer = self.scene.api("POST", "/servers", body)
+        answer = self.scene.call("POST", "/servers", body)
         action = f"/actions/{answer['action']['id']}"
-        until(lambda: self.scene.api("GET", action)["action"]["status"] == "success", "a server with another disk")
+        until(lambda: self.scene.call("GET", action)["action"]["status"] == "success", "a server with another disk")
         victim = Victim(self.scene, name)
         victim.person.swap_disk(0, size)
         victim.person.close()
@@ -146,8 +142,8 @@ class Fleet:
             record = self.scene.record(name)
             assert record["machine"] == name, record
             assert record["verified_at"], record
-        assert len(self.scene.api("GET", "/ssh_keys")["ssh_keys"]) == 1
-        assert not self.scene.api("GET", "/images?type=snapshot")["images"]
+        assert len(self.scene.call("GET", "/ssh_keys")["ssh_keys"]) == 1
+        assert not self.scene.call("GET", "/images?type=snapshot")["images"]
         ours = [one for one in self.scene.control("GET", "/requests")["requests"] if "kubenode" in one["user_agent"]]
         most = 3 * len(self.names) + SHARED * len(self.runs) + VICTIM * len(self.strikes)
         assert len(ours) <= most, f"{len(ours)} requests, {most} at most"

@@ -103,9 +103,9 @@ OF_THE_RUN = {
 
 
 @pytest.fixture(scope="module")
-def dry(playground):
+def dry(operator):
     """A lab for input that must be refused before anything boots; servers of it would be seen."""
-    lab = playground("dry")
+    lab = operator("dry")
     other = lab.stage.folder / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     return lab

@@ -18,8 +18,8 @@ REQUESTS = 4
 
 
 @pytest.mark.parametrize("forks", ["5", "50"])
-def test_fifty_cloud_machines_are_provisioned_in_one_run(playground, forks):
-    fleet = playground("nspawn")
+def test_fifty_cloud_machines_are_provisioned_in_one_run(operator, forks):
+    fleet = operator("nspawn")
     names = [f"fleet-{number:02}" for number in range(1, SIZE + 1)]
     fleet.stage.write_inventory(names)
     fleet.stage.environment |= {"ANSIBLE_FORKS": forks}

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.integration.playbooks.commands import waiting_command
+from tests.integration.testbeds import waiting_command
 
 pytestmark = pytest.mark.nspawn
 

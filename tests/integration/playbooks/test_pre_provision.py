@@ -96,8 +96,8 @@ def refused(lab):
     assert "Traceback" not in lab.output
 
 
-def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_created(playground):
-    lab = playground("dry")
+def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_created(operator):
+    lab = operator("dry")
     stage = lab.stage
     hosts = wrong_files(stage)
     stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64

@@ -18,9 +18,9 @@ LIMIT = 800
 
 
 @pytest.fixture(scope="module")
-def fleet(playground):
+def fleet(operator):
     """A lab whose machines never answer: they are late, tried once more, and given up."""
-    lab = playground("dry")
+    lab = operator("dry")
     lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
     return lab
 

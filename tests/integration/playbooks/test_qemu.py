@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
 PATIENCE = {"kubenode_rescue_timeout": 420, "kubenode_command_timeout": 900, "kubenode_boot_timeout": 600}
 
 
-def test_a_whole_machine_boots_what_was_written(playground):
-    lab = playground("qemu")
+def test_a_whole_machine_boots_what_was_written(operator):
+    lab = operator("qemu")
     stage = lab.stage
     stage.write_inventory(["whole-1"], **PATIENCE)
     assert lab.run(limit=1400) == 0, lab.output

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.integration.accounts import disk_marks
-from tests.integration.playbooks.commands import waiting_command
+from tests.integration.testbeds import waiting_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn

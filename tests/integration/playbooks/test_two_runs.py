@@ -14,9 +14,9 @@ from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def dry(playground):
+def dry(operator):
     """A lab whose machines never answer, so that a run waits for them."""
-    lab = playground("dry")
+    lab = operator("dry")
     lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
     return lab
 

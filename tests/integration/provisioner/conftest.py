@@ -14,18 +14,9 @@ import pytest
 
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
-from tests.integration.commands.web import Web
 from tests.integration.runs import LIMIT
 
 PLAYBOOKS = Path(__file__).parent / "playbooks"
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    """Serve files for one test."""
-    server = Web()
-    yield server
-    server.close()
 
 
 def telling() -> Iterator[tuple[str, bytes]]:
