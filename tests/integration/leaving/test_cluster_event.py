@@ -8,8 +8,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import node
-from .event_double import EventDouble
+from .api_double import EventDouble, node
 
 
 @pytest.fixture
