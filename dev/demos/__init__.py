@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from dev.stage import Stage
+from dev.testbed import Testbed
 
 
 def say(line: str) -> None:
@@ -29,16 +29,16 @@ def parser(name: str, doc: str | None, *, profile: bool = True) -> argparse.Argu
     return made
 
 
-def twice(stage: Stage, proof: Callable[[], bool]) -> int:
+def twice(testbed: Testbed, proof: Callable[[], bool]) -> int:
     """Provision the machines, show the proof, and provision them again; the exit code, 0 when nothing changed then."""
-    if code := stage.provision(say=say):
-        say(f"the run failed; its logs are in {stage.folder / 'kubenode' / 'logs'}")
+    if code := testbed.provision(say=say):
+        say(f"the run failed; its logs are in {testbed.folder / 'kubenode' / 'logs'}")
         return code
-    return 0 if proof() and stage.unchanged_again(say) else 1
+    return 0 if proof() and testbed.unchanged_again(say) else 1
 
 
-def done(stage: Stage, code: int) -> int:
+def done(testbed: Testbed, code: int) -> int:
     """The same exit code; a good end is said."""
     if not code:
-        say(f"done; the report of the first run: {stage.report}")
+        say(f"done; the report of the first run: {testbed.report}")
     return code

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dev.demos import done, parser, say, show, twice
-from dev.stage import CHECKOUT, PROOF_FILE, Stage
+from dev.testbed import CHECKOUT, PROOF_FILE, Testbed
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,19 +19,19 @@ def main(arguments: Sequence[str]) -> int:
     names = [f"demo-{number}" for number in range(1, chosen.machines + 1)]
     say("starting the lab (the first time it builds a rescue system and a Debian image from packages)")
     lab = ["--kind", chosen.kind, "--profile", chosen.profile]
-    stage = Stage(CHECKOUT / "build" / "demo", "demo", lab_options=lab, keep=chosen.keep)
-    with stage:
-        say(f"the lab's machines are of the kind {stage.lab['kind']}: {stage.lab['reason']}")
-        if stage.lab["kind"] == "dry":
+    testbed = Testbed(CHECKOUT / "build" / "demo", "demo", lab_options=lab, keep=chosen.keep)
+    with testbed:
+        say(f"the lab's machines are of the kind {testbed.lab['kind']}: {testbed.lab['reason']}")
+        if testbed.lab["kind"] == "dry":
             say("machines of this kind do not boot, so there is nothing to show; run it as root: sudo make demo")
             return 1
-        stage.write_inventory(names)
+        testbed.write_inventory(names)
 
         def proof() -> bool:
             for name in names:
                 say(f"proof from inside {name}: hostname, boot id, the file that the bootstrap data made")
-                show(stage.ssh(name, f"hostname; cat /proc/sys/kernel/random/boot_id {PROOF_FILE}"))
+                show(testbed.ssh(name, f"hostname; cat /proc/sys/kernel/random/boot_id {PROOF_FILE}"))
             return True
 
-        code = twice(stage, proof)
-    return done(stage, code)
+        code = twice(testbed, proof)
+    return done(testbed, code)

@@ -31,7 +31,7 @@ import requests
 import yaml
 
 from dev.demos import say
-from dev.stage import CHECKOUT
+from dev.testbed import CHECKOUT
 
 HOSTS: dict[str, dict[str, Any]] = {
     "web-1": {
@@ -109,8 +109,8 @@ class Booted:
         return float(self.told["at"][second] - self.told["at"][first])
 
 
-class ImageStage:
-    """``with ImageStage(folder) as stage``: the base is built and the server runs, with nothing to serve yet."""
+class LiveImageTestbed:
+    """``with LiveImageTestbed(folder) as testbed``: the base is built, the server runs and has nothing to serve yet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -287,17 +287,17 @@ def table(rows: Sequence[tuple[str, ...]]) -> None:
         print("  " + "   ".join(cells).rstrip(), flush=True)
 
 
-def boot_all(stage: ImageStage) -> list[str]:
+def boot_all(testbed: LiveImageTestbed) -> list[str]:
     """Boot every image, show where the time went; what is wrong."""
     rows: list[tuple[str, ...]] = [
         ("image", "firmware, boot loader", "kernel", "Ignition", "root file system", "files and units", "all")
     ]
     wrong: list[str] = []
     for name, options, host, root in BOOTS:
-        url = stage.published(name) if options[-1] == "--script" else stage.url(name)
+        url = testbed.published(name) if options[-1] == "--script" else testbed.url(name)
         say(f"a machine boots {url}")
-        booted = stage.boot(name, *options, url)
-        wrong += judge(name, host, root, booted, stage.embedded(f"{host}.iso"))
+        booted = testbed.boot(name, *options, url)
+        wrong += judge(name, host, root, booted, testbed.embedded(f"{host}.iso"))
         say(f"  its initramfs read an Ignition of {len(booted.ignition)} bytes, SHA-256 "
             f"{hashlib.sha256(booted.ignition).hexdigest()[:16]}…")  # fmt: skip
         for unit, commands in booted.told["starts"].items():
@@ -312,28 +312,28 @@ def boot_all(stage: ImageStage) -> list[str]:
     return wrong
 
 
-def show(stage: ImageStage, chance: random.Random) -> list[str]:
+def show(testbed: LiveImageTestbed, chance: random.Random) -> list[str]:
     """The whole show; what is wrong."""
     say("descriptors of a few KB for the server, made by the playbook")
-    stage.write_inventory(HOSTS, COMMON)
+    testbed.write_inventory(HOSTS, COMMON)
     started = time.monotonic()
-    stage.publish()
+    testbed.publish()
     say(f"published in {time.monotonic() - started:.1f} s; the same again: nothing may change")
-    wrong = ["the second run changed something"] if stage.publish(quiet=True) else []
+    wrong = ["the second run changed something"] if testbed.publish(quiet=True) else []
     say("the same images as whole files, to compare with")
-    stage.write_files()
-    names = sorted(path.name for path in stage.files.iterdir() if not path.name.startswith("."))
-    stage.await_images([*names, *(name for name, *_how in BOOTS)])
-    urls = json.loads((stage.folder / "urls.json").read_text())
+    testbed.write_files()
+    names = sorted(path.name for path in testbed.files.iterdir() if not path.name.startswith("."))
+    testbed.await_images([*names, *(name for name, *_how in BOOTS)])
+    urls = json.loads((testbed.folder / "urls.json").read_text())
     rows = [("image", "bytes", "URL", "compared")]
     for name in names:
-        file = stage.files / name
-        found = compare(stage.url(name), file, chance)
+        file = testbed.files / name
+        found = compare(testbed.url(name), file, chance)
         rows.append((name, str(file.stat().st_size), urls.get(name, "?"), "differs" if found else "equal"))
         wrong += [found] if found else []
     say(f"every image read whole and in {RANGES} random ranges, beside the file")
     table(rows)
-    return wrong + boot_all(stage)
+    return wrong + boot_all(testbed)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -342,11 +342,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the random ranges (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     say("building a live image like CoreOS's (the first time) and starting the image server")
-    with ImageStage(CHECKOUT / "build" / "demo-images") as stage:
-        wrong = show(stage, random.Random(chosen.seed))
+    with LiveImageTestbed(CHECKOUT / "build" / "demo-images") as testbed:
+        wrong = show(testbed, random.Random(chosen.seed))
     for line in wrong:
         say(line)
     if not wrong:
         say("every byte was right, every Ignition came back as it was embedded")
-    say(f"images, consoles and the server's log: {stage.folder}")
+    say(f"images, consoles and the server's log: {testbed.folder}")
     return 1 if wrong else 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.demos import done, parser, say, show, twice
-from dev.stage import CHECKOUT, Stage
+from dev.testbed import CHECKOUT, Testbed
 from lab import cluster, mirror
 from lab.images import cache
 
@@ -35,8 +35,8 @@ NETWORK = {
 }  # fmt: skip
 
 
-class NodeStage(Stage):
-    """A stage whose machines find packages and programs on the lab's mirror, and a cluster to join."""
+class NodeTestbed(Testbed):
+    """A testbed whose machines find packages and programs on the lab's mirror, and a cluster to join."""
 
     def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
         """``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
@@ -98,19 +98,19 @@ class NodeStage(Stage):
         return str(cluster.ensure().kubectl)
 
 
-def run_pod(stage: NodeStage, limit: float = 600) -> bool:
+def run_pod(testbed: NodeTestbed, limit: float = 600) -> bool:
     """Start a pod on the node and show what it says; False when it does not run within ``limit`` seconds."""
     image = f"registry.k8s.io/pause:{PAUSE}"
-    stage.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--", "say",
+    testbed.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--", "say",
                   "hello from a pod")  # fmt: skip
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
-        phase = stage.kubectl("get", "pod", "hello", "-o", "jsonpath={.status.phase}")
+        phase = testbed.kubectl("get", "pod", "hello", "-o", "jsonpath={.status.phase}")
         if phase == "Running":
-            show(stage.kubectl("get", "pods", "-o", "wide"))
+            show(testbed.kubectl("get", "pods", "-o", "wide"))
             return True
         time.sleep(1)
-    show(stage.kubectl("describe", "pod", "hello"))
+    show(testbed.kubectl("describe", "pod", "hello"))
     return False
 
 
@@ -120,17 +120,17 @@ def main(arguments: Sequence[str]) -> int:
     say("starting the lab and its control plane (the first time it builds images, and Kubernetes of Go modules)")
     say("the machine is a virtual one, since a kubelet needs a kernel of its own; without KVM this takes minutes")
     folder = CHECKOUT / "build" / "demo-node"
-    with NodeStage(folder, "demo-node", lab_options=["--kind", "qemu"], keep=chosen.keep) as stage:
-        stage.write_inventory([NAME], **stage.node_settings())
+    with NodeTestbed(folder, "demo-node", lab_options=["--kind", "qemu"], keep=chosen.keep) as testbed:
+        testbed.write_inventory([NAME], **testbed.node_settings())
 
         def proof() -> bool:
             say("what the control plane says: kubectl get nodes")
-            show(stage.kubectl("get", "nodes", "-o", "wide", "--show-labels"))
+            show(testbed.kubectl("get", "nodes", "-o", "wide", "--show-labels"))
             say("a pod on it")
-            runs = run_pod(stage)
+            runs = run_pod(testbed)
             if not runs:
                 say("the pod does not run")
             return runs
 
-        code = twice(stage, proof)
-    return done(stage, code)
+        code = twice(testbed, proof)
+    return done(testbed, code)

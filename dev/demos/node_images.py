@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from dev.demos import say, show
-from dev.stage import CHECKOUT, KEY_NAME, Stage
+from dev.testbed import CHECKOUT, KEY_NAME, Testbed
 from lab import images, mirror
 from lab.cluster import KUBERNETES
 from lab.images import cache
@@ -33,8 +33,8 @@ CLOUD, METAL, NUMBER = "cloud-1", "metal-1", 4711
 CLOUD_CONFIG: dict[str, Any] = {"growpart": {"mode": "off"}}
 
 
-class Workshop(Stage):
-    """A stage whose lab lives in this process, so that machines can be cut off; ``seconds``: what each step took."""
+class NodeImageTestbed(Testbed):
+    """A testbed whose lab lives in this process, so that machines can be cut off; ``seconds``: what each step took."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "demo-image")
@@ -117,27 +117,27 @@ def _cloud_config(data: dict[str, Any]) -> str:
     return "#cloud-config\n" + yaml.safe_dump(data)
 
 
-def make_files(shop: Workshop) -> None:
+def make_files(testbed: NodeImageTestbed) -> None:
     """The snapshot, then the tarball of it."""
-    building = shop.building()
+    building = testbed.building()
     say("a prebaked snapshot: a root file system on a new machine, base with prebake, checks, clean-up")
-    shop.play("snapshot", "kubenode.provision.node_image_snapshot", **building)
+    testbed.play("snapshot", "kubenode.provision.node_image_snapshot", **building)
     say("a tarball of the same: packed in the rescue of a machine whose disk is the snapshot")
-    shop.play("tarball", "kubenode.provision.node_image_tarball", **building)
+    testbed.play("tarball", "kubenode.provision.node_image_tarball", **building)
 
 
-def join_in_the_cloud(shop: Workshop) -> None:
+def join_in_the_cloud(testbed: NodeImageTestbed) -> None:
     """A machine of the snapshot joins with nothing but the control plane in reach."""
-    cluster = shop.running.cluster()
+    cluster = testbed.running.cluster()
     playbook = "kubenode.provision.hcloud_image_name"
     image = {"kubenode_image_name": IMAGE, "kubenode_server_type": "cx23"}
     image["kubenode_user_data"] = _cloud_config({**CLOUD_CONFIG, "bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     say(f"{CLOUD} is created from the snapshot, no rescue and no image command")
-    shop.play("machine of the snapshot", playbook, hosts=(CLOUD,), **image)
-    shop.running.isolate(CLOUD, [shop.running.controller])
-    host = shop.lab["mirror_url"].split("/")[2]
+    testbed.play("machine of the snapshot", playbook, hosts=(CLOUD,), **image)
+    testbed.running.isolate(CLOUD, [testbed.running.controller])
+    host = testbed.lab["mirror_url"].split("/")[2]
     refused = f"curl -m 3 -s -o /dev/null http://{host}/ && echo 'the mirror answers' || echo 'no way to the mirror'"
-    show(shop.ssh(CLOUD, refused))
+    show(testbed.ssh(CLOUD, refused))
     say("every address but the control plane's is cut off now; it joins")
     join = {
         "join_api_server": cluster.endpoint,
@@ -145,48 +145,48 @@ def join_in_the_cloud(shop: Workshop) -> None:
         "join_token": cluster.token(),
         "join_kubelet_config": SHARED_GROUPS,
     }
-    shop.play("join", playbook, "kubenode.provision.node_join", hosts=(CLOUD,), **image, **join)
+    testbed.play("join", playbook, "kubenode.provision.node_join", hosts=(CLOUD,), **image, **join)
     if CLOUD not in cluster.nodes():
         raise SystemExit(f"demo: {CLOUD} is no node of the cluster")
     say(f"the control plane's nodes: {', '.join(sorted(cluster.nodes()))}")
 
 
-def install_on_metal(shop: Workshop) -> None:
+def install_on_metal(testbed: NodeImageTestbed) -> None:
     """A dedicated server gets the tarball by installimage and boots it."""
-    shop.running.dedicated(number=NUMBER, disks=[{"kind": "sata", "size": "6G"}], memory_mib=2048)
+    testbed.running.dedicated(number=NUMBER, disks=[{"kind": "sata", "size": "6G"}], memory_mib=2048)
     say(f"{METAL}, a dedicated server, gets the tarball by installimage")
-    digest = Path(f"{shop.tarball}.sha256").read_text().split()[0]
-    shop.play(
+    digest = Path(f"{testbed.tarball}.sha256").read_text().split()[0]
+    testbed.play(
         "installimage",
         "kubenode.provision.robot_installimage",
         hosts=(METAL,),
         kubenode_server_number=NUMBER,
         kubenode_first_contact="reset",
         kubenode_root_device_hints={"smallest": True},
-        kubenode_image={"file": str(shop.tarball), "digest": f"sha256:{digest}"},
+        kubenode_image={"file": str(testbed.tarball), "digest": f"sha256:{digest}"},
         kubenode_partitions=[{"mount": "/", "filesystem": "ext4", "size": "all"}],
         kubenode_bootstrap_data=_cloud_config({"runcmd": ["hostname > /etc/kubenode-proof"]}),
     )
-    machine = shop.machine(METAL)
+    machine = testbed.machine(METAL)
     say(f"it booted {' and then '.join(boot['source'] for boot in machine['boots'][-2:])}; proof from inside:")
     script = (
         "hostname; cat /etc/kubenode-proof; systemctl is-enabled kubelet; systemctl is-active containerd; "
         "ctr -n k8s.io images ls -q | grep pause; cat /etc/kubenode/base.json"
     )
-    lines = shop.ssh(METAL, script).splitlines()
+    lines = testbed.ssh(METAL, script).splitlines()
     show("\n".join(lines[:5]))
     base = json.loads("\n".join(lines[5:]))
     if lines[:2] != [METAL, METAL] or base["kubernetes"]["version"] != KUBERNETES or not base["prebaked"]:
         raise SystemExit(f"demo: {METAL} does not run the image")
 
 
-def make_again(shop: Workshop) -> bool:
+def make_again(testbed: NodeImageTestbed) -> bool:
     """The second run makes nothing; whether that is so."""
     say("the same again: nothing may change")
-    before = shop.tarball.stat().st_mtime_ns
-    told = shop.play("second run", "kubenode.provision.node_image_tarball", **shop.building())
+    before = testbed.tarball.stat().st_mtime_ns
+    told = testbed.play("second run", "kubenode.provision.node_image_tarball", **testbed.building())
     changed = sum(int(count) for count in re.findall(r"changed=([0-9]+)", told))
-    if changed or shop.tarball.stat().st_mtime_ns != before:
+    if changed or testbed.tarball.stat().st_mtime_ns != before:
         say("the second run changed something")
         return False
     return True
@@ -197,15 +197,15 @@ def main(arguments: Sequence[str]) -> int:
     argparse.ArgumentParser(prog="dev/demo node-images", description=__doc__).parse_args(arguments)
     say("starting the lab and its control plane (the first time it builds images, and Kubernetes of its Go modules)")
     folder = CHECKOUT / "build" / "demo-image"
-    with Workshop(folder) as shop:
-        make_files(shop)
-        join_in_the_cloud(shop)
-        install_on_metal(shop)
-        if not make_again(shop):
+    with NodeImageTestbed(folder) as testbed:
+        make_files(testbed)
+        join_in_the_cloud(testbed)
+        install_on_metal(testbed)
+        if not make_again(testbed):
             return 1
     say("where the time went, in seconds")
-    width = max(len(what) for what, _seconds in shop.seconds)
-    for what, seconds in [*shop.seconds, ("all", sum(seconds for _what, seconds in shop.seconds))]:
+    width = max(len(what) for what, _seconds in testbed.seconds)
+    for what, seconds in [*testbed.seconds, ("all", sum(seconds for _what, seconds in testbed.seconds))]:
         print(f"  {what.ljust(width)}  {seconds:7.1f}", flush=True)
     say(f"done; logs and the tarball: {folder}")
     return 0

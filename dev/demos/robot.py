@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.demos import done, parser, say, show, twice
-from dev.stage import CHECKOUT, PROOF_FILE, DedicatedStage
+from dev.testbed import CHECKOUT, PROOF_FILE, DedicatedTestbed
 
 BY_COMMAND, BY_INSTALLIMAGE = "written-1", "mirrored-1"
 NUMBERS = {BY_COMMAND: 4711, BY_INSTALLIMAGE: 4712}
@@ -31,7 +31,7 @@ PLAYBOOK = """---
 """
 
 
-def inventory(stage: DedicatedStage) -> dict[str, Any]:
+def inventory(testbed: DedicatedTestbed) -> dict[str, Any]:
     """What an operator writes: which disks, which image, which layout."""
     return {
         "by_image_command": {
@@ -40,7 +40,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
                 "kubenode_root_device_hints": {"serial": NVME["serial"]},
                 "kubenode_device_strings": "by-id",
                 "kubenode_first_contact": "reset",
-                "kubenode_image_url": stage.image_url(),
+                "kubenode_image_url": testbed.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
             },
         },
@@ -65,12 +65,12 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
     }
 
 
-def look_inside(stage: DedicatedStage) -> bool:
+def look_inside(testbed: DedicatedTestbed) -> bool:
     """What the machines say of themselves."""
     looks = "hostname; cat /proc/sys/kernel/random/boot_id; lsblk -o NAME,TYPE,FSTYPE,SIZE,MOUNTPOINT"
     for name, more in ((BY_COMMAND, "ls -d /sys/firmware/efi"), (BY_INSTALLIMAGE, "cat /proc/mdstat")):
         say(f"proof from inside {name}: its own name, boot, disks, and the file that the bootstrap data made")
-        show(stage.ssh(name, f"{looks}; {more}; cat {PROOF_FILE}"))
+        show(testbed.ssh(name, f"{looks}; {more}; cat {PROOF_FILE}"))
     return True
 
 
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str]) -> int:
     say("the machines are virtual ones: arrays and volumes need a kernel of their own; without KVM this takes minutes")
     options = ["--kind", "qemu", "--profile", chosen.profile]
     folder = CHECKOUT / "build" / "demo-robot"
-    with DedicatedStage(folder, "demo-robot", SERVERS, lab_options=options, keep=chosen.keep) as stage:
-        playbook = Path(stage.folder / "playbook.yml")
+    with DedicatedTestbed(folder, "demo-robot", SERVERS, lab_options=options, keep=chosen.keep) as testbed:
+        playbook = Path(testbed.folder / "playbook.yml")
         playbook.write_text(PLAYBOOK, encoding="utf-8")
-        stage.playbook = str(playbook)
-        stage.write_groups(inventory(stage))
-        code = twice(stage, lambda: look_inside(stage))
-    return done(stage, code)
+        testbed.playbook = str(playbook)
+        testbed.write_groups(inventory(testbed))
+        code = twice(testbed, lambda: look_inside(testbed))
+    return done(testbed, code)

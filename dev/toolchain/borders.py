@@ -20,7 +20,7 @@ COMMON = UTILS + "/_common"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
-    "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
+    "dev/testbed": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
     "commands": ("commands/parts", COMMON),  # dev/assemble puts both into the command

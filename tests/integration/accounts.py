@@ -52,16 +52,16 @@ def disk_marks(lab: Any, machine: str | int) -> list[str]:
     return [mark for one in found for mark in one["marks"]]
 
 
-def remote_lab(stage: Any) -> Any:
+def remote_lab(testbed: Any) -> Any:
     """What accounts and people need of a lab, for one in another process."""
-    lab, robot = stage.lab, stage.lab["robot"]
+    lab, robot = testbed.lab, testbed.lab["robot"]
     password = Path(robot["password_file"]).read_text(encoding="ascii")
 
     def control(method: str, path: str, body: Any = None, _timeout: float = 0) -> Any:
-        return call(lab["endpoint"], stage.token, method, path, body, 300)
+        return call(lab["endpoint"], testbed.token, method, path, body, 300)
 
     return SimpleNamespace(
-        endpoint=lab["endpoint"], token=stage.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
+        endpoint=lab["endpoint"], token=testbed.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
         robot_password=password, control=control,
     )  # fmt: skip
 

@@ -11,34 +11,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from dev.stage import CHECKOUT, DedicatedStage, Stage
+from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
 from tests.integration.accounts import remote_lab
 from tests.integration.controller import Controller
 from tests.integration.runs import LIMIT, Run, Running
 
-StageKind = TypeVar("StageKind", bound=Stage)
+TestbedKind = TypeVar("TestbedKind", bound=Testbed)
 
 
-class Operator(Controller, Generic[StageKind]):
-    """Runs the playbook of a stage as its operator does; the output is kept."""
+class Operator(Controller, Generic[TestbedKind]):
+    """Runs the playbook of a testbed as its operator does; the output is kept."""
 
-    def __init__(self, stage: StageKind) -> None:
-        super().__init__(remote_lab(stage), stage.folder / "controller")
+    def __init__(self, testbed: TestbedKind) -> None:
+        super().__init__(remote_lab(testbed), testbed.folder / "controller")
         self.folder.mkdir()
-        self.stage = stage
+        self.testbed = testbed
         self.output = ""
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of the stage, with what Ansible remembers below our folder."""
-        return {**self.stage.environment, **self.settings}
+        """That of the testbed, with what Ansible remembers below our folder."""
+        return {**self.testbed.environment, **self.settings}
 
     def start(self, *arguments: str, inventory: str = "") -> Running:
-        """Begin to run the playbook of the stage."""
-        words = self.stage.playbook_command(*arguments)
+        """Begin to run the playbook of the testbed."""
+        words = self.testbed.playbook_command(*arguments)
         if inventory:
             words[words.index("-i") : words.index("-i")] = ["-i", inventory]
-        return self.begin(words, cwd=self.stage.folder)
+        return self.begin(words, cwd=self.testbed.folder)
 
     def finish(self, *arguments: str, inventory: str = "", limit: float = LIMIT) -> Run:
         """Run the playbook to its end; what it printed is in ``output``."""
@@ -62,35 +62,35 @@ class Operator(Controller, Generic[StageKind]):
     def boots(self, name: str) -> list[str]:
         """What a machine booted so far, oldest first: the lab's word, not ours."""
         try:
-            machine = self.stage.machine(name)
+            machine = self.testbed.machine(name)
         except ValueError:  # there is none yet
             return []
         return [boot["source"] for boot in machine["boots"]]
 
     def proof(self, name: str) -> list[str]:
         """What a new system says of itself."""
-        return self.stage.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
+        return self.testbed.ssh(name, "hostname; cat /etc/kubenode-proof").splitlines()
 
     @classmethod
     @contextmanager
-    def of(cls, stage: StageKind) -> Iterator[Self]:
-        """Start the lab of a stage, and end it with all that still runs."""
-        with stage:
-            made = cls(stage)
+    def of(cls, testbed: TestbedKind) -> Iterator[Self]:
+        """Start the lab of a testbed, and end it with all that still runs."""
+        with testbed:
+            made = cls(testbed)
             try:
                 yield made
             finally:
                 made.stop()
 
 
-def cloud_stage(folder: Path, *options: str, kind: str = "nspawn") -> Stage:
+def cloud_testbed(folder: Path, *options: str, kind: str = "nspawn") -> Testbed:
     """A lab for cloud machines of a kind, not started yet; further options are of ``python -m lab up``."""
-    return Stage(folder / "stage", _name(), lab_options=["--kind", kind, "--datacenters", *options])
+    return Testbed(folder / "stage", _name(), lab_options=["--kind", kind, "--datacenters", *options])
 
 
-def dedicated_stage(folder: Path, servers: Sequence[Mapping[str, Any]], kind: str = "nspawn") -> DedicatedStage:
+def dedicated_testbed(folder: Path, servers: Sequence[Mapping[str, Any]], kind: str = "nspawn") -> DedicatedTestbed:
     """A lab with dedicated servers of a kind, not started yet."""
-    return DedicatedStage(folder / "stage", _name(), servers, lab_options=["--kind", kind])
+    return DedicatedTestbed(folder / "stage", _name(), servers, lab_options=["--kind", kind])
 
 
 _NUMBERS = itertools.count(1)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.stage import CHECKOUT, DedicatedStage, Stage
+from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
 from tests.integration.accounts import CloudCalls, RobotCalls
-from tests.integration.testbeds import Operator, cloud_stage, dedicated_stage
+from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 from tests.waiting import until
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
@@ -31,12 +31,12 @@ SEEN = ("-e", "kubenode_look_timeout=180")
 DISK = {"size": "4G", "kind": "sata"}
 
 
-class Scene(CloudCalls, RobotCalls, Operator[Stage]):
+class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
     """A lab, the operator's playbook runs in it, and what other people do at the same time."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.commands = stage.folder / "commands"
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        self.commands = testbed.folder / "commands"
         self.commands.mkdir()
 
     # --- the operator
@@ -51,7 +51,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
             "kubenode_rescue_timeout": BOOTS,
             "kubenode_command_dir": str(self.commands),
         }
-        path = self.stage.write_inventory(list(hosts), **{**common, **variables})
+        path = self.testbed.write_inventory(list(hosts), **{**common, **variables})
         content = yaml.safe_load(path.read_text())
         content["machines"]["hosts"] = hosts
         path.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -61,7 +61,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
         group = {
             "hosts": hosts,
             "vars": {
-                "kubenode_image_url": self.stage.image_url(),
+                "kubenode_image_url": self.testbed.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
                 "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
                 "kubenode_boot_timeout": BOOTS,
@@ -70,8 +70,8 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
                 **variables,
             },
         }
-        assert isinstance(self.stage, DedicatedStage)
-        self.stage.write_groups({"machines": group})
+        assert isinstance(self.testbed, DedicatedTestbed)
+        self.testbed.write_groups({"machines": group})
 
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""
@@ -79,12 +79,12 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
 
     def run(self, *arguments: str, **options: Any) -> int:
         """Run the playbook; what it printed is in ``output``, what came of it in the report."""
-        self.stage.report.unlink(missing_ok=True)
+        self.testbed.report.unlink(missing_ok=True)
         return super().run(*arguments, **options)
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the last run's report says of a machine."""
-        machines = json.loads(self.stage.report.read_text())["machines"]
+        machines = json.loads(self.testbed.report.read_text())["machines"]
         (found,) = [machine for machine in machines if machine["name"] == name]
         return found
 
@@ -126,7 +126,7 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
         words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=20"]
         words += ["-oServerAliveInterval=15", "-oServerAliveCountMax=12"]
-        words += ["-i", str(self.stage.private_key), f"root@{self.stage.address(name)}", script]
+        words += ["-i", str(self.testbed.private_key), f"root@{self.testbed.address(name)}", script]
 
         def call() -> subprocess.CompletedProcess[str]:
             return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -152,14 +152,14 @@ class Scene(CloudCalls, RobotCalls, Operator[Stage]):
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Cloud machines that boot."""
-    with Scene.of(cloud_stage(tmp_path_factory.mktemp("cloud"))) as scene:
+    with Scene.of(cloud_testbed(tmp_path_factory.mktemp("cloud"))) as scene:
         yield scene
 
 
 @pytest.fixture(scope="module")
 def dedicated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """Dedicated servers that boot; a module lists them as ``SERVERS``."""
-    with Scene.of(dedicated_stage(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as scene:
+    with Scene.of(dedicated_testbed(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as scene:
         yield scene
 
 

@@ -119,7 +119,7 @@ def test_another_controller_goes_on_with_an_open_intent(cloud):
     """What the first run put into the rescue says that the installation is open."""
     cloud.inventory({"handed-1": cloud.command("breaks", "dd if=/dev/urandom of=/dev/sda bs=1M count=4; exit 1\n")})
     assert cloud.run() != 0
-    cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.stage.folder / "colleague"))
+    cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.testbed.folder / "colleague"))
     assert cloud.run() == 0, cloud.output
     assert cloud.boots("handed-1") == ["rescue", "disk"]
     assert cloud.record("handed-1")["consent"] == "fresh"

@@ -18,14 +18,14 @@ pytestmark = pytest.mark.nspawn
 
 def fail_twice(cloud, *names):
     """A run in which every machine fails, each in its own way, and a second one after which nobody mended anything."""
-    stage, text = cloud.stage, "#cloud-config\n"
-    stage.write_inventory(["none"])
-    (settings,) = [one["vars"] for one in yaml.safe_load(stage.inventory.read_text()).values()]
+    testbed, text = cloud.testbed, "#cloud-config\n"
+    testbed.write_inventory(["none"])
+    (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
         data = yaml.safe_load(file)
-    broken = stage.folder / "broken.yml"
+    broken = testbed.folder / "broken.yml"
     broken.write_text(text + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
-    wrong = stage.folder / "wrong_key"
+    wrong = testbed.folder / "wrong_key"
     wrong.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
     every = {
@@ -119,7 +119,7 @@ def test_what_a_command_left_that_failed_is_never_verified(cloud):
     assert set(left) == {"machine", "installation"}
     cloud.inventory({"late-1": {}})
     for where in ("kubenode", "colleague"):
-        given = json.dumps({"kubenode_dir": str(cloud.stage.folder / where)}) if where == "colleague" else "{}"
+        given = json.dumps({"kubenode_dir": str(cloud.testbed.folder / where)}) if where == "colleague" else "{}"
         assert cloud.run("-e", given) != 0, cloud.output
         assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
     assert cloud.record("late-1") == left

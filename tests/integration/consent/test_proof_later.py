@@ -19,7 +19,7 @@ def test_what_differs_from_the_wish_is_told(cloud):
     assert record["proof"] == "nonce"
     seeded = cloud.shell("drift-1", "cat /run/cloud-init/.instance-id")
     assert seeded == f"iid-kubenode-{record['installation']}\n"
-    other = {"kubenode_image_url": cloud.stage.image_url(image="debian13"), "kubenode_server_type": "cx33"}
+    other = {"kubenode_image_url": cloud.testbed.image_url(image="debian13"), "kubenode_server_type": "cx33"}
     cloud.inventory({"drift-1": {}}, **other)
     assert cloud.run() == 0, cloud.output
     told = {one["what"] for one in cloud.machine("drift-1")["drift"]}

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from dev.stage import KEY_NAME
+from dev.testbed import KEY_NAME
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
 from tests.integration.faults.strikes import STRIKES, Strike, Victim
-from tests.integration.testbeds import cloud_stage
+from tests.integration.testbeds import cloud_testbed
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -33,7 +33,7 @@ STAGES = ("arming", "rescue", "begun", "written", "booted")
 @pytest.fixture
 def scene(tmp_path) -> Iterator[Scene]:
     """A lab whose machines boot."""
-    with Scene.of(cloud_stage(tmp_path)) as made:
+    with Scene.of(cloud_testbed(tmp_path)) as made:
         yield made
 
 
@@ -70,7 +70,7 @@ class Fleet:
 
     def run(self, *words: str, strike: bool = False) -> dict[str, dict[str, Any]]:
         """One run; the victims are struck beside it. Returns what its report says of each machine."""
-        self.scene.stage.report.unlink(missing_ok=True)
+        self.scene.testbed.report.unlink(missing_ok=True)
         running = self.scene.start(*words)
         victims = [self._struck(name, running) for name in self.strikes] if strike else []
         done = running.wait(2400)
@@ -80,7 +80,7 @@ class Fleet:
             victim.person.close()
         self.scene.output = done.output
         self.outputs.append(done.output)
-        machines = json.loads(self.scene.stage.report.read_text())["machines"]
+        machines = json.loads(self.scene.testbed.report.read_text())["machines"]
         self.runs.append({machine["name"]: machine for machine in machines})
         return self.runs[-1]
 
@@ -96,7 +96,7 @@ class Fleet:
         return victim, thread
 
     def _there(self, name: str) -> bool:
-        return any(machine["name"] == name for machine in self.scene.stage.machines())
+        return any(machine["name"] == name for machine in self.scene.testbed.machines())
 
     def failed(self) -> dict[str, str]:
         """The machines that the last run gave up, and why."""
@@ -129,7 +129,7 @@ class Fleet:
 
     def judge(self) -> None:
         """The world: by the lab's word, and by that of the machines themselves."""
-        machines = {machine["name"]: machine for machine in self.scene.stage.machines()}
+        machines = {machine["name"]: machine for machine in self.scene.testbed.machines()}
         assert sorted(machines) == sorted(self.names)
         for name, row in machines.items():
             assert not row["rescue_enabled"], f"{name}: its rescue is armed"
@@ -151,8 +151,8 @@ class Fleet:
 
     def judge_words(self) -> None:
         """No secret and no traceback is printed, and each reason ends with a way out."""
-        folder = self.scene.stage.folder
-        secrets = [self.scene.stage.token]
+        folder = self.scene.testbed.folder
+        secrets = [self.scene.testbed.token]
         for name in ("id_ed25519", "host_key"):
             secrets += [line for line in (folder / name).read_text().splitlines() if len(line) > 40]
         logs = "".join(path.read_text(errors="replace") for path in Path(folder / "kubenode/logs").rglob("*.log"))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.stage import DedicatedStage, Stage
-from tests.integration.testbeds import Operator, cloud_stage, dedicated_stage
+from dev.testbed import DedicatedTestbed, Testbed
+from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 
 from .api_double import ApiDouble
 
@@ -24,16 +24,16 @@ def api(tmp_path: Path) -> Iterator[ApiDouble]:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator[Stage]]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator[Testbed]]:
     """Cloud machines that boot."""
-    with Operator.of(cloud_stage(tmp_path_factory.mktemp("cloud"))) as operator:
+    with Operator.of(cloud_testbed(tmp_path_factory.mktemp("cloud"))) as operator:
         yield operator
 
 
 @pytest.fixture(scope="module")
 def dedicated(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Operator[DedicatedStage]]:
+) -> Iterator[Operator[DedicatedTestbed]]:
     """Dedicated servers that boot; a module lists them as ``SERVERS``."""
-    with Operator.of(dedicated_stage(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as operator:
+    with Operator.of(dedicated_testbed(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as operator:
         yield operator

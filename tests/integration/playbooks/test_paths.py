@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.stage import CHECKOUT
+from dev.testbed import CHECKOUT
 from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}

@@ -24,9 +24,10 @@ PROOF_FILE = "/etc/kubenode-proof"
 KEY_NAME = "stage"
 
 
-class Stage:
-    """One lab of its own, and one folder with what belongs to it; ``with Stage(…) as stage`` starts and ends both."""
+class Testbed:
+    """A lab, and a folder with all that belongs to it; ``with Testbed(…) as testbed`` starts and ends both."""
 
+    __test__ = False  # pytest takes every class that is named so for tests
     playbook = "kubenode.provision.hcloud_image_url"
 
     def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
@@ -223,8 +224,8 @@ class Stage:
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-class DedicatedStage(Stage):
-    """A stage whose machines stand there from the start, as servers do that were bought."""
+class DedicatedTestbed(Testbed):
+    """A testbed whose machines stand there from the start, as servers do that were bought."""
 
     playbook = "kubenode.provision.robot_image_url"
 
