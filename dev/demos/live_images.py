@@ -87,26 +87,26 @@ STATIC = {"bond0.nmconnection", "bond0.7.nmconnection", "eth1.nmconnection", "et
 class Booted:
     """One boot as `python -m lab.coreos boot` tells it."""
 
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
 
     @property
     def ignition(self) -> bytes:
         """The Ignition that the initramfs read and echoed back."""
-        return base64.b64decode(self.told["ignition"] or "")
+        return base64.b64decode(self.facts["ignition"] or "")
 
     @property
     def firmware(self) -> float:
         """Seconds from power on to the kernel's first instruction."""
-        return float(self.told["at"]["begin"] - self.told["uptime"]["begin"])
+        return float(self.facts["at"]["begin"] - self.facts["uptime"]["begin"])
 
     @property
     def kernel(self) -> float:
         """Seconds of the kernel, until its initramfs started."""
-        return float(self.told["uptime"]["begin"])
+        return float(self.facts["uptime"]["begin"])
 
     def between(self, first: str, second: str) -> float:
         """Seconds from one fact to the next."""
-        return float(self.told["at"][second] - self.told["at"][first])
+        return float(self.facts["at"][second] - self.facts["at"][first])
 
 
 class LiveImageTestbed:
@@ -264,14 +264,14 @@ def compare(url: str, file: Path, chance: random.Random) -> str:
 
 def judge(name: str, host: str, root: str, booted: Booted, embedded: bytes) -> list[str]:
     """What is wrong with a boot."""
-    told = booted.told
-    files = {path: file["sha256"] for path, file in told["files"].items()}
+    facts = booted.facts
+    files = {path: file["sha256"] for path, file in facts["files"].items()}
     expected = {
         "Ignition": (booted.ignition, embedded),
-        "root file system": (told["root"], root),
-        "agent's unit": (told["units"].get("ironic-agent.service"), "enabled"),
-        "kernel argument": (f"demo.host={host}" in told["arguments"].split(), True),
-        "network profiles": (set(told["profiles"]), STATIC if host == "web-1" else set()),
+        "root file system": (facts["root"], root),
+        "agent's unit": (facts["units"].get("ironic-agent.service"), "enabled"),
+        "kernel argument": (f"demo.host={host}" in facts["arguments"].split(), True),
+        "network profiles": (set(facts["profiles"]), STATIC if host == "web-1" else set()),
     }
     if host == "web-2":
         expected["/etc/demo"] = (files.get("/etc/demo"), hashlib.sha256(b"of web-2 alone\n").hexdigest())
@@ -300,11 +300,11 @@ def boot_all(testbed: LiveImageTestbed) -> list[str]:
         wrong += judge(name, host, root, booted, testbed.embedded(f"{host}.iso"))
         say(f"  its initramfs read an Ignition of {len(booted.ignition)} bytes, SHA-256 "
             f"{hashlib.sha256(booted.ignition).hexdigest()[:16]}…")  # fmt: skip
-        for unit, commands in booted.told["starts"].items():
+        for unit, commands in booted.facts["starts"].items():
             say(f"  {unit} would start {commands[0][:100]}…")
         times = (
             booted.firmware, booted.kernel, booted.between("begin", "ignition"), booted.between("ignition", "root"),
-            booted.between("root", "end"), booted.told["seconds"],
+            booted.between("root", "end"), booted.facts["seconds"],
         )  # fmt: skip
         rows.append((name, *(f"{seconds:.1f}" for seconds in times)))
     say("where the time went, in seconds of a virtual machine without KVM")

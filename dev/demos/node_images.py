@@ -105,12 +105,12 @@ class NodeImageTestbed(Testbed):
             done = subprocess.run(command, env=environment, cwd=self.folder, check=False, stdin=subprocess.DEVNULL,
                                   stdout=output, stderr=subprocess.STDOUT)  # fmt: skip
         self.seconds.append((what, time.monotonic() - began))
-        told = log.read_text()
+        printed = log.read_text()
         if done.returncode:
-            show("\n".join(told.splitlines()[-60:]))
+            show("\n".join(printed.splitlines()[-60:]))
             raise SystemExit(f"demo: the run failed; all of it: {log}")
-        show("\n".join(re.findall(r'^ +"((?:image|file|debian|Debian)\S* .*)",?$', told, re.M)))
-        return told
+        show("\n".join(re.findall(r'^ +"((?:image|file|debian|Debian)\S* .*)",?$', printed, re.M)))
+        return printed
 
 
 def _cloud_config(data: dict[str, Any]) -> str:
@@ -184,8 +184,8 @@ def make_again(testbed: NodeImageTestbed) -> bool:
     """The second run makes nothing; whether that is so."""
     say("the same again: nothing may change")
     before = testbed.tarball.stat().st_mtime_ns
-    told = testbed.play("second run", "kubenode.provision.node_image_tarball", **testbed.building())
-    changed = sum(int(count) for count in re.findall(r"changed=([0-9]+)", told))
+    printed = testbed.play("second run", "kubenode.provision.node_image_tarball", **testbed.building())
+    changed = sum(int(count) for count in re.findall(r"changed=([0-9]+)", printed))
     if changed or testbed.tarball.stat().st_mtime_ns != before:
         say("the second run changed something")
         return False

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     argparse.ArgumentParser(prog="dev/docs", description=__doc__.partition(": ")[2]).parse_args(arguments)
     folder = copied_tree("docs")
     environment = copy_variables(folder)
-    # not in the checkout: antsibull-docs wants folders nobody else may write to
+    # not in the checkout: antsibull-docs wants folders that others cannot write to
     site = folder.parents[2] / "site"
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(mode=0o755)

@@ -80,7 +80,7 @@ def by_peer(testbed: Testbed, playbook: Path) -> list[str]:
 
 
 def proven_at(testbed: Testbed, name: str) -> float | None:
-    """When the machine could show what its bootstrap data made; None when it does not: nobody's own word counts."""
+    """When the machine could show what its bootstrap data made; None when it does not."""
     address = testbed.address(name)
     options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     words = ["ssh", "-q", "-i", str(testbed.private_key), *options, f"root@{address}", PROVE]

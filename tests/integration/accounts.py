@@ -110,7 +110,7 @@ class _Account(Controller):
     """What both kinds of accounts have: runs of our modules, and the lab's control routes."""
 
     def run(self, module: str, *flags: str, env: dict[str, str] | None = None, **options: object) -> Run:
-        """Run one of our modules: by Ansible if it is told so by a flag of Ansible's, else without."""
+        """Run one of our modules: by Ansible where flags of Ansible's are given, else without."""
         if not flags:
             return self.process(module, env=env, **options)
         return self.module("localhost", module, *flags, env=env, **options)

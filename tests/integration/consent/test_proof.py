@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nspawn
 
 
 def fail_twice(cloud, *names):
-    """A run in which every machine fails, each in its own way, and a second one after which nobody mended anything."""
+    """A run in which every machine fails, each in its own way, and a second one with nothing repaired."""
     testbed, text = cloud.testbed, "#cloud-config\n"
     testbed.write_inventory(["none"])
     (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
@@ -80,7 +80,7 @@ def test_a_placeholder_gets_no_record(lost):
     """P3: and nothing of it is called this installation."""
     cloud, _first, second, _hosts = lost
     assert cloud.shell("missed-1", "cat /etc/kubenode/installed.json", check=False) == ""
-    assert not cloud.server("missed-1")["rescue_enabled"], "whoever gives up disarms"
+    assert not cloud.server("missed-1")["rescue_enabled"], "a run that gives up disarms the rescue"
     assert "kubenode_reinstall" in second["missed-1"]["reason"]
 
 

@@ -22,8 +22,8 @@ def test_what_differs_from_the_wish_is_told(cloud):
     other = {"kubenode_image_url": cloud.testbed.image_url(image="debian13"), "kubenode_server_type": "cx33"}
     cloud.inventory({"drift-1": {}}, **other)
     assert cloud.run() == 0, cloud.output
-    told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
-    assert told == {"image_url", "image_digest", "server_type"}
+    reported = {one["what"] for one in cloud.machine("drift-1")["drift"]}
+    assert reported == {"image_url", "image_digest", "server_type"}
     assert f"runs image_url {record['image_url']}" in cloud.output
     assert f" since {record['installed_at']}, asked for image_url " in cloud.output
     assert {one["since"] for one in cloud.machine("drift-1")["drift"]} == {record["installed_at"]}

@@ -133,7 +133,7 @@ class Server:
             self.steps.append(act.__name__)
 
     def nothing(self) -> None:
-        """Nobody comes."""
+        """No person does anything."""
 
     def rescue(self) -> None:
         """A person boots it into a rescue, and stays there."""
@@ -245,7 +245,7 @@ class Server:
         for disk in self.disks:
             before, now = self.systems.get(disk), found.get(disk)
             if before is not None and (now is None or now.id != before.id):
-                assert not before.ran or disk in allowed | granted, self._told(f"{disk} was written over: {now}")
+                assert not before.ran or disk in allowed | granted, self._described(f"{disk} was written over: {now}")
             if now is not None and (before is None or now.id != before.id):
                 changed.append(disk)
                 self.last = installed.installation_of(now.record)
@@ -264,14 +264,14 @@ class Server:
         return said
 
     def _judge_proof(self, system: System | None, folder: Path) -> None:
-        assert system is not None, self._told("verified, and no disk has booted")
+        assert system is not None, self._described("verified, and no disk has booted")
         shown = installed.installation_of(system.record)
-        assert system.record.get("machine") == self.name, self._told(f"verified, and {system} runs")
-        assert system.record.get("verified_at"), self._told(f"verified, and {system} runs")
+        assert system.record.get("machine") == self.name, self._described(f"verified, and {system} runs")
+        assert system.record.get("verified_at"), self._described(f"verified, and {system} runs")
         kept = intents.read(str(folder / f"intents/{self.name}.json")) or {}
         # A controller that knows nothing of a later installation believes the record of a system that was proven.
         knows = self.cloud or kept.get("installation") == self.last
-        assert shown == self.last or (not knows and shown in self.verified), self._told(
+        assert shown == self.last or (not knows and shown in self.verified), self._described(
             f"verified, and {system} runs, but {self.last} was written last"
         )
         self.verified.add(shown)
@@ -311,7 +311,7 @@ class Server:
         tail = str(console)[-300:]
         return tail if "No bootable device" in tail else ""
 
-    def _told(self, what: str) -> str:
+    def _described(self, what: str) -> str:
         return f"{self.name}: {what}; before: {self.systems}\n" + "\n".join([*self.steps, self.scene.output[-8000:]])
 
 

@@ -103,7 +103,7 @@ class Fleet:
         return {name: str(one["reason"]) for name, one in self.runs[-1].items() if one["failed"]}
 
     def judge_first(self) -> None:
-        """Nobody but victims failed, and these for a reason of their own."""
+        """Only victims failed, each for its own reason."""
         for name, reason in self.failed().items():
             strike = self.strikes.get(name)
             assert strike is not None, f"{name} was no victim: {reason}"

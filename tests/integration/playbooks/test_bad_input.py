@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, ma
     # each finding begins with the name of its machine
     findings = re.split(f"\\b({'|'.join(machines)})'?: ", message)
     for name, (_variables, words) in machines.items():
-        own = " ".join(text for told, text in zip(findings[1::2], findings[2::2], strict=True) if told == name)
+        own = " ".join(text for reported, text in zip(findings[1::2], findings[2::2], strict=True) if reported == name)
         assert all(word in own for word in words), (name, own, message)
     assert "Traceback" not in dry.output
     assert "s3cr3t" not in dry.output
@@ -247,10 +247,10 @@ def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbo
     finally:
         dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
     assert done.failed
-    told = " ".join(done.output.split())
-    assert f"wrong-1: {words}" in told
-    assert "leave one of the two out. Nothing was changed." in told
-    assert "kubenode_image_ulr, set for wrong-1, is no variable" in told
+    reported = " ".join(done.output.split())
+    assert f"wrong-1: {words}" in reported
+    assert "leave one of the two out. Nothing was changed." in reported
+    assert "kubenode_image_ulr, set for wrong-1, is no variable" in reported
     assert dry.control("GET", "/requests")["requests"] == []
 
 
@@ -268,7 +268,7 @@ MISSPELT = {
 
 @pytest.mark.parametrize("playbook", MISSPELT)
 def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
-    """They fail for other reasons; before that, the nearest name is told."""
+    """They fail for other reasons; before that, the nearest name is suggested."""
     variables, words = MISSPELT[playbook]
     inventory(dry, ansible_host="127.0.0.1", ansible_port=1, **variables)
     content = yaml.safe_load(dry.testbed.inventory.read_text())
@@ -279,10 +279,10 @@ def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
         done = dry.finish("--check")
     finally:
         dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
-    told = " ".join(done.output.split())
+    reported = " ".join(done.output.split())
     for word in words:
-        assert word in told
-    assert "base_camp" not in told
+        assert word in reported
+    assert "base_camp" not in reported
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ SIX_STEPS = [
 ]
 
 
-#: What ssh says when nobody was there, and when a busy machine was too slow for it.
+#: What ssh says when no server was there, and when a busy machine was too slow for it.
 VAIN, SLOW = "refused|No route|timed out$", "banner exchange|kex_exchange|^Connection (closed|reset) by"
 
 

@@ -40,7 +40,7 @@ class ImageAccount(CloudAccount):
 
     def __init__(self, lab, folder: Path) -> None:
         super().__init__(lab, folder)
-        self.told = ""
+        self.output = ""
         self.variables: dict[str, Any] = {
             "ansible_ssh_private_key_file": str(self.key),
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -61,16 +61,16 @@ class ImageAccount(CloudAccount):
         return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
 
     def run(self, playbook: str, *more: str, **options: Any) -> int:
-        """Run playbooks to their end; what they printed is in ``told``."""
+        """Run playbooks to their end; what they printed is in ``output``."""
         done = self.start(playbook, *more, **options).wait(1200)
-        self.told = done.output
+        self.output = done.output
         return done.rc
 
     def cut(self, ready: str | Callable[[], bool], how: signal.Signals, **options: Any) -> None:
         """Begin a run and end it as soon as it has printed a text, or a check is true."""
         running = self.start(SNAPSHOT, **options)
         running.until(ready, "what the run is cut off at")
-        self.told = running.interrupt(how).output
+        self.output = running.interrupt(how).output
 
     def builders(self) -> dict[str, dict]:
         """The temporary machines."""
@@ -109,7 +109,7 @@ def account(lab_nspawn, tmp_path_factory):
 def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
     before = set(account.servers())
     options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": account.image_url("debian.raw.zst")}]}
-    assert account.run(SNAPSHOT, **options) == 0, account.told
+    assert account.run(SNAPSHOT, **options) == 0, account.output
     assert set(account.servers()) == before
     (image,) = account.snapshots("raw-0")
     file = account.lab.lab.cloud.images[image["id"]].file
@@ -117,8 +117,8 @@ def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
         while piece := given.read(1 << 22):
             assert written.read(len(piece)) == piece
 
-    assert account.run(SNAPSHOT, **options) == 0, account.told
-    assert "changed=0" in account.told
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert "changed=0" in account.output
     assert account.snapshots("raw-0") == [image]
 
 
@@ -138,17 +138,17 @@ def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(
         )
         assert account.builders(), stage
         account.forget_faults()
-    assert account.run(SNAPSHOT, **options) == 0, account.told
+    assert account.run(SNAPSHOT, **options) == 0, account.output
     assert set(account.servers()) == others
     made = [account.snapshots("raw-1"), account.snapshots("raw-2")]
     assert [len(found) for found in made] == [1, 1]
     assert {image["status"] for found in made for image in found} == {"available"}
 
     # the second run makes nothing, and creates no machine for that
-    assert account.run(SNAPSHOT, **options) == 0, account.told
-    assert "changed=0" in account.told
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert "changed=0" in account.output
     assert [account.snapshots("raw-1"), account.snapshots("raw-2")] == made
-    assert account.told.count("exists") == 2
+    assert account.output.count("exists") == 2
 
 
 @pytest.mark.long
@@ -163,13 +163,13 @@ def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(accoun
     uploads = [{"name": path.name, "path": str(path), "sha256": cache.sha256(path)} for path in (packed, qcow2, needy)]
     before = set(account.servers())
     assert account.run(SNAPSHOT, kubenode_image_uploads=uploads) != 0
-    assert "it needs other files (a backing or data file)" in account.told
+    assert "it needs other files (a backing or data file)" in account.output
     damaged = {**uploads[0], "sha256": "0" * 64}
     assert account.run(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
-    assert "it is damaged or not the one you meant" in account.told
+    assert "it is damaged or not the one you meant" in account.output
     assert set(account.servers()) == before
 
-    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, account.told
+    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, account.output
     for upload in uploads[:2]:
         (image,) = account.snapshots(upload["name"])
         with account.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
@@ -213,7 +213,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     # one of two fails: the other becomes an image, and both machines go
     assert account.run(SNAPSHOT, **options) != 0
     assert account.builders() == {}
-    assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in account.told
+    assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in account.output
     assert account.snapshots(f"damaged-kubernetes-{KUBERNETES}") == []
     (image,) = account.snapshots(f"debian-13-kubernetes-{KUBERNETES}")
     assert image["labels"]["kubenode.provision/kubernetes"] == KUBERNETES
@@ -224,7 +224,7 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     name = {"kubenode_image_name": f"debian-13-kubernetes-{KUBERNETES}", "kubenode_server_type": "cx23"}
     name["kubenode_user_data"] = CLOUD_CONFIG + yaml.safe_dump({"bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     play = "kubenode.provision.hcloud_image_name"
-    assert account.run(play, hosts=(node,), **name) == 0, account.told
+    assert account.run(play, hosts=(node,), **name) == 0, account.output
     assert account.commands(node) == ["create_server", "start_server"]
     lab_nspawn.isolate(node, [lab_nspawn.controller])
     cluster = lab_nspawn.cluster()
@@ -234,16 +234,16 @@ def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
         "join_token": cluster.token(),
         "join_kubelet_config": SHARED_GROUPS,
     }
-    assert account.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, account.told
+    assert account.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, account.output
     assert node in cluster.nodes()
 
     # the very key that built the image is not in it, and the image is none that a run of ours installed
     account.reach(node, account.servers()[node]["public_net"]["ipv4"]["ip"])
     script = "hostname; ls /etc/kubenode; ls /etc/cloud/cloud.cfg.d /var/lib/cloud/seed 2>/dev/null || true"
-    told = account.ssh(node, script, pinned(account.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
-    assert told.splitlines()[0] == node
-    assert "installed.json" not in told
-    assert "zz-kubenode" not in told
+    output = account.ssh(node, script, pinned(account.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
+    assert output.splitlines()[0] == node
+    assert "installed.json" not in output
+    assert "zz-kubenode" not in output
 
 
 def test_bad_input_is_told_at_once_and_creates_nothing(account):
@@ -255,11 +255,11 @@ def test_bad_input_is_told_at_once_and_creates_nothing(account):
         "'mips': use x86 or arm",
         "(64 characters) does not fit into a label",
     ):
-        assert finding in account.told
+        assert finding in account.output
     nobody = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
     assert account.run(SNAPSHOT, kubenode_image_matrix=nobody) != 0
-    assert "'no-such-image' is neither the name nor the id of an image" in account.told
+    assert "'no-such-image' is neither the name nor the id of an image" in account.output
     wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
     assert account.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
-    assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(account.told)
+    assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(account.output)
     assert set(account.servers()) == before

@@ -101,7 +101,7 @@ def test_cut_off_while_packing_and_run_again(account, lab_nspawn):
     }
     options["kubenode_tarball_systems"] = {"unfit": "Debian-1200-other"}
     assert account.run(PLAYBOOK, **options) != 0
-    assert "/etc/machine-id is one machine's" in account.told
+    assert "/etc/machine-id is one machine's" in account.output
     assert set(account.servers()) == before
     assert files(account) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
 
@@ -111,14 +111,14 @@ def test_cut_off_while_packing_and_run_again(account, lab_nspawn):
 def test_it_is_made_once(account, forms, names):
     before = set(account.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE), "kubenode_tarball_formats": forms}
-    assert account.run(PLAYBOOK, **options) == 0, account.told
+    assert account.run(PLAYBOOK, **options) == 0, account.output
     assert files(account) >= {name + end for name in names for end in ("", ".json", ".sha256")}
     folder = account.folder / "kubenode/tarballs"
     subprocess.run(["sha256sum", "--check", "--quiet", *(f"{name}.sha256" for name in names)], cwd=folder, check=True)
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert account.run(PLAYBOOK, **options) == 0, account.told
-    assert "changed=0" in account.told
-    assert "exists" in account.told
+    assert account.run(PLAYBOOK, **options) == 0, account.output
+    assert "changed=0" in account.output
+    assert "exists" in account.output
     assert times == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert set(account.servers()) == before
 
@@ -156,7 +156,7 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
             url = f"http://{lab_nspawn.controller}:{server.server_address[1]}/{RAW}"
             variables["kubenode_image_url"] = f"{url}#sha256={digest}"
             variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
-        assert account.run(playbook, hosts=(name,), **variables) == 0, account.told
+        assert account.run(playbook, hosts=(name,), **variables) == 0, account.output
     finally:
         server.shutdown()
         server.server_close()
@@ -165,8 +165,8 @@ def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
     account.reach(name, machine["address"])
     script = "hostname; ls /etc/proof; cat /etc/kubenode/base.json; echo; findmnt -no SOURCE /"
     trust = pinned(account.folder / f"kubenode/known_hosts/{name}.os", f"{name}.os")
-    told = account.ssh(name, script, trust).splitlines()
-    assert told[:3] == [name, "/etc/proof", PREBAKED]
+    output = account.ssh(name, script, trust).splitlines()
+    assert output[:3] == [name, "/etc/proof", PREBAKED]
 
 
 WRONG = {
@@ -183,6 +183,6 @@ def test_bad_input_is_told_before_anything_is_made(account, what):
     variables, words = WRONG[what]
     before = account.servers()
     assert account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
-    assert words in account.told
-    assert "Traceback" not in account.told
+    assert words in account.output
+    assert "Traceback" not in account.output
     assert account.servers() == before

@@ -15,7 +15,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.nspawn
 
 TWO_DISKS = [{"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G", "rotational": True}]
-#: Each test has servers of its own: what one leaves on its disks is nobody else's business.
+#: Each test has servers of its own: what one leaves on its disks does not matter to others.
 NUMBERS = {
     "first-1": 101, "first-2": 102, "cut-1": 103, "foreign-1": 104, "mended-1": 105, "imposter-1": 106,
     "unnamed-1": 107, "late-1": 108, "early-1": 109, "swapped-1": 110,

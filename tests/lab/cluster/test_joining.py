@@ -153,9 +153,9 @@ def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster
     assert anybody.get("/version")["gitVersion"] == f"v{KUBERNETES}"
     info = anybody.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
     text = info["kubeconfig"]
-    told = yaml.safe_load(text)["clusters"][0]["cluster"]
-    assert told["server"] == cluster.endpoint
-    assert base64.b64decode(told["certificate-authority-data"]).decode() == cluster.ca_pem
+    digest = yaml.safe_load(text)["clusters"][0]["cluster"]
+    assert digest["server"] == cluster.endpoint
+    assert base64.b64decode(digest["certificate-authority-data"]).decode() == cluster.ca_pem
     header, between, signature = info[f"jws-kubeconfig-{token[:6]}"].split(".")
     assert between == ""
     assert json.loads(_decoded(header)) == {"alg": "HS256", "kid": token[:6]}
@@ -220,8 +220,8 @@ def test_strict_clients_trust_its_certificates(cluster: RunningCluster) -> None:
 
 def test_the_pin_is_what_openssl_says(cluster: RunningCluster) -> None:
     command = "openssl x509 -pubkey -noout -in '%s' | openssl pkey -pubin -outform der | openssl dgst -sha256 -r"
-    told = subprocess.run(["sh", "-c", command % cluster.ca_file], capture_output=True, text=True, check=True).stdout
-    assert cluster.ca_hash == f"sha256:{told.split()[0]}"
+    digest = subprocess.run(["sh", "-c", command % cluster.ca_file], capture_output=True, text=True, check=True).stdout
+    assert cluster.ca_hash == f"sha256:{digest.split()[0]}"
 
 
 def _decoded(text: str) -> bytes:
