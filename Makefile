@@ -13,29 +13,26 @@ help: ## list the targets
 setup: ## install what demo and tests need; 1 min, once
 	@dev/setup --debian base,lab main
 
-demo: ## one machine from nothing to a verified new system, on the lab; 1 min, 2 more with empty caches
-	@dev/setup --debian base,lab main
+setup-go: # what demos with a control plane need beside it
+	@dev/setup --debian base,lab,go main
+
+demo: setup ## one machine from nothing to a verified new system, on the lab; 1 min, 2 more with empty caches
 	@dev/demo
 
-demo-fleet: ## twelve machines of which three fail, and the page that explains the run; ends with an error; 2 min
-	@dev/setup --debian base,lab main
-	@dev/demo-fleet
+demo-fleet: setup ## twelve machines of which three fail, and the page that explains the run; ends with an error; 2 min
+	@dev/demo fleet
 
-demo-robot: ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM; 16 min without KVM
-	@dev/setup --debian base,lab main
-	@dev/demo-robot
+demo-robot: setup ## two dedicated servers on the lab: image command under UEFI, installimage with RAID 1 and LVM; 16 min without KVM
+	@dev/demo robot
 
-demo-node: ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod; 8 min without KVM
-	@dev/setup --debian base,lab,go main
-	@dev/demo-node
+demo-node: setup-go ## a machine becomes a Ready Kubernetes node of a real control plane and runs a pod; 8 min without KVM
+	@dev/demo node
 
-demo-images: ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read; 1 min
-	@dev/setup --debian base,lab main
-	@dev/demo-images
+demo-images: setup ## live images for two hosts: served, compared byte for byte, booted until their Ignition is read; 1 min
+	@dev/demo live-images
 
-demo-image: ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server; 3 min
-	@dev/setup --debian base,lab,go main
-	@dev/demo-image
+demo-image: setup-go ## node images: a prebaked snapshot, a node of it without downloads, its tarball on a dedicated server; 3 min
+	@dev/demo node-images
 
 test: ## whether the product works: every default test, once; 10 to 12 min on two cores, 3 more with empty caches
 	@dev/test default --pytest="$(PYTEST_ARGS)"
@@ -68,7 +65,7 @@ bench-%:
 	@dev/bench $*
 
 docs: ## the HTML documentation in build/docs
-	@dev/setup main docs
+	@dev/setup main
 	@dev/docs
 
 commands: ## the image commands in build/image-commands, one file each, for CAPH and others that run them
@@ -86,4 +83,4 @@ lock: ## renew requirements/*.txt from requirements/*.in
 clean: ## remove build results (the cache stays: see CONTRIBUTING.md)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible tests/output
 
-.PHONY: help setup demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean
+.PHONY: help setup setup-go demo demo-fleet demo-robot demo-node demo-images demo-image test test-unit test-long fuzz lint bench docs commands provision image-server lock clean

@@ -7,9 +7,9 @@ from __future__ import annotations
 import argparse
 import subprocess
 
+from . import environments
 from .paths import CHECKOUT
-from .report import SetupError, say
-from .variables import variables
+from .report import say
 
 FOLDER = CHECKOUT / "tests" / "bench"
 RESULTS = CHECKOUT / "build" / "bench"
@@ -24,11 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         parser.error("benchmark %s is unknown; there are %s" % (unknown[0], ", ".join(known) or "none"))
-    try:
-        environment = variables()
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    environment = environments.variables()
     RESULTS.mkdir(parents=True, exist_ok=True)
     failed = [name for name in names if not _run(name, environment)]
     if failed:
@@ -42,7 +38,3 @@ def _run(name: str, environment: dict[str, str]) -> bool:
     result.unlink(missing_ok=True)
     done = subprocess.run(["python", str(FOLDER / (name + ".py"))], cwd=CHECKOUT, env=environment, check=False)
     return done.returncode == 0 and result.exists()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

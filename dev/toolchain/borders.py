@@ -22,10 +22,9 @@ ALLOWED = {
     "dev": ("dev",),
     "dev/toolchain/image_commands": ("dev", "plugins/plugin_utils/_programs"),
     "dev/toolchain": ("dev", COMMON + "/zip_program"),  # programs are put together in one way
-    "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
-    "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
+    "dev/testbed": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
+    "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
-    "dev/demo_image": ("dev", "lab"),  # its lab lives in its own process, so that it can cut machines off
     "playbooks": (),
     "provision": ("provision", COMMON, "plugins/plugin_utils/node_plan"),
     "plugins": (UTILS, "plugins/plugin_utils"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .linters import copy_variables
 from .paths import CHECKOUT, NAME, NAMESPACE
-from .report import SetupError, say
+from .report import SetupError
 from .trees import copied_tree
 
 OUTPUT = CHECKOUT / "build" / "docs"
@@ -20,27 +20,23 @@ OUTPUT = CHECKOUT / "build" / "docs"
 def main(arguments: list[str] | None = None) -> int:
     """Build the documentation and say where it lies."""
     argparse.ArgumentParser(prog="dev/docs", description=__doc__.partition(": ")[2]).parse_args(arguments)
-    try:
-        folder = copied_tree("docs")
-        environment = copy_variables(folder, "docs")
-        # not in the checkout: antsibull-docs wants folders nobody else may write to
-        site = folder.parents[2] / "site"
-        shutil.rmtree(site, ignore_errors=True)
-        site.mkdir(mode=0o755)
-        collection = "%s.%s" % (NAMESPACE, NAME)
-        sphinx_init = ["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy", "--lenient"]
-        _run([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
-        rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--dest-dir", str(site / "rst")]
-        (site / "rst").mkdir(mode=0o755, exist_ok=True)
-        _run([*rst, collection], site, environment)
-        _run(
-            ["sphinx-build", "-q", "-b", "html", "-c", str(site), str(site / "rst"), str(site / "html")],
-            site,
-            environment,
-        )
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    folder = copied_tree("docs")
+    environment = copy_variables(folder)
+    # not in the checkout: antsibull-docs wants folders that others cannot write to
+    site = folder.parents[2] / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(mode=0o755)
+    collection = "%s.%s" % (NAMESPACE, NAME)
+    sphinx_init = ["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy", "--lenient"]
+    _run([*sphinx_init, "--project", collection, "--dest-dir", str(site), collection], site, environment)
+    rst = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--dest-dir", str(site / "rst")]
+    (site / "rst").mkdir(mode=0o755, exist_ok=True)
+    _run([*rst, collection], site, environment)
+    _run(
+        ["sphinx-build", "-q", "-b", "html", "-c", str(site), str(site / "rst"), str(site / "html")],
+        site,
+        environment,
+    )
     shutil.rmtree(OUTPUT, ignore_errors=True)
     shutil.copytree(site / "html", OUTPUT)
     print("documentation: %s" % (OUTPUT / "index.html"))
@@ -53,7 +49,3 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     )
     if done.returncode:
         raise SetupError("%s failed:\n%s" % (" ".join(command), done.stdout[-3000:]))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

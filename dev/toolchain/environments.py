@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Python environments made from the lock files; each is made when a command first needs it."""
+"""Python environments and packages made from the locks when a command first needs them, and how commands run there."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import pythons
-from .paths import REQUIREMENTS, cache
+from . import pythons, requirements
+from .paths import CHECKOUT, REQUIREMENTS, cache
 from .report import SetupError, say, step
+from .trees import linked_tree
+
+COLLECTIONS = REQUIREMENTS / "collections.txt"
+#: what of a user's shell must not reach our runs, by the beginnings of the names
+DROPPED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ANSIBLE_")
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment: its lock file and the Pythons it supports."""
+    """One environment: its lock and the Pythons it supports."""
 
     name: str
     minimum: pythons.Version
@@ -30,25 +35,18 @@ class Environment:
     purpose: str
 
     @property
-    def lock(self) -> Path:
-        """The lock file with hashes."""
-        return REQUIREMENTS / (self.name + ".txt")
-
-    @property
     def folder(self) -> Path:
         """Where the environment lies; another lock means another folder."""
-        digest = hashlib.sha256(self.lock.read_bytes()).hexdigest()[:12]
-        return cache() / ("venv-%s-%s" % (self.name, digest))
+        return _folder("venv", self.name)
 
 
 ENVIRONMENTS = {
     environment.name: environment
     for environment in (
-        Environment("main", (3, 11), (3, 13), "ansible-core 2.19, the lab, all tests, most linters"),
+        Environment("main", (3, 11), (3, 13), "ansible-core 2.19, the lab, all tests, most linters, documentation"),
         Environment("core-2.18", (3, 11), (3, 13), "sanity and unit tests on ansible-core 2.18"),
         Environment("core-2.21", (3, 12), (3, 14), "sanity and unit tests on ansible-core 2.21"),
         Environment("importer", (3, 11), (3, 13), "galaxy-importer"),
-        Environment("docs", (3, 11), (3, 13), "the HTML documentation"),
     )
 }
 
@@ -56,65 +54,126 @@ ENVIRONMENTS = {
 CORES = {"2.18": "core-2.18", "2.19": "main", "2.21": "core-2.21"}
 
 
-@contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Only one process at a time makes this part of the cache."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / (name + ".lock")).open("w", encoding="utf-8") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+def ensure(name: str) -> Path:
+    """Folder of the named environment, made when it is not there."""
+    environment = ENVIRONMENTS[name]
+
+    def make(folder: Path) -> None:
+        run_uv(["venv", "--quiet", "--python", str(_interpreter(environment)), str(folder)])
+        # compiled once here instead of by many short-lived processes at the same time
+        _install(name, ["--python", _python(folder), "--compile-bytecode"])
+
+    return _once(environment.folder, "environment %s (%s)" % (name, environment.purpose), make)
+
+
+def unpacked(name: str, options: list[str]) -> Path:
+    """A folder with the packages of a lock, unpacked and not compiled; ``options`` of uv say for which machine."""
+
+    def make(folder: Path) -> None:
+        _install(name, ["--no-deps", "--only-binary", ":all:", "--target", str(folder), *options])
+
+    return _once(_folder("packages", name), "packages of %s" % name, make)
+
+
+def collections() -> Path:
+    """A folder for ANSIBLE_COLLECTIONS_PATH with the collections of others that collections.txt chooses of ansible."""
+    lines = (line.partition("#")[0].strip() for line in COLLECTIONS.read_text(encoding="utf-8").splitlines())
+    chosen = [line for line in lines if line]
+
+    def make(folder: Path) -> None:
+        # uv cannot download a package, and installing this one whole unpacks thirty thousand files
+        pip = [_python(uv().parents[1]), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        wheels = folder / "wheels"
+        _run([*pip, "--no-cache-dir", "--require-hashes", "--dest", str(wheels), "-r", str(_lock("bundle"))])
+        (wheel,) = wheels.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            for name in chosen:
+                prefix = "ansible_collections/%s/" % name.replace(".", "/")
+                members = [member for member in archive.namelist() if member.startswith(prefix)]
+                if not members:
+                    raise SetupError("collection %s of %s is not in %s" % (name, COLLECTIONS, wheel.name))
+                archive.extractall(folder, members)
+        shutil.rmtree(wheels)
+
+    return _once(_folder("collections", "bundle", *chosen), "collections " + " ".join(chosen), make)
+
+
+def variables(name: str = "main", trees: list[Path] | None = None, every_python: bool = False) -> dict[str, str]:
+    """A whole process environment for commands of the named environment; ``trees`` have the collections.
+
+    With `every_python` all interpreters of this machine are on PATH, for ansible-test to check old syntax with.
+    """
+    folder = ensure(name)
+    trees = [linked_tree(), collections()] if trees is None else trees
+    result = {key: value for key, value in os.environ.items() if not key.startswith(DROPPED)}
+    result["PATH"] = os.pathsep.join([str(folder / "bin"), *pythons.search_path(every_python)])
+    result["VIRTUAL_ENV"] = str(folder)
+    result["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(str(tree) for tree in trees)
+    # whatever the user's shell says of compiled files: without them each of the many processes compiles all it imports
+    result.pop("PYTHONDONTWRITEBYTECODE", None)
+    result["PYTHONPYCACHEPREFIX"] = str(cache() / "pyc")
+    # the lab is run as `python -m lab`, from wherever the user is
+    result["PYTHONPATH"] = str(CHECKOUT)
+    if not result.get("LC_ALL", result.get("LANG", "")).upper().replace("-", "").endswith("UTF8"):
+        # Ansible refuses to run in a locale without UTF-8
+        result["LC_ALL"] = "C.UTF-8"
+    return result
 
 
 def uv() -> Path:
     """The uv of this checkout's lock, in an environment of its own; the rest is installed with it."""
-    lock = REQUIREMENTS / "uv.txt"
-    folder = cache() / ("uv-" + hashlib.sha256(lock.read_bytes()).hexdigest()[:12])
-    with locked("uv"):
-        if not (folder / "complete").exists():
-            with step("uv, the installer"):
-                shutil.rmtree(folder, ignore_errors=True)
-                _run([sys.executable, "-m", "venv", str(folder)], hint="is the Debian package python3-venv installed?")
-                _run([_python(folder), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(lock)])
-                (folder / "complete").touch()
-    return folder / "bin" / "uv"
+
+    def make(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)], hint="is the Debian package python3-venv installed?")
+        _run([_python(folder), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(_lock("uv"))])
+
+    return _once(_folder("tool", "uv"), "uv, the installer", make) / "bin" / "uv"
 
 
-def ensure(name: str) -> Path:
-    """Folder of the named environment, made when it is not there."""
-    environment = ENVIRONMENTS[name]
-    folder = environment.folder
-    if (folder / "complete").exists():
-        return folder
-    installer = uv()
-    with locked(name):
-        if not (folder / "complete").exists():
-            with step("environment %s (%s)" % (name, environment.purpose)):
-                shutil.rmtree(folder, ignore_errors=True)
-                interpreter = _interpreter(environment, installer)
-                _run([str(installer), "venv", "--quiet", "--python", str(interpreter), str(folder)])
-                _run(
-                    [str(installer), "pip", "install", "--quiet", "--require-hashes", "--python", _python(folder)]
-                    # compiled once here instead of by many short-lived processes at the same time
-                    + ["--compile-bytecode", "-r", str(environment.lock)]
-                )
-                (folder / "complete").touch()
+def run_uv(words: list[str], text: str = "", hint: str = "") -> None:
+    """Run uv, with a text on its standard input; SetupError with what it printed when it fails."""
+    _run([str(uv()), *words], text, hint)
+
+
+def _lock(name: str) -> Path:
+    return REQUIREMENTS / (name + ".txt")
+
+
+def _folder(kind: str, name: str, *more: str) -> Path:
+    """The place in the cache of what is made from a lock; its name has the digest of the lock with all hashes."""
+    text = requirements.written(requirements.whole(name)) + "\n".join(more)
+    return cache() / ("%s-%s-%s" % (kind, name, hashlib.sha256(text.encode()).hexdigest()[:12]))
+
+
+def _once(folder: Path, what: str, make: Callable[[Path], None]) -> Path:
+    """A folder of the cache, made by one process at a time; one that is not complete is made again."""
+    if not (folder / "complete").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_name(folder.name + ".lock").open("w", encoding="utf-8") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not (folder / "complete").exists():
+                with step(what):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    make(folder)
+                    (folder / "complete").touch()
     return folder
 
 
-def pip() -> list[str]:
-    """A command line for pip, for what uv cannot do (downloading a wheel)."""
-    return [_python(uv().parents[1]), "-m", "pip"]
+def _install(name: str, options: list[str]) -> None:
+    """Install the packages of a lock, each only with one of its hashes."""
+    lock = requirements.written(requirements.whole(name))
+    run_uv(["pip", "install", "--quiet", "--require-hashes", *options, "-r", "-"], text=lock)
 
 
-def _interpreter(environment: Environment, installer: Path) -> Path:
+def _interpreter(environment: Environment) -> Path:
     """An interpreter of this machine for the environment, or one that uv installs."""
     low, high = environment.minimum, environment.maximum
     found = pythons.find(low, high)
     if found:
         return found
     say("no Python %d.%d … %d.%d here, uv installs one" % (*low, *high))
-    _run(
-        [str(installer), "python", "install", "%d.%d" % low],
+    run_uv(
+        ["python", "install", "%d.%d" % low],
         hint="environment %s needs Python %d.%d … %d.%d and none runs here (PATH, pyenv, uv); please install one"
         % (environment.name, *low, *high),
     )
@@ -128,7 +187,7 @@ def _python(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
-def _run(command: list[str], hint: str = "") -> None:
+def _run(command: list[str], text: str = "", hint: str = "") -> None:
     """Run one installation step; its output is shown only when it fails."""
     environment = dict(os.environ)
     # one folder holds everything; hard links from uv's cache into the environments need one file system
@@ -141,12 +200,7 @@ def _run(command: list[str], hint: str = "") -> None:
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         environment.pop(name, None)
     done = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
+        command, env=environment, input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if done.returncode:
         output = done.stdout.decode(errors="replace").strip()[-3000:]

@@ -14,8 +14,6 @@ from pathlib import Path
 from . import debian, environments
 from .linters import LINTERS, Job, Linter
 from .paths import CHECKOUT
-from .report import SetupError, say
-from .variables import variables
 
 LOGS = CHECKOUT / "build" / "lint"
 #: lines of a failed linter's log shown in the terminal; the rest is in the file
@@ -36,11 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error("linter %s is unknown; there are %s" % (unknown[0], ", ".join(known)))
     linters = [known[name] for name in dict.fromkeys(chosen.names)] or LINTERS
-    try:
-        _prepare(linters)
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    _prepare(linters)
     return _run(linters)
 
 
@@ -49,7 +43,7 @@ def _prepare(linters: list[Linter]) -> None:
     debian.ensure(["base"])
     for name in dict.fromkeys(name for linter in linters for name in linter.environments):
         environments.ensure(name)
-    variables()
+    environments.variables()
 
 
 def _run(linters: list[Linter]) -> int:
@@ -92,7 +86,3 @@ def _show(log: Path, telling: str) -> None:
         print("     | " + line)
     if len(chosen[-SHOWN:]) < len(lines):
         print("     | the whole log: %s" % log.relative_to(CHECKOUT))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -20,13 +20,18 @@ from pathlib import Path
 
 from plugins.module_utils._common.zip_program import zip_program
 
-from . import wheels
+from . import environments
 from .paths import CHECKOUT, NAME, NAMESPACE
-from .report import SetupError, say
+from .report import SetupError
 from .trees import tracked_files
 
 SOURCES = CHECKOUT / "provision"
 OUTPUT = CHECKOUT / "build" / "provision"
+#: the packages of one platform, wherever this runs: their Python part is everybody's
+PLATFORM = ["--python-platform", "x86_64-manylinux2014", "--python-version", "3.11"]
+#: compiled parts, which PyYAML and MarkupSafe do without; programs; tests; lists of files that are then wrong
+_LEFT_OUT = (".so", ".pyc", ".pyx", ".pxd", ".c", "/RECORD", "/INSTALLER", "/REQUESTED")
+_LEFT_OUT_FOLDERS = ("ansible_test", "bin")
 #: what of the collection a run on a node reads
 COLLECTION = ("COPYING", "LICENSES/", "galaxy.yml", "meta/", "playbooks/", "plugins/", "roles/")
 #: the image commands run in rescues, never on a node
@@ -47,9 +52,19 @@ def collection_files(checkout: Path) -> Iterable[tuple[str, bytes]]:
             yield name, path.read_bytes()
 
 
+def package_files() -> Iterable[tuple[str, bytes]]:
+    """Every file of every package of the lock as (path below site-packages, content)."""
+    site = environments.unpacked("provision", PLATFORM)
+    for path in sorted(site.rglob("*")):
+        name = path.relative_to(site).as_posix()
+        folder, slash, _rest = name.partition("/")
+        if slash and path.is_file() and folder not in _LEFT_OUT_FOLDERS and not name.endswith(_LEFT_OUT):
+            yield name, path.read_bytes()
+
+
 def payload(collection: Iterable[tuple[str, bytes]], preset: int) -> bytes:
     """The tar archive: launch.py, site/ and collections/."""
-    members = {"site/" + name: data for name, data in wheels.files()}
+    members = {"site/" + name: data for name, data in package_files()}
     folder = "collections/ansible_collections/%s/%s/" % (NAMESPACE, NAME)
     members.update({folder + name: data for name, data in collection})
     members[_ROUTES] = without_routes_elsewhere(members[_ROUTES])
@@ -100,11 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="default: build/provision")
     chosen = parser.parse_args(arguments)
-    try:
-        data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    data = program(collection_files(CHECKOUT), collection_version(CHECKOUT))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     draft = chosen.output.with_name(".%s.%d" % (chosen.output.name, os.getpid()))
     draft.write_bytes(data)
@@ -112,7 +123,3 @@ def main(arguments: list[str] | None = None) -> int:
     draft.replace(chosen.output)
     print("%s (%d KiB)  #sha256=%s" % (chosen.output, len(data) >> 10, hashlib.sha256(data).hexdigest()))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -10,8 +10,7 @@ import shlex
 import shutil
 
 from . import environments
-from .report import SetupError, say
-from .variables import variables
+from .report import say
 
 #: what `--export` prints: enough to work by hand
 EXPORTED = ("PATH", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH", "VIRTUAL_ENV", "LC_ALL")
@@ -31,11 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
     if bool(command) == chosen.export:
         parser.error("give either a command or --export")
-    try:
-        environment = variables(chosen.environment)
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    environment = environments.variables(chosen.environment)
     if chosen.export:
         for name in EXPORTED:
             if name in environment:
@@ -46,7 +41,3 @@ def main(arguments: list[str] | None = None) -> int:
         say("command %s is not on PATH of environment %s" % (command[0], chosen.environment))
         return 127
     os.execve(program, command, environment)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

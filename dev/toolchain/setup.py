@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 
-from . import bundle, debian, environments
+from . import debian, environments
 from .paths import cache
-from .report import SetupError, say
+from .report import say
 from .trees import linked_tree
 
 
@@ -22,19 +22,11 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in names if name not in environments.ENVIRONMENTS]
     if unknown:
         parser.error("environment %s is unknown; there are %s" % (unknown[0], ", ".join(environments.ENVIRONMENTS)))
-    try:
-        debian.ensure([group for group in chosen.debian.split(",") if group])
-        for name in names:
-            environments.ensure(name)
-        if "main" in names:
-            bundle.ensure()
-            linked_tree()
-    except SetupError as error:
-        say("failed: %s" % error)
-        return 1
+    debian.ensure([group for group in chosen.debian.split(",") if group])
+    for name in names:
+        environments.ensure(name)
+    if "main" in names:
+        environments.collections()
+        linked_tree()
     say("%s ready in %s" % (", ".join(names), cache()))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

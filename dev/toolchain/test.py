@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TextIO
 
 from . import debian, environments
+from .environments import variables
 from .paths import CHECKOUT
 from .report import SetupError, say
 from .trees import tracked_files
-from .variables import variables
 
 RESULTS = CHECKOUT / "build" / "test"
 #: markers of the tests that only the long run has; every other test is a default test

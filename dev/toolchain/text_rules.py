@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .paths import CHECKOUT
 
-#: a registry is configured on the machine, never in a file; a path of somebody's machine is wrong everywhere else
+#: a registry is configured on the machine, never in a file; a path of one machine is wrong everywhere else
 FORBIDDEN = {
     r"\b(deb|security|snapshot|ftp)\.debian\.org\b": "a package registry host",
     r"\b(archive|security|ports)\.ubuntu\.com\b": "a package registry host",

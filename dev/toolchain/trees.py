@@ -55,6 +55,8 @@ def copied_tree(label: str, checkout: Path = CHECKOUT) -> Path:
     for name in wanted:
         source, copy = checkout / name, target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink():
+            copy.unlink(missing_ok=True)  # a file that became a link
         # copy2 keeps the time stamp, so that tools with caches of their own see unchanged files as unchanged
         shutil.copy2(source, copy, follow_symlinks=False)
     return target

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.stage import CHECKOUT, Stage
+from dev.testbed import CHECKOUT, Testbed
 from lab.client import call
 from tests.bench._cost import paid
 from tests.image_commands import image_command
@@ -46,22 +46,22 @@ class Run:
     late: float
 
 
-def measure(stage: Stage, names: Sequence[str], command: Sequence[str] | None = None) -> Run:
-    """Provision the machines by our playbook, or by another ``command``; the stage's inventory is written."""
-    stage.environment |= {"ANSIBLE_FORKS": FORKS}
-    environment = dict(stage.environment)
+def measure(testbed: Testbed, names: Sequence[str], command: Sequence[str] | None = None) -> Run:
+    """Provision the machines by our playbook, or by another ``command``; the testbed's inventory is written."""
+    testbed.environment |= {"ANSIBLE_FORKS": FORKS}
+    environment = dict(testbed.environment)
     if command:
         environment["ANSIBLE_HOST_KEY_CHECKING"] = "false"
         del environment["ANSIBLE_CALLBACKS_ENABLED"]
-    lab = (stage.lab["endpoint"], stage.token)
+    lab = (testbed.lab["endpoint"], testbed.token)
     call(*lab, "DELETE", "/requests")
-    with (stage.folder / "output.txt").open("w") as output:
-        cost = paid(command or stage.playbook_command(), environment, stage.folder, output)
+    with (testbed.folder / "output.txt").open("w") as output:
+        cost = paid(command or testbed.playbook_command(), environment, testbed.folder, output)
     requests = call(*lab, "GET", "/requests")["requests"]
     resets = sum(one["method"] == "POST" and one["path"].startswith("/reset/") for one in requests)
     platform = max(one["total"] for one in call(*lab, "GET", "/delays")["machines"].values())
     size = len(names)
-    proven = [at for at in (proven_at(stage, name) for name in names) if at is not None]
+    proven = [at for at in (proven_at(testbed, name) for name in names) if at is not None]
     return Run(
         seconds=cost.seconds,
         platform=platform,
@@ -75,16 +75,16 @@ def measure(stage: Stage, names: Sequence[str], command: Sequence[str] | None = 
     )
 
 
-def by_peer(stage: Stage, playbook: Path) -> list[str]:
+def by_peer(testbed: Testbed, playbook: Path) -> list[str]:
     """The command of a peer that is a playbook."""
-    return ["ansible-playbook", "-i", str(stage.inventory), str(playbook)]
+    return ["ansible-playbook", "-i", str(testbed.inventory), str(playbook)]
 
 
-def proven_at(stage: Stage, name: str) -> float | None:
-    """When the machine could show what its bootstrap data made; None when it does not: nobody's own word counts."""
-    address = stage.address(name)
+def proven_at(testbed: Testbed, name: str) -> float | None:
+    """When the machine could show what its bootstrap data made; None when it does not."""
+    address = testbed.address(name)
     options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    words = ["ssh", "-q", "-i", str(stage.private_key), *options, f"root@{address}", PROVE]
+    words = ["ssh", "-q", "-i", str(testbed.private_key), *options, f"root@{address}", PROVE]
     said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
     is_proven = said[:2] == [name, "made by the bootstrap data"] and len(said) > 2
     return float(said[2]) if is_proven else None

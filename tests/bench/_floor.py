@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.action
 
 DONE = "IMAGE_URL_DONE"
 LOOK = 0.25
-#: Seconds in which a system that was told to reboot closes its port; later the port is taken for the new system's.
+#: Seconds in which a system that shall reboot closes its port; later the port is taken for the new system's.
 LEAVING = 8.0
 #: Requests at a time.
 REQUESTS = 12

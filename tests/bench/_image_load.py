@@ -40,12 +40,12 @@ def ranges(
     command = ["wrk", f"-t{min(connections, images)}", f"-c{connections}", f"-d{seconds}s",
                "-s", str(SCRIPT), f"http://127.0.0.1:{server.port}/"]  # fmt: skip
     environment = {**os.environ, "SIZE": str(size), "IMAGES": str(images), "VARIED": "1" if varied else ""}
-    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     used = server.cpu() - before
-    count = re.search(r"(\d+) requests in ([\d.]+)s", told)
-    errors = re.search(r"Socket errors: .*", told)
-    if not count or "Non-2xx" in told or (errors and not server.breaks):
-        raise SystemExit(f"wrk: {told}")
+    count = re.search(r"(\d+) requests in ([\d.]+)s", output)
+    errors = re.search(r"Socket errors: .*", output)
+    if not count or "Non-2xx" in output or (errors and not server.breaks):
+        raise SystemExit(f"wrk: {output}")
     if errors:
         print(f"of {count[1]} answers over {connections} connection(s): {errors[0]}", flush=True)
     return Ranges(int(count[1]) / float(count[2]), used / int(count[1]) * 1e6)

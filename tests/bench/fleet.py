@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from dev.stage import KEY_NAME, Stage
+from dev.testbed import KEY_NAME, Testbed
 from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_peer.yml")
@@ -25,28 +25,28 @@ def job(size: int, whose: str) -> Run:
     """Provision ``size`` fresh machines in a lab of its own."""
     names = [f"bench-{number}" for number in range(1, size + 1)]
     options = ["--kind", "nspawn", "--profile", "hetzner", "--seed", "1", "--datacenters"]
-    with Stage(RESULTS / whose, f"bench-{whose}", lab_options=options) as stage:
+    with Testbed(RESULTS / whose, f"bench-{whose}", lab_options=options) as testbed:
         peer_variables = {"bench_command": str(COMMAND), "bench_key": KEY_NAME}
-        stage.write_inventory(names, known_host_key=False, **peer_variables)
+        testbed.write_inventory(names, known_host_key=False, **peer_variables)
         if whose == "ours":
-            return measure(stage, names)
-        return measure(stage, names, floor(stage, names) if whose == "floor" else by_peer(stage, PEER))
+            return measure(testbed, names)
+        return measure(testbed, names, floor(testbed, names) if whose == "floor" else by_peer(testbed, PEER))
 
 
-def floor(stage: Stage, names: list[str]) -> list[str]:
+def floor(testbed: Testbed, names: list[str]) -> list[str]:
     """The command of the leanest program, with its job."""
-    settings = stage.bootstrap_settings(known_host_key=False)
+    settings = testbed.bootstrap_settings(known_host_key=False)
     job = {
         "names": names,
         "key_name": KEY_NAME,
-        "private_key": str(stage.private_key),
+        "private_key": str(testbed.private_key),
         "user_data": settings["kubenode_bootstrap_data_file"],
-        "image_url": stage.image_url(),
+        "image_url": testbed.image_url(),
         "command": str(COMMAND),
     }
-    path = stage.folder / "job.json"
+    path = testbed.folder / "job.json"
     path.write_text(json.dumps(job), encoding="utf-8")
-    collections = stage.environment["ANSIBLE_COLLECTIONS_PATH"]
+    collections = testbed.environment["ANSIBLE_COLLECTIONS_PATH"]
     return ["env", f"PYTHONPATH={collections}", sys.executable, str(FLOOR), str(path)]
 
 

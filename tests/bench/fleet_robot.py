@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dev.dedicated import DedicatedStage
+from dev.testbed import DedicatedTestbed
 from tests.bench._fleet import COMMAND, RESULTS, Run, by_peer, measure, run
 
 PEER = Path(__file__).with_name("fleet_robot_peer.yml")
@@ -24,18 +24,18 @@ def job(size: int, whose: str) -> Run:
     hardware = {"product": "AX41-NVMe", "reset": ["power", "power_long", "hw", "man"], "memory_mib": 1024}
     servers = [{"number": number, "disks": disks, **hardware} for number in numbers.values()]
     options = ["--kind", "nspawn", "--profile", "hetzner", "--seed", "1"]
-    with DedicatedStage(RESULTS / f"robot-{whose}", f"bench-robot-{whose}", servers, lab_options=options) as stage:
+    with DedicatedTestbed(RESULTS / f"robot-{whose}", f"bench-robot-{whose}", servers, lab_options=options) as testbed:
         variables = {
             "kubenode_root_device_hints": {"smallest": True},
-            "kubenode_image_url": stage.image_url(),
+            "kubenode_image_url": testbed.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
             "kubenode_first_contact": "reset",
             "bench_command": str(COMMAND),
             "bench_device": "nvme0n1",
         }
         hosts = {name: {"kubenode_server_number": number} for name, number in numbers.items()}
-        stage.write_groups({"machines": {"hosts": hosts, "vars": variables}}, known_host_key=False)
-        return measure(stage, list(numbers), None if whose == "ours" else by_peer(stage, PEER))
+        testbed.write_groups({"machines": {"hosts": hosts, "vars": variables}}, known_host_key=False)
+        return measure(testbed, list(numbers), None if whose == "ours" else by_peer(testbed, PEER))
 
 
 if __name__ == "__main__":

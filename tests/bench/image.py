@@ -20,7 +20,7 @@ from typing import Any
 import hcloud
 import yaml
 
-from dev.stage import CHECKOUT, KEY_NAME, Stage
+from dev.testbed import CHECKOUT, KEY_NAME, Testbed
 from lab.client import call
 
 RESULTS = CHECKOUT / "build" / "bench"
@@ -43,25 +43,25 @@ def polls(seconds: float) -> int:
 def upload(count: int) -> dict[str, Any]:
     """Upload ``count`` images side by side to a lab of its own, and once more."""
     options = ["--kind", "nspawn", "--profile", "hetzner", "--seed", "1", "--datacenters"]
-    with Stage(RESULTS / "image", "bench-image", lab_options=options) as stage:
-        stage.playbook = "kubenode.provision.node_image_snapshot"
-        images = [{"name": f"bench-{number}", "image_url": stage.image_url()} for number in range(1, count + 1)]
+    with Testbed(RESULTS / "image", "bench-image", lab_options=options) as testbed:
+        testbed.playbook = "kubenode.provision.node_image_snapshot"
+        images = [{"name": f"bench-{number}", "image_url": testbed.image_url()} for number in range(1, count + 1)]
         given = {"kubenode_ssh_keys": [KEY_NAME], "kubenode_location": "fsn1", "kubenode_image_uploads": images}
         given["kubenode_image_owner"] = "bench"  # names decide about the delays that are drawn
-        stage.inventory.write_text(yaml.safe_dump({"all": {"vars": {**stage.ssh_settings(), **given}}}))
-        lab = (stage.lab["endpoint"], stage.token)
-        first, second = run(stage, lab), run(stage, lab)
-        project = hcloud.Client(token=stage.token, api_endpoint=stage.lab["endpoint"])
+        testbed.inventory.write_text(yaml.safe_dump({"all": {"vars": {**testbed.ssh_settings(), **given}}}))
+        lab = (testbed.lab["endpoint"], testbed.token)
+        first, second = run(testbed, lab), run(testbed, lab)
+        project = hcloud.Client(token=testbed.token, api_endpoint=testbed.lab["endpoint"])
         made, left = project.images.get_all(type="snapshot"), project.servers.get_all()
     return {"first": first, "second": second, "missing": count - len(made), "left": len(left)}
 
 
-def run(stage: Stage, lab: tuple[str, str]) -> dict[str, Any]:
+def run(testbed: Testbed, lab: tuple[str, str]) -> dict[str, Any]:
     """One run: its seconds, its requests, and the lengths of the actions it started."""
     call(*lab, "DELETE", "/requests")
     started = time.monotonic()
-    with (stage.folder / "output.txt").open("a") as output:
-        stage.provision(stdout=output, stderr=subprocess.STDOUT)
+    with (testbed.folder / "output.txt").open("a") as output:
+        testbed.provision(stdout=output, stderr=subprocess.STDOUT)
     seconds = time.monotonic() - started
     requests = call(*lab, "GET", "/requests")["requests"]
     delays = call(*lab, "GET", "/delays")["machines"]

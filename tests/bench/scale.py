@@ -16,7 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from dev.stage import Stage
+from dev.testbed import Testbed
 from lab.client import call
 from tests.bench._cost import Cost, paid
 from tests.bench._fleet import FORKS, RESULTS, by_peer
@@ -26,7 +26,7 @@ PLAY = Path(__file__).with_name("scale.yml")
 CPU, REQUESTS = 0.3, 3.05
 
 
-class DryStage(Stage):
+class DryTestbed(Testbed):
     """A lab without images."""
 
     def image_url(self, suffix: str = "zst", image: str = "debian") -> str:
@@ -47,13 +47,13 @@ class Scale:
 def job(size: int) -> Scale:
     """Run the play for ``size`` fresh machines in a lab of its own."""
     options = ["--kind", "dry", "--profile", "hetzner", "--seed", "1", "--servers", str(size)]
-    with DryStage(RESULTS / "scale", "bench-scale", lab_options=options) as stage:
-        stage.write_inventory([f"bench-{number}" for number in range(1, size + 1)], known_host_key=False)
-        lab = (stage.lab["endpoint"], stage.token)
+    with DryTestbed(RESULTS / "scale", "bench-scale", lab_options=options) as testbed:
+        testbed.write_inventory([f"bench-{number}" for number in range(1, size + 1)], known_host_key=False)
+        lab = (testbed.lab["endpoint"], testbed.token)
         call(*lab, "DELETE", "/requests")
-        environment = stage.environment | {"ANSIBLE_FORKS": FORKS}
-        with (stage.folder / "output.txt").open("w") as output:
-            cost = paid(by_peer(stage, PLAY), environment, stage.folder, output)
+        environment = testbed.environment | {"ANSIBLE_FORKS": FORKS}
+        with (testbed.folder / "output.txt").open("w") as output:
+            cost = paid(by_peer(testbed, PLAY), environment, testbed.folder, output)
         requests = call(*lab, "GET", "/requests")["requests"]
         started = [
             one for one in requests if one["path"].endswith("/poweron") and one["status"] < HTTPStatus.BAD_REQUEST

@@ -17,6 +17,7 @@ import requests
 
 from lab.client import call
 from tests.integration.controller import Controller
+from tests.integration.runs import Run
 from tests.waiting import until
 
 _NUMBERS = itertools.count(5001)
@@ -51,22 +52,68 @@ def disk_marks(lab: Any, machine: str | int) -> list[str]:
     return [mark for one in found for mark in one["marks"]]
 
 
-def reached(stage: Any) -> Any:
-    """What a person needs of a lab in another process."""
-    lab, robot = stage.lab, stage.lab["robot"]
+def remote_lab(testbed: Any) -> Any:
+    """What accounts and people need of a lab, for one in another process."""
+    lab, robot = testbed.lab, testbed.lab["robot"]
     password = Path(robot["password_file"]).read_text(encoding="ascii")
 
     def control(method: str, path: str, body: Any = None, _timeout: float = 0) -> Any:
-        return call(lab["endpoint"], stage.token, method, path, body, 300)
+        return call(lab["endpoint"], testbed.token, method, path, body, 300)
 
     return SimpleNamespace(
-        endpoint=lab["endpoint"], token=stage.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
+        endpoint=lab["endpoint"], token=testbed.token, robot_endpoint=robot["endpoint"], robot_user=robot["user"],
         robot_password=password, control=control,
     )  # fmt: skip
 
 
+class CloudCalls:
+    """The Cloud API of a lab as another client, or a person at the console, uses it."""
+
+    lab: Any
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """One request to the API."""
+        return cloud_call(self.lab.endpoint, self.lab.token, method, path, body)
+
+    def server(self, name: str) -> dict[str, Any]:
+        """A server of the project."""
+        return self.call("GET", f"/servers?name={name}")["servers"][0]
+
+    def act(self, name: str, action: str, body: object = None) -> None:
+        """An action on a server, waited for."""
+        self.ended(self.call("POST", f"/servers/{self.server(name)['id']}/actions/{action}", body)["action"])
+
+    def ended(self, action: dict[str, Any]) -> None:
+        """Wait until an action has succeeded."""
+
+        def found() -> dict[str, Any] | None:
+            now = self.call("GET", f"/actions/{action['id']}")["action"]
+            return None if now["status"] == "running" else now
+
+        done = until(found, f"the end of {action['command']}")
+        assert done is not None
+        assert done["status"] == "success", done
+
+
+class RobotCalls:
+    """Robot of a lab as another client, or a person at the console, uses it."""
+
+    lab: Any
+
+    def robot(self, method: str, path: str, form: dict[str, Any] | None = None) -> Any:
+        """One request to Robot."""
+        auth = (self.lab.robot_user, self.lab.robot_password)
+        return robot_call(self.lab.robot_endpoint, auth, method, path, form)
+
+
 class _Account(Controller):
-    """What the lab's control routes do for both."""
+    """What both kinds of accounts have: runs of our modules, and the lab's control routes."""
+
+    def run(self, module: str, *flags: str, env: dict[str, str] | None = None, **options: object) -> Run:
+        """Run one of our modules: by Ansible where flags of Ansible's are given, else without."""
+        if not flags:
+            return self.process(module, env=env, **options)
+        return self.module("localhost", module, *flags, env=env, **options)
 
     def forget_faults(self) -> None:
         """The lab works again."""
@@ -81,7 +128,7 @@ class _Account(Controller):
         return [one for one in self.lab.control("GET", "/requests")["requests"] if one["api"] == api]
 
 
-class CloudAccount(_Account):
+class CloudAccount(CloudCalls, _Account):
     """A project of the Cloud API that knows our key. A lab is shared: what was made is deleted in the end."""
 
     def __init__(self, lab: Any, folder: Path, key_name: str = "") -> None:
@@ -90,10 +137,6 @@ class CloudAccount(_Account):
         body = {"name": self.key_name, "public_key": self.public_key}
         self.key_id = self.call("POST", "/ssh_keys", body)["ssh_key"]["id"]
         self._before = set(self.servers())
-
-    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """One request to the API."""
-        return cloud_call(self.lab.endpoint, self.lab.token, method, path, body)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """All servers by name."""
@@ -109,21 +152,6 @@ class CloudAccount(_Account):
         """The requests that the API got, oldest first."""
         return self._requests("cloud")
 
-    def act(self, name: str, action: str, body: object = None) -> None:
-        """An action on a server, waited for."""
-        self.ended(self.call("POST", f"/servers/{self.servers()[name]['id']}/actions/{action}", body)["action"])
-
-    def ended(self, action: dict[str, Any]) -> None:
-        """Wait until an action has succeeded."""
-
-        def found() -> dict[str, Any] | None:
-            now = self.call("GET", f"/actions/{action['id']}")["action"]
-            return None if now["status"] == "running" else now
-
-        done = until(found, f"the end of {action['command']}")
-        assert done is not None
-        assert done["status"] == "success", done
-
     def fault(self, **fault: object) -> None:
         """Add a fault to the lab's script."""
         self.lab.control("POST", "/faults", fault)
@@ -138,7 +166,7 @@ class CloudAccount(_Account):
         self.call("DELETE", f"/ssh_keys/{self.key_id}")
 
 
-class RobotAccount(_Account):
+class RobotAccount(RobotCalls, _Account):
     """An account at Robot, and its dedicated servers. A lab is shared: what was made is taken away in the end."""
 
     def __init__(self, lab: Any, folder: Path) -> None:
@@ -170,11 +198,6 @@ class RobotAccount(_Account):
         """The host keys of the system that answers; empty while none does."""
         command = ["ssh-keyscan", "-T", "60", self.row(name)["address"]]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-    def robot(self, method: str, path: str, form: dict[str, Any] | None = None) -> Any:
-        """One request to Robot."""
-        auth = (self.lab.robot_user, self.lab.robot_password)
-        return robot_call(self.lab.robot_endpoint, auth, method, path, form)
 
     def arm(self, name: str) -> None:
         """Activate the rescue, which will know our key, for the next boot."""

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.integration.commands.web import Web
 
 #: Seconds until a test counts as hanging, also on a machine that does a lot else.
 HANGS = 1800
@@ -19,3 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS))
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Serve files for one test."""
+    server = Web()
+    yield server
+    server.close()

@@ -31,7 +31,7 @@ from typing import Any
 
 _MODULES = "ansible_collections.kubenode.provision.plugins.modules."
 _CONSTANTS = "ansible.constants"
-#: What the programs of Ansible import, whatever they are told to do.
+#: What the programs of Ansible import, whatever their arguments.
 _PROGRAMS = {"ansible": "ansible.cli.adhoc", "ansible-playbook": "ansible.cli.playbook"}
 #: Settings that Ansible reads again when a program begins. It may read any other one only when it is imported.
 _TAKEN_LATE = {
@@ -76,8 +76,8 @@ class Process:
         self._wire = socket.socket(socket.AF_UNIX)
         self._wire.connect(address)
         self._wire.sendall(json.dumps(request).encode() + b"\n")
-        self._told = self._wire.makefile("rb")
-        self.pid = int(self._told.readline())
+        self._answers = self._wire.makefile("rb")
+        self.pid = int(self._answers.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -91,8 +91,8 @@ class Process:
         if self.returncode is None:
             if not select.select([self._wire], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0)
-            self.returncode = int(self._told.readline())
-            self._told.close()
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
             self._wire.close()
         return self.returncode
 
@@ -285,7 +285,7 @@ def _pass_on(wire: socket.socket, child: int) -> None:
 
 
 def _run_module(name: str) -> None:
-    del sys.modules[_MODULES + name]  # it is run anew; what it imports is there
+    del sys.modules[_MODULES + name]  # it is run once more; what it imports is there
     runpy.run_module(_MODULES + name, run_name="__main__")
 
 

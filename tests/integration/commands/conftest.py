@@ -19,7 +19,6 @@ from dev.toolchain.test import memory
 from tests.image_commands import image_command
 from tests.integration.commands.disks import EFI, MIB, PATH, SYSTEM, Part, build, loop
 from tests.integration.commands.registry import Front
-from tests.integration.commands.web import Web
 
 COMMAND, ROOTFS_TAR, OCI = image_command("raw-disk"), image_command("rootfs-tar"), image_command("oci")
 OLD = b"\xaa" * MIB
@@ -35,14 +34,6 @@ def front(registry) -> Iterator[Front]:
     opened = Front(registry)
     yield opened
     opened.close()
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    """Serve images for one test."""
-    server = Web()
-    yield server
-    server.close()
 
 
 @dataclass

@@ -71,7 +71,7 @@ class Registry:
         self._kept.close()
 
     def send(self, method: str, path: str, data: bytes = b"", **headers: str) -> http.client.HTTPResponse:
-        """One request of somebody who may push."""
+        """One request of a client that may push."""
         url = path if path.startswith("http") else f"http://127.0.0.1:{self.port}{path}"
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(url, data or None, {**self.headers, **named}, method=method)

@@ -60,7 +60,7 @@ def url(front: Front, rest: str = "node/image:v1", switches: str = "") -> str:
 
 
 def failed(outcome, *words: str) -> None:
-    """The run failed for these reasons, and no secret was told."""
+    """The run failed for these reasons, and printed no secret."""
     assert (outcome.code, outcome.marker) == (1, False), outcome
     for word in words:
         assert word in outcome.stderr

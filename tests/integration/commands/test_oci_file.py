@@ -49,7 +49,7 @@ def pull(front, tmp_path) -> Pull:
     return run
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def reported(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The last line of its output."""
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -59,11 +59,11 @@ def test_the_only_file_arrives_with_its_digests(pull, registry, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / NAME).read_bytes() == ARCHIVE
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
-    found = told(done)
+    found = reported(done)
     assert (found["digest"], found["size"]) == (sha256(ARCHIVE), len(ARCHIVE))
     assert "downloaded" in json.loads((tmp_path / "output.json").read_text())["message"]
     again = pull(f"node/image@{found['image']}")
-    assert told(again) == found
+    assert reported(again) == found
 
 
 def test_one_of_several_files_is_named(pull, tmp_path):

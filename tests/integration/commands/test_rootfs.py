@@ -155,7 +155,7 @@ def test_what_leads_out_of_the_new_system_is_refused(web, disk, image, name, len
     assert not Path("/etc/passwd").read_text().startswith("x")
 
 
-#: Without a length nobody knows that it would fit into RAM.
+#: Without a length it may not fit into RAM.
 UNSIZED = {"kept": (), "streamed": ("unsized",)}
 
 

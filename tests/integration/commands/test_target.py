@@ -134,8 +134,8 @@ def test_even_the_last_step_but_one_leaves_nothing_that_boots(target, url, tmp_p
     (tools / "resize2fs").write_text("#!/bin/sh\necho $$ > $0.pid\nexec sleep infinity\n")
     (tools / "resize2fs").chmod(0o755)
     process = subprocess.Popen(target.command(url, "#cloud-config\n"), env={"PATH": f"{tools}:{PATH}"}, stderr=-3)
-    told = tools / "resize2fs.pid"
-    child = int(until(lambda: told.exists() and told.read_text(), "the last step but one"))
+    reported = tools / "resize2fs.pid"
+    child = int(until(lambda: reported.exists() and reported.read_text(), "the last step but one"))
     process.send_signal(number)
     process.wait(180)
     if number == signal.SIGTERM:

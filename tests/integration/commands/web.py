@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An image server that misbehaves on request."""
+"""A web server for images, with faults on request."""
 
 from __future__ import annotations
 

@@ -16,11 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.dedicated import DedicatedStage
-from dev.stage import CHECKOUT, Stage
-from tests.image_commands import written_by_shell
-from tests.integration.accounts import cloud_call, robot_call
-from tests.integration.playbooks.conftest import Playground
+from dev.testbed import CHECKOUT, DedicatedTestbed, Testbed
+from tests.integration.accounts import CloudCalls, RobotCalls
+from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 from tests.waiting import until
 
 _PREPARE = "import sys; sys.path[:0] = {paths!r}\n"
@@ -33,12 +31,12 @@ SEEN = ("-e", "kubenode_look_timeout=180")
 DISK = {"size": "4G", "kind": "sata"}
 
 
-class Scene(Playground[Stage]):
+class Scene(CloudCalls, RobotCalls, Operator[Testbed]):
     """A lab, the operator's playbook runs in it, and what other people do at the same time."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.commands = stage.folder / "commands"
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        self.commands = testbed.folder / "commands"
         self.commands.mkdir()
 
     # --- the operator
@@ -53,7 +51,7 @@ class Scene(Playground[Stage]):
             "kubenode_rescue_timeout": BOOTS,
             "kubenode_command_dir": str(self.commands),
         }
-        path = self.stage.write_inventory(list(hosts), **{**common, **variables})
+        path = self.testbed.write_inventory(list(hosts), **{**common, **variables})
         content = yaml.safe_load(path.read_text())
         content["machines"]["hosts"] = hosts
         path.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -63,7 +61,7 @@ class Scene(Playground[Stage]):
         group = {
             "hosts": hosts,
             "vars": {
-                "kubenode_image_url": self.stage.image_url(),
+                "kubenode_image_url": self.testbed.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
                 "kubenode_look_timeout": 4,  # of a machine that nothing was written to; SEEN is for the others
                 "kubenode_boot_timeout": BOOTS,
@@ -72,8 +70,8 @@ class Scene(Playground[Stage]):
                 **variables,
             },
         }
-        assert isinstance(self.stage, DedicatedStage)
-        self.stage.write_groups({"machines": group})
+        assert isinstance(self.testbed, DedicatedTestbed)
+        self.testbed.write_groups({"machines": group})
 
     def record(self, name: str) -> dict[str, str]:
         """The installed record of the system that runs on a machine."""
@@ -81,12 +79,12 @@ class Scene(Playground[Stage]):
 
     def run(self, *arguments: str, **options: Any) -> int:
         """Run the playbook; what it printed is in ``output``, what came of it in the report."""
-        self.stage.report.unlink(missing_ok=True)
+        self.testbed.report.unlink(missing_ok=True)
         return super().run(*arguments, **options)
 
     def machine(self, name: str) -> dict[str, Any]:
         """What the last run's report says of a machine."""
-        machines = json.loads(self.stage.report.read_text())["machines"]
+        machines = json.loads(self.testbed.report.read_text())["machines"]
         (found,) = [machine for machine in machines if machine["name"] == name]
         return found
 
@@ -97,32 +95,7 @@ class Scene(Playground[Stage]):
         path.chmod(0o755)
         return {"kubenode_image_url_command": path.name}
 
-    def raw_disk(self, before: str = "", after: str = "") -> str:
-        """The script of an image command that does what the shipped one does, and something before and after it."""
-        return f'{written_by_shell("raw-disk", "/root/raw-disk")}{before}\n/root/raw-disk "$@" || exit 1\n{after}\n'
-
     # --- other people
-
-    def api(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """One request to the Cloud API with the project's own token, as a person sends it."""
-        return cloud_call(self.stage.lab["endpoint"], self.stage.token, method, path, body)
-
-    def server(self, name: str) -> dict[str, Any]:
-        """A server of the project."""
-        return self.api("GET", f"/servers?name={name}")["servers"][0]
-
-    def act(self, name: str, action: str, body: object = None) -> None:
-        """A person presses a button of a server, and waits until it is done."""
-        answer = self.api("POST", f"/servers/{self.server(name)['id']}/actions/{action}", body)
-        path = f"/actions/{answer['action']['id']}"
-        until(lambda: self.api("GET", path)["action"]["status"] != "running", f"the end of {action}")
-        assert self.api("GET", path)["action"]["status"] == "success"
-
-    def robot(self, method: str, path: str, form: dict[str, str] | None = None) -> dict[str, Any]:
-        """One request to Robot, as a person sends it."""
-        lab = self.stage.lab["robot"]
-        password = Path(lab["password_file"]).read_text(encoding="ascii")
-        return robot_call(lab["endpoint"], (lab["user"], password), method, path, form)
 
     def dedicated_into_rescue(self, name: str, number: int) -> None:
         """A person boots a dedicated server into its rescue."""
@@ -139,19 +112,11 @@ class Scene(Playground[Stage]):
     def into_rescue(self, name: str) -> None:
         """A person boots a server into its rescue, in order to repair it."""
         before = self.boots(name)
-        keys = [key["id"] for key in self.api("GET", "/ssh_keys")["ssh_keys"]]
+        keys = [key["id"] for key in self.call("GET", "/ssh_keys")["ssh_keys"]]
         self.act(name, "enable_rescue", {"type": "linux64", "ssh_keys": keys})
         self.act(name, "reset")
         assert self.boots(name) != before
         self.wait_for(name)
-
-    def boots(self, name: str) -> list[str]:
-        """What a machine booted so far, oldest first: the lab's word, not ours."""
-        address = self.stage.address(name) if isinstance(self.stage, DedicatedStage) else None
-        for machine in self.stage.machines():
-            if machine["name"] == name or machine["address"] == address:
-                return [boot["source"] for boot in machine["boots"]]
-        return []
 
     def shell(self, name: str, script: str, check: bool = True) -> str:
         """What a script prints on whatever the machine runs; a person's own SSH.
@@ -161,7 +126,7 @@ class Scene(Playground[Stage]):
         options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
         words = ["ssh", "-F", "none", *[f"-o{option}" for option in options], "-oConnectTimeout=20"]
         words += ["-oServerAliveInterval=15", "-oServerAliveCountMax=12"]
-        words += ["-i", str(self.stage.private_key), f"root@{self.stage.address(name)}", script]
+        words += ["-i", str(self.testbed.private_key), f"root@{self.testbed.address(name)}", script]
 
         def call() -> subprocess.CompletedProcess[str]:
             return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -184,29 +149,18 @@ class Scene(Playground[Stage]):
         return until(lambda: self.shell(name, ask, check=False).strip(), f"an answer of {name}", pause=0.5)
 
 
-def _scenes(make: Callable[[Path, str], Stage], folder: Path, what: str) -> Iterator[Scene]:
-    with make(folder / "stage", f"consent-{os.getpid()}-{what}") as stage:
-        yield Scene(stage)
-
-
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Cloud machines that boot."""
-
-    def make(folder: Path, name: str) -> Stage:
-        return Stage(folder, name, lab_options=["--kind", "nspawn", "--datacenters"])
-
-    yield from _scenes(make, tmp_path_factory.mktemp("cloud"), "cloud")
+    with Scene.of(cloud_testbed(tmp_path_factory.mktemp("cloud"))) as scene:
+        yield scene
 
 
 @pytest.fixture(scope="module")
 def dedicated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """Dedicated servers that boot; a module lists them as ``SERVERS``."""
-
-    def make(folder: Path, name: str) -> Stage:
-        return DedicatedStage(folder, name, request.module.SERVERS, lab_options=["--kind", "nspawn"])
-
-    yield from _scenes(make, tmp_path_factory.mktemp("dedicated"), "dedicated")
+    with Scene.of(dedicated_testbed(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as scene:
+        yield scene
 
 
 @pytest.fixture

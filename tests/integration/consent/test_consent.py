@@ -60,7 +60,7 @@ def test_a_word_counts_once(cloud):
     cloud.inventory({"once-1": {}}, **words)
     assert cloud.run() == 0, cloud.output
     first = cloud.record("once-1")["installation"]
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     cloud.act("once-1", "enable_rescue", {"type": "linux64", "ssh_keys": keys})
     assert cloud.run() == 0, cloud.output
     assert "once-1: its rescue is enabled, so its next boot" in " ".join(cloud.output.split()), cloud.output
@@ -87,10 +87,10 @@ def test_a_word_counts_once(cloud):
 @pytest.mark.long
 def test_a_run_that_wrote_nothing_leaves_no_consent(cloud):
     """Its own pre-provision command stopped it: what `reinstall` allowed then is no word for a later run."""
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     ours = {"kubenode.provision/machine": "stopped-1"}
     body = {"name": "stopped-1", "server_type": "cx23", "image": "debian-12", "ssh_keys": keys, "labels": ours}
-    cloud.api("POST", "/servers", body)
+    cloud.call("POST", "/servers", body)
     cloud.wait_for("stopped-1")
     program = cloud.commands / "look-at-fans"
     program.write_text("#!/bin/sh\n[ -e /root/mended ]\n")
@@ -119,7 +119,7 @@ def test_another_controller_goes_on_with_an_open_intent(cloud):
     """What the first run put into the rescue says that the installation is open."""
     cloud.inventory({"handed-1": cloud.command("breaks", "dd if=/dev/urandom of=/dev/sda bs=1M count=4; exit 1\n")})
     assert cloud.run() != 0
-    cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.stage.folder / "colleague"))
+    cloud.inventory({"handed-1": {}}, kubenode_dir=str(cloud.testbed.folder / "colleague"))
     assert cloud.run() == 0, cloud.output
     assert cloud.boots("handed-1") == ["rescue", "disk"]
     assert cloud.record("handed-1")["consent"] == "fresh"

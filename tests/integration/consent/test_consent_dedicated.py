@@ -33,7 +33,7 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
     boot = dedicated.wait_for("wiped-1")
 
     for folder in ("kubenode", "colleague"):
-        dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.stage.folder / folder))
+        dedicated.servers({"wiped-1": node}, kubenode_dir=str(dedicated.testbed.folder / folder))
         assert dedicated.run(*SEEN) != 0, dedicated.output
         assert "not started for an open installation of ours" in dedicated.output
     # also when the machine is named: the word for the disk was used up by what lies on it
@@ -47,10 +47,10 @@ def test_a_word_in_the_inventory_does_not_empty_a_node_in_its_rescue(dedicated):
 def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
     """C3: the operator mends what cloud-init left; later SSH is silent for a while."""
     dedicated.servers({"seen-1": host(302)})
-    (settings,) = [yaml.safe_load(dedicated.stage.inventory.read_text())["all"]["vars"]]
+    (settings,) = [yaml.safe_load(dedicated.testbed.inventory.read_text())["all"]["vars"]]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
         data = yaml.safe_load(file)
-    broken = dedicated.stage.folder / "broken.yml"
+    broken = dedicated.testbed.folder / "broken.yml"
     broken.write_text("#cloud-config\n" + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
     node = host(302, kubenode_bootstrap_data_file=str(broken))
     dedicated.servers({"seen-1": node})
@@ -68,7 +68,7 @@ def test_a_system_that_was_seen_ends_what_a_run_had_begun(dedicated):
 
 def test_an_image_that_cannot_be_had_empties_no_disk(dedicated):
     """C7's family: the word for the disk is given, and then the image URL answers 404."""
-    wrong = dedicated.stage.image_url().rpartition("/")[0] + "/none.raw.zst"
+    wrong = dedicated.testbed.image_url().rpartition("/")[0] + "/none.raw.zst"
     dedicated.servers({"kept-1": host(303)}, kubenode_image_url=f"{wrong}?sig=not-for-logs")
     assert dedicated.run() != 0, dedicated.output
     disk = dedicated.shell("kept-1", "lsblk -dnpro NAME,SERIAL | sed -n 's/ CONSENT00000001$//p'").strip()
@@ -82,4 +82,4 @@ def test_an_image_that_cannot_be_had_empties_no_disk(dedicated):
     reason = dedicated.machine("kept-1")["reason"]
     assert f"kubenode_image_url {wrong} cannot be fetched in this rescue: HTTP 404" in reason
     assert "No disk was touched" in reason
-    assert "not-for-logs" not in dedicated.output + dedicated.stage.report.read_text()
+    assert "not-for-logs" not in dedicated.output + dedicated.testbed.report.read_text()

@@ -10,21 +10,22 @@ import subprocess
 import pytest
 import yaml
 
+from tests.integration.testbeds import raw_disk
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
 
 
 def fail_twice(cloud, *names):
-    """A run in which every machine fails, each in its own way, and a second one after which nobody mended anything."""
-    stage, text = cloud.stage, "#cloud-config\n"
-    stage.write_inventory(["none"])
-    (settings,) = [one["vars"] for one in yaml.safe_load(stage.inventory.read_text()).values()]
+    """A run in which every machine fails, each in its own way, and a second one with nothing repaired."""
+    testbed, text = cloud.testbed, "#cloud-config\n"
+    testbed.write_inventory(["none"])
+    (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
         data = yaml.safe_load(file)
-    broken = stage.folder / "broken.yml"
+    broken = testbed.folder / "broken.yml"
     broken.write_text(text + yaml.safe_dump({**data, "runcmd": [["sh", "-c", "exit 3"]]}))
-    wrong = stage.folder / "wrong_key"
+    wrong = testbed.folder / "wrong_key"
     wrong.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
     every = {
@@ -79,7 +80,7 @@ def test_a_placeholder_gets_no_record(lost):
     """P3: and nothing of it is called this installation."""
     cloud, _first, second, _hosts = lost
     assert cloud.shell("missed-1", "cat /etc/kubenode/installed.json", check=False) == ""
-    assert not cloud.server("missed-1")["rescue_enabled"], "whoever gives up disarms"
+    assert not cloud.server("missed-1")["rescue_enabled"], "a run that gives up disarms the rescue"
     assert "kubenode_reinstall" in second["missed-1"]["reason"]
 
 
@@ -109,7 +110,7 @@ exit 1
 @pytest.mark.long
 def test_what_a_command_left_that_failed_is_never_verified(cloud):
     """Its system boots, and shows the id of its installation; no run says that it is whole, or what it was made of."""
-    cloud.inventory({"late-1": cloud.command("fails-late", cloud.raw_disk(after=FAILS_LATE))})
+    cloud.inventory({"late-1": cloud.command("fails-late", raw_disk(after=FAILS_LATE))})
     assert cloud.run() != 0
     assert "the image is damaged" in cloud.output
     cloud.act("late-1", "reset")
@@ -118,7 +119,7 @@ def test_what_a_command_left_that_failed_is_never_verified(cloud):
     assert set(left) == {"machine", "installation"}
     cloud.inventory({"late-1": {}})
     for where in ("kubenode", "colleague"):
-        given = json.dumps({"kubenode_dir": str(cloud.stage.folder / where)}) if where == "colleague" else "{}"
+        given = json.dumps({"kubenode_dir": str(cloud.testbed.folder / where)}) if where == "colleague" else "{}"
         assert cloud.run("-e", given) != 0, cloud.output
         assert "kubenode_adopt" in cloud.machine("late-1")["reason"], cloud.output
     assert cloud.record("late-1") == left

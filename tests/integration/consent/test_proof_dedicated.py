@@ -27,7 +27,7 @@ def host(number, disk):
 def test_an_old_system_on_another_disk_is_not_the_new_one(dedicated):
     """P2 and C5: the image goes to one disk, the firmware boots the other, and both systems have the same host key."""
     dedicated.servers({"two-1": host(201, "first")})
-    assert "kubenode_host_keys" in dedicated.stage.inventory.read_text(), "what the old system shows, too"
+    assert "kubenode_host_keys" in dedicated.testbed.inventory.read_text(), "what the old system shows, too"
     assert dedicated.run() == 0, dedicated.output
     before = dedicated.record("two-1")
 
@@ -46,7 +46,7 @@ def test_the_system_of_a_previous_tenant_is_not_ours(dedicated):
     dedicated.shell("tenant-1", "rm -r /etc/kubenode")
     boots = dedicated.boots("tenant-1")
 
-    elsewhere = str(dedicated.stage.folder / "elsewhere")
+    elsewhere = str(dedicated.testbed.folder / "elsewhere")
     dedicated.servers({"tenant-1": host(202, "first")}, kubenode_dir=elsewhere)
     assert dedicated.run(*SEEN) != 0, dedicated.output
     assert "kubenode_adopt" in dedicated.output

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.testbeds import raw_disk
+
 pytestmark = pytest.mark.nspawn
 
 
@@ -17,11 +19,11 @@ def test_what_differs_from_the_wish_is_told(cloud):
     assert record["proof"] == "nonce"
     seeded = cloud.shell("drift-1", "cat /run/cloud-init/.instance-id")
     assert seeded == f"iid-kubenode-{record['installation']}\n"
-    other = {"kubenode_image_url": cloud.stage.image_url(image="debian13"), "kubenode_server_type": "cx33"}
+    other = {"kubenode_image_url": cloud.testbed.image_url(image="debian13"), "kubenode_server_type": "cx33"}
     cloud.inventory({"drift-1": {}}, **other)
     assert cloud.run() == 0, cloud.output
-    told = {one["what"] for one in cloud.machine("drift-1")["drift"]}
-    assert told == {"image_url", "image_digest", "server_type"}
+    reported = {one["what"] for one in cloud.machine("drift-1")["drift"]}
+    assert reported == {"image_url", "image_digest", "server_type"}
     assert f"runs image_url {record['image_url']}" in cloud.output
     assert f" since {record['installed_at']}, asked for image_url " in cloud.output
     assert {one["since"] for one in cloud.machine("drift-1")["drift"]} == {record["installed_at"]}
@@ -34,7 +36,7 @@ def test_what_differs_from_the_wish_is_told(cloud):
 @pytest.mark.long
 def test_a_command_of_the_operators_own_is_judged_by_the_disk(cloud):
     """It brings no id: the disk that it wrote is the one that the new system runs from."""
-    own = cloud.command("own", cloud.raw_disk(before="unset KUBENODE_INSTALLATION"))
+    own = cloud.command("own", raw_disk(before="unset KUBENODE_INSTALLATION"))
     cloud.inventory({"own-1": own})
     assert cloud.run() == 0, cloud.output
     record = cloud.record("own-1")

@@ -19,7 +19,7 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
     assert cloud.run() != 0
     assert cloud.shell("renamed-1", "hostname") == "renamed-1\n"
 
-    cloud.stage.write_inventory(["renamed-1"])
+    cloud.testbed.write_inventory(["renamed-1"])
     assert cloud.run() == 0, cloud.output
     assert cloud.boots("renamed-1") == ["rescue", "disk"]
     assert cloud.shell("renamed-1", "cat /etc/kubenode-proof") == "made by the bootstrap data\n"
@@ -27,7 +27,7 @@ def test_a_rescue_that_was_renamed_is_a_rescue_still(cloud):
 
 def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
     """P6: only the name is a rescue's."""
-    keys = [key["id"] for key in cloud.api("GET", "/ssh_keys")["ssh_keys"]]
+    keys = [key["id"] for key in cloud.call("GET", "/ssh_keys")["ssh_keys"]]
     body = {
         "name": "named-1",
         "server_type": "cx23",
@@ -37,7 +37,7 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
         "labels": {"kubenode.provision/machine": "named-1"},
         "user_data": "#cloud-config\nhostname: rescue\nwrite_files: [{path: /etc/precious, content: data}]\n",
     }
-    cloud.api("POST", "/servers", body)
+    cloud.call("POST", "/servers", body)
     until(lambda: cloud.boots("named-1"), "the first boot")
     cloud.wait_for("named-1")
     assert cloud.shell("named-1", "cloud-init status --wait >/dev/null; hostname").strip() == "rescue"
@@ -50,19 +50,19 @@ def test_a_system_on_a_disk_that_is_called_rescue_is_not_written(cloud):
 
     # nor is it one for those who leave it or reboot it: what looks like a mark of the rescue lies on a disk
     cloud.shell("named-1", "mkdir -p /root/.oldroot/nfs")
-    reboot = cloud.stage.playbook_command()
-    reboot[reboot.index(cloud.stage.playbook)] = "kubenode.provision.node_reboot"
+    reboot = cloud.testbed.playbook_command()
+    reboot[reboot.index(cloud.testbed.playbook)] = "kubenode.provision.node_reboot"
     anybody = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
     for variable in (
-        f"ansible_host={cloud.stage.address('named-1')}",
+        f"ansible_host={cloud.testbed.address('named-1')}",
         f"ansible_ssh_common_args='{anybody}'",
-        f"kubenode_dir={cloud.stage.folder}/colleague",
+        f"kubenode_dir={cloud.testbed.folder}/colleague",
     ):
         reboot += ["-e", variable]
-    answers = cloud.begin([*reboot, "--check"], cwd=cloud.stage.folder).wait()
+    answers = cloud.begin([*reboot, "--check"], cwd=cloud.testbed.folder).wait()
     assert answers.rc == 0, answers.output
     assert "a run without --check would stop here" not in answers.output, answers.output
     cloud.into_rescue("named-1")
-    refused = cloud.begin(reboot, cwd=cloud.stage.folder).wait()
+    refused = cloud.begin(reboot, cwd=cloud.testbed.folder).wait()
     assert refused.rc != 0, refused.output
     assert "it is in its rescue; boot it to its disk" in " ".join(refused.output.split()), refused.output

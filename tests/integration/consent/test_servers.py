@@ -44,8 +44,8 @@ def test_an_adopted_server_goes_only_when_delete_names_it(foreign):
     typo = foreign.run("hcloud_machine", machines=[machine], state="absent", delete=["bd"])
     assert typo.failed
     assert "delete: 'bd' is none of the machines" in typo.result["msg"]
-    foretold = foreign.run("hcloud_machine", "--check", machines=[machine], state="absent", delete=["db"])
-    assert foretold.machines["db"]["msg"] == "would delete the server"
+    predicted = foreign.run("hcloud_machine", "--check", machines=[machine], state="absent", delete=["db"])
+    assert predicted.machines["db"]["msg"] == "would delete the server"
     assert "db" in foreign.servers()
     run = foreign.run("hcloud_machine", machines=[machine], state="absent", delete=["db"])
     assert run.machines["db"]["changed"]

@@ -124,7 +124,7 @@ class Walk:
         self.reset()
 
     def by_hand(self) -> None:
-        """A person writes the first disk from the rescue that runs, whoever started it, unless our image is there."""
+        """A person writes the first disk from the rescue that runs, ours or not, unless our image is there."""
         if self.world.boot.kind != "rescue" or self.world.boot.done:
             return
         self.steps.append("by_hand")
@@ -212,7 +212,7 @@ def walk(seeds: Iterable[int], folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         for _number in range(STEPS):
             one.step()
             world = one.world
-            assert not world.wrong, f"seed {seed}: {world.wrong}\n" + "\n".join([*one.steps, *world.told[-4:]])
+            assert not world.wrong, f"seed {seed}: {world.wrong}\n" + "\n".join([*one.steps, *world.messages[-4:]])
         runs, verified = runs + one.runs, verified + one.verified
     return runs, verified
 
@@ -247,7 +247,7 @@ def test_a_second_run_makes_no_success_of_a_failure(misses, plan, reason, tmp_pa
         disk.lets_in = True  # it has the project's key
     for controller in ("mine", "colleague"):
         assert not walk_cloud.run(world, tmp_path / controller, Words(), Plan())
-        assert reason in world.told[-1]
+        assert reason in world.messages[-1]
         assert (world.boot.number, world.disks["sda"]) == (boots, disk), "and it leaves the machine as it is"
     assert (world.wrong, world.armed) == ([], "")
 
@@ -263,7 +263,7 @@ def test_what_a_killed_run_had_armed_ends_when_a_system_is_seen(tmp_path, monkey
     world.act("reset_server")
     assert (world.boot.kind, world.boot.by) == ("rescue", "run")
     assert not walk_cloud.run(world, mine, Words(), Plan())
-    assert "not started for an open installation of ours" in world.told[-1]
+    assert "not started for an open installation of ours" in world.messages[-1]
     assert (world.wrong, world.disks["sda"]) == ([], disk)
 
 
@@ -275,7 +275,7 @@ def test_a_second_run_of_a_dedicated_server_makes_no_success_of_a_failure(tmp_pa
     assert not run(world, tmp_path / "mine", words, Plan(good=False))
     boots, disk = world.boot.number, world.disks["sda"]
     assert not run(world, tmp_path / "mine", words, Plan())
-    assert "cloud-init ended with status error" in world.told[-1]
+    assert "cloud-init ended with status error" in world.messages[-1]
     assert disk is not None
     disk.good = True  # a person mends it
     assert run(world, tmp_path / "mine", words, Plan())

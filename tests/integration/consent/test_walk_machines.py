@@ -10,7 +10,6 @@ the machine itself: none has changed that was not named, and "verified" is said 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -23,12 +22,11 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
-from dev.dedicated import DedicatedStage
-from dev.stage import Stage
+from dev.testbed import DedicatedTestbed, Testbed
 from lab.errors import LabError
 from lab.person import Mark, Person
-from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene
+from tests.integration.testbeds import cloud_testbed, dedicated_testbed
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -108,7 +106,7 @@ class Server:
     def __init__(self, seed: int, scene: Scene, number: int, cloud: bool) -> None:
         self.chance, self.scene, self.number, self.cloud = random.Random(seed), scene, number, cloud
         self.name = f"walk-{number}"
-        self.person = Person(reached(scene.stage), self.name if cloud else number)
+        self.person = Person(scene.lab, self.name if cloud else number)
         self.steps = [f"seed {seed}"]
         #: Disks with systems; only the first one of a cloud server is ever written.
         self.disks = {"sda": "", "sdb": ""} if cloud else {"nvme0n1": serial(number), "nvme1n1": serial(number, 1)}
@@ -135,7 +133,7 @@ class Server:
             self.steps.append(act.__name__)
 
     def nothing(self) -> None:
-        """Nobody comes."""
+        """No person does anything."""
 
     def rescue(self) -> None:
         """A person boots it into a rescue, and stays there."""
@@ -186,7 +184,7 @@ class Server:
             }  # fmt: skip
         self._leave(DRESS % {
             "public": self._public_key(), "record": json.dumps(record) if record else "",
-            "host_key": (self.scene.stage.folder / "host_key").read_text(encoding="ascii").strip(),
+            "host_key": (self.scene.testbed.folder / "host_key").read_text(encoding="ascii").strip(),
         }).record = record  # fmt: skip
 
     def _leave(self, script: str) -> System:
@@ -200,7 +198,7 @@ class Server:
         return system
 
     def _public_key(self) -> str:
-        return self.scene.stage.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()
+        return self.scene.testbed.private_key.with_suffix(".pub").read_text(encoding="ascii").strip()
 
     def running(self) -> str | None:
         """The installation of the system that runs from a disk; None when none does."""
@@ -247,7 +245,7 @@ class Server:
         for disk in self.disks:
             before, now = self.systems.get(disk), found.get(disk)
             if before is not None and (now is None or now.id != before.id):
-                assert not before.ran or disk in allowed | granted, self._told(f"{disk} was written over: {now}")
+                assert not before.ran or disk in allowed | granted, self._described(f"{disk} was written over: {now}")
             if now is not None and (before is None or now.id != before.id):
                 changed.append(disk)
                 self.last = installed.installation_of(now.record)
@@ -266,14 +264,14 @@ class Server:
         return said
 
     def _judge_proof(self, system: System | None, folder: Path) -> None:
-        assert system is not None, self._told("verified, and no disk has booted")
+        assert system is not None, self._described("verified, and no disk has booted")
         shown = installed.installation_of(system.record)
-        assert system.record.get("machine") == self.name, self._told(f"verified, and {system} runs")
-        assert system.record.get("verified_at"), self._told(f"verified, and {system} runs")
+        assert system.record.get("machine") == self.name, self._described(f"verified, and {system} runs")
+        assert system.record.get("verified_at"), self._described(f"verified, and {system} runs")
         kept = intents.read(str(folder / f"intents/{self.name}.json")) or {}
         # A controller that knows nothing of a later installation believes the record of a system that was proven.
         knows = self.cloud or kept.get("installation") == self.last
-        assert shown == self.last or (not knows and shown in self.verified), self._told(
+        assert shown == self.last or (not knows and shown in self.verified), self._described(
             f"verified, and {system} runs, but {self.last} was written last"
         )
         self.verified.add(shown)
@@ -313,7 +311,7 @@ class Server:
         tail = str(console)[-300:]
         return tail if "No bootable device" in tail else ""
 
-    def _told(self, what: str) -> str:
+    def _described(self, what: str) -> str:
         return f"{self.name}: {what}; before: {self.systems}\n" + "\n".join([*self.steps, self.scene.output[-8000:]])
 
 
@@ -375,23 +373,18 @@ class Pilot:
         }[stage]
 
 
-def _stage(part: int, folder: Path) -> Stage:
-    name, options = f"walk-{os.getpid()}-{part}", ["--kind", "nspawn"]
-    if part % 2 == 0:
-        return Stage(folder, name, lab_options=[*options, "--datacenters"])
-    return DedicatedStage(folder, name, servers(500 + part * SERVERS), lab_options=options)
+def _testbed(part: int, folder: Path) -> Testbed:
+    return dedicated_testbed(folder, servers(500 + part * SERVERS)) if part % 2 else cloud_testbed(folder)
 
 
 @pytest.mark.parametrize("part", range(ROUNDS))
 def test_no_walk_on_machines_writes_what_nobody_named(part, tmp_path):
     first = 500 + part * SERVERS
-    with _stage(part, tmp_path / "stage") as stage:
-        scene = Scene(stage)
+    with Scene.of(_testbed(part, tmp_path)) as scene:
         walk = [Server(number, scene, number, part % 2 == 0) for number in range(first, first + SERVERS)]
         try:
             verified = [_run(scene, walk, random.Random(first * 100 + run), part, run) for run in range(RUNS)]
         finally:
-            scene.stop()
             for one in walk:
                 one.person.close()
     for one in walk:
@@ -402,8 +395,8 @@ def test_no_walk_on_machines_writes_what_nobody_named(part, tmp_path):
 
 def _run(scene: Scene, walk: list[Server], chance: random.Random, part: int, number: int) -> int:
     """One run for all servers, perhaps killed, perhaps from a colleague's folder; returns how many it verified."""
-    stage = scene.stage
-    images = [stage.image_url(), stage.image_url(image="debian13")]
+    testbed = scene.testbed
+    images = [testbed.image_url(), testbed.image_url(image="debian13")]
     said = {one.name: one.speak(images if number else images[:1]) for one in walk}
     named = {one.name: word for one in walk if (word := one.named()) is not None} if number else {}
     cut = STAGES[(part * 2 + number - 1) % len(STAGES)] if 0 < number < RUNS - 1 else ""
@@ -419,9 +412,9 @@ def _run(scene: Scene, walk: list[Server], chance: random.Random, part: int, num
     # names alone are a list; with ids, those without one are left out
     ids = {name: word for name, word in named.items() if word}
     reinstall: Any = sorted(named) if pilot is not None and not pilot.named else ids or sorted(named)
-    folder = stage.folder / (chance.choice(["mine", "mine", "colleague"]) if number else "mine")
+    folder = testbed.folder / (chance.choice(["mine", "mine", "colleague"]) if number else "mine")
     common = {"kubenode_dir": str(folder), "kubenode_boot_timeout": 60}
-    if isinstance(stage, DedicatedStage):
+    if isinstance(testbed, DedicatedTestbed):
         limits = {f"kubenode_{kind}_reset_timeout": 40 for kind in ("ssh", "hw", "power")}
         hosts = {one.name: {"kubenode_server_number": one.number, **said[one.name]} for one in walk}
         scene.servers(
@@ -433,15 +426,15 @@ def _run(scene: Scene, walk: list[Server], chance: random.Random, part: int, num
     step = f"run {number} in {folder.name}: {reinstall} cut={cut!r}"
     for one in walk:
         one.steps.append(f"{step} {one.said}" + (" as the pilot" if pilot and pilot.server is one else ""))
-    stage.report.unlink(missing_ok=True)
+    testbed.report.unlink(missing_ok=True)
     running = scene.start("-e", json.dumps({"kubenode_reinstall": reinstall}))
     if pilot is not None:
         running.until(pilot.reaches(cut, lambda: running.output), f"{pilot.server.name}: {cut}")
         running.interrupt(signal.SIGKILL)
     scene.output = running.wait().output
     report: dict[str, Any] = {}
-    if stage.report.exists():
-        report = {one["name"]: one for one in json.loads(stage.report.read_text())["machines"]}
+    if testbed.report.exists():
+        report = {one["name"]: one for one in json.loads(testbed.report.read_text())["machines"]}
     words = consents.Words("reinstall", reinstall)
     said_verified = [one.judge(words, report.get(one.name, {}), cut, folder) for one in walk]
     if number + 1 < RUNS:

@@ -161,7 +161,7 @@ class World:
         #: that rescue of a dedicated server from a person's.
         self.unreached = set[Path]()
         self.wrong: list[str] = []
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     # --- the machine
 
@@ -315,8 +315,8 @@ class _Robot:
         active = {"active": bool(self._world.armed)}
         if path.endswith("/last"):
             key = self._world.last_rescue_key
-            told = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(key)}}] if key else []
-            return {"rescue": {**active, "host_key": told}}
+            shown = [{"key": {"fingerprint": ssh_keys.sha256_fingerprint(key)}}] if key else []
+            return {"rescue": {**active, "host_key": shown}}
         if path.startswith("/boot"):
             return {"rescue": active, "boot": {"rescue": active}}
         if path.startswith("/reset"):
@@ -413,7 +413,7 @@ def _answers(world: World) -> Any:
 
 
 def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SSH and the clock of our code lead into the world; nobody waits."""
+    """SSH and the clock of our code lead into the world; no wait takes time."""
 
     def system() -> System:
         cloud_init = CloudInit("done", errors=[] if world.system is None or world.system.good else ["played"])
@@ -487,7 +487,7 @@ def _into_rescue(world: World, folder: Path, words: Words, plan: Plan, look_only
         dict.fromkeys(("ssh", "hw"), 0.0), (OPERATOR, None), "key", look_timeout=0, look_only=look_only
     )  # fmt: skip
     (result,) = RobotRescue(_Robot(world, plan.cut), Shell(world, folder), boot_options, more).run()
-    world.told.append(result["msg"])
+    world.messages.append(result["msg"])
     return result
 
 
@@ -509,7 +509,7 @@ def _run(world: World, folder: Path, words: Words, plan: Plan) -> bool:
     if result["in_rescue"]:
         world.boot.named = world.boot.named or NAME in words.reinstall
         disks = _disks(world, common, intent, words, result, plan)
-        world.told.append(disks["msg"])
+        world.messages.append(disks["msg"])
         if disks["failed"]:
             return False
         if cut == "claimed":
@@ -542,7 +542,7 @@ def boot(
         "previous_boot_id": world.boot.id if reboot else None,
     }  # fmt: skip
     booted = _machine_boot._Boot(Remote(world), about, Flow(about, NAME), []).result()
-    world.told.append(booted["msg"])
+    world.messages.append(booted["msg"])
     verified = bool(booted["verified"] and not booted["failed"])
     if verified:
         world.claim(installation)

@@ -258,7 +258,7 @@ class _Run:
             intents_dir=None if state != "rescue" else str(self._folder / "intents"),
         )  # fmt: skip
         (result,) = CloudRescue(_Api(world), Shell(world, self._folder), boot_options, ["key"], rescue_timeout=0).run()
-        world.told.append(result["msg"])
+        world.messages.append(result["msg"])
         return result
 
     def verifies(self) -> bool:
@@ -315,7 +315,7 @@ class _Run:
         try:
             _gate.pass_rescue(cast(Any, Remote(world)), flow.known_hosts("rescue"), [], gate)
         except _gate.GateClosed as exc:
-            world.told.append(str(exc))
+            world.messages.append(str(exc))
             return True, False
         world.boot.named = world.boot.named or NAME in self._words.reinstall
         if self._plan.cut == walk.STOPPED:
@@ -331,18 +331,18 @@ class _Run:
         try:
             jobs.start_or_attach(job, world.run, str(world.base), self._prepare)
         except (jobs.JobError, _Left) as exc:
-            world.told.append(str(exc) or "the machine rebooted while the image command ran")
+            world.messages.append(str(exc) or "the machine rebooted while the image command ran")
             if isinstance(exc, jobs.JobError) and not exc.begun:
                 _claims.take_back(str(self._intent), before)
             if isinstance(exc, _Left):
                 self._by_person(world.start)
             return False, False
         world.cut_at("written")
-        told = RescueRun._written(cast(Any, SimpleNamespace(_remote=_InRescue(world), _job=job)))
-        walk.intents.note_written(str(self._intent), told, world.boot.done)
+        written = RescueRun._written(cast(Any, SimpleNamespace(_remote=_InRescue(world), _job=job)))
+        walk.intents.note_written(str(self._intent), written, world.boot.done)
         if not world.boot.done:
             return False, False
-        return False, self._boot(result, jobs.installation_in(str(world.base)), told, True)
+        return False, self._boot(result, jobs.installation_in(str(world.base)), written, True)
 
     def _prepare(self, run: Any, job: jobs.Job) -> bool:
         changed = targets.prepare(run, job, str(self._world.base))

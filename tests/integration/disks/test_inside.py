@@ -221,5 +221,5 @@ def test_a_machine_with_hardly_any_tools_is_told_of_all_the_same(attach):
     poor = Tools(host.run)
     poor.find = lambda name: Tools(host.run).find(name) if name in ("lsblk", "timeout") else None
     (disk,) = facts.facts(gather.read(poor, LOOP), LOOP)
-    assert disk["holds"], "what cannot be told to be empty is not"
+    assert disk["holds"], "what may hold something is not empty"
     assert disk["health"]["status"] == "unknown"

@@ -178,7 +178,7 @@ def test_reinstall_and_claims_are_consent_for_what_is_ours(machine):
     assert machine.disk_marks() == before
     assert machine.ready(root_device_hints=hints, reinstall=True)["wiped"] == ["0x5002538d40aa0001"]
 
-    # A run that ends here may begin anew; what it left is half a system.
+    # A run that ends here may begin again; what it left is half a system.
     put_system(machine, "/dev/sda")
     other = machine.ready(root_device_hints={"serial": "NVME1"}, claim_file=str(machine.folder / "other.json"))
     assert not other.failed
@@ -199,7 +199,7 @@ def test_mounts_and_swap_go_first_and_the_running_system_never(machine):
     assert "/mnt/old" not in machine.sh("cat /proc/mounts")
     assert by_serial(done)["SATA1"]["holds"] == []
 
-    # The running system has its files there: nothing is erased, whoever consented.
+    # The running system has its files there: nothing is erased, with any consent.
     machine.sh("mkfs.ext4 -q -L busy /dev/sda && mkdir -p /boot && mount /dev/sda /boot")
     refused = machine.ready(root_device_hints=hints, wipe=["SATA1"])
     assert refused.failed
@@ -237,7 +237,7 @@ def test_another_rescue_than_the_known_one_is_not_spoken_to(machine):
     assert "host key" in run["msg"]
 
 
-#: An image command that writes the disk and then waits to be told how to end.
+#: An image command that writes the disk and then waits for an exit code.
 COMMAND = """#!/bin/sh
 mkfs.ext4 -q -F -L written "/dev/$4"
 until test -e /root/end; do sleep 0.2; done
@@ -263,7 +263,7 @@ def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machi
     assert not again.failed
     assert (again["in_progress"], again["wiped"], again["root_devices"]) == (True, [], ["sda"])
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
-    assert other.failed, "a disk that is being written is not emptied, whoever consented"
+    assert other.failed, "a disk that is being written is not emptied, with any consent"
     assert not (machine.folder / "other.json").exists()
     machine.sh("echo IMAGE_URL_DONE >/root/end")
     assert not run.wait().failed
@@ -272,11 +272,11 @@ def test_whoever_comes_again_finds_the_work_of_the_image_command_untouched(machi
     assert (again["in_progress"], again["wiped"]) == (True, [])
     assert machine.disk_marks() == before
 
-    # Whoever empties the disk by other means than our claim makes the image command's success count no more.
+    # Emptied by other means than our claim, the disk makes the image command's success count no more.
     other = machine.ready(root_device_hints=hints, wipe=["SATA1"], claim_file=str(machine.folder / "other.json"))
     assert other["wiped"] == ["0x5002538d40aa0001"]
     machine.sh("echo broken >/root/end")
-    assert start().wait().failed, "it runs anew, and fails this time"
+    assert start().wait().failed, "it runs again, and fails this time"
     resumed = machine.ready(root_device_hints=hints)
     assert not resumed.failed
     assert resumed["wiped"] == ["0x5002538d40aa0001"], "what a failed command left is emptied on its claim"

@@ -86,4 +86,4 @@ def test_raid_and_volumes_are_seen_guarded_and_emptied(virtual_server):
     assert machine.disk_marks()[2] == before[2]
     machine.sh("udevadm trigger --settle --action=add --subsystem-match=block")
     left = machine.sh("lsblk -no TYPE | sort -u; grep -c active /proc/mdstat; grep -c dev /proc/swaps; lvm vgs; true")
-    assert left == "disk\n0\n0\n", "nothing comes back when the disks are found anew"
+    assert left == "disk\n0\n0\n", "nothing comes back when the disks are scanned again"

@@ -115,7 +115,7 @@ class Fleet:
     def until_quiet(self) -> int:
         """Run again until every machine is done; returns how many runs that took, those before included."""
         while self.left():
-            assert len(self.outcomes) < MOST_RUNS, self.told("not quiet")
+            assert len(self.outcomes) < MOST_RUNS, self.described("not quiet")
             self.run()
         return len(self.outcomes)
 
@@ -164,26 +164,26 @@ class Fleet:
         """
         until(lambda: not any(row["locked"] for row in self.rows().values()), "the end of all actions")
         rows = self.rows()
-        assert sorted(rows) == self.names, self.told("servers that nobody asked for")
+        assert sorted(rows) == self.names, self.described("servers that nobody asked for")
         for name, row in rows.items():
             sources = [boot["source"] for boot in row["boots"]]
-            assert sources == ["rescue"], self.told(f"{name} booted {sources}")
+            assert sources == ["rescue"], self.described(f"{name} booted {sources}")
             keys = row["boots"][0]["authorized_keys"]
-            assert keys == [self.project.public_key.strip()], self.told(f"{name} lets {keys} in")
-            assert row["status"] == "running", self.told(f"{name} is {row['status']}")
-            assert not row["rescue_enabled"], self.told(f"{name}: its rescue is armed again")
+            assert keys == [self.project.public_key.strip()], self.described(f"{name} lets {keys} in")
+            assert row["status"] == "running", self.described(f"{name} is {row['status']}")
+            assert not row["rescue_enabled"], self.described(f"{name}: its rescue is armed again")
         requests = [one for one in self.project.requests() if not one["user_agent"].startswith("Python-urllib")]
         for name in self.names:
             commands = self.project.commands(name)
-            assert name in victims or commands == COMMANDS, self.told(f"{name}: {commands}")
+            assert name in victims or commands == COMMANDS, self.described(f"{name}: {commands}")
         for kind in ("images?type=snapshot", "ssh_keys"):
             kept = self.project.call("GET", f"/{kind}")[kind.partition("?")[0]]
-            assert len(kept) == (kind == "ssh_keys"), self.told(f"left: {kept}")
+            assert len(kept) == (kind == "ssh_keys"), self.described(f"left: {kept}")
         struck = sum(one["fault"] for one in requests)
         # a machine that a later run finds half done costs its history, twice, and perhaps a disarming
         later = sum(SHARED + 5 * outcome.asked for outcome in self.outcomes[1:])
         most = 3 * self.size + SHARED + later + 3 * struck + extra
-        assert len(requests) <= most, self.told(f"{len(requests)} requests, {most} at most")
+        assert len(requests) <= most, self.described(f"{len(requests)} requests, {most} at most")
         for outcome in self.outcomes:
             self.judge_words(outcome.output, *outcome.failed.values(), outcome.whole)
 
@@ -198,7 +198,7 @@ class Fleet:
             assert "\n" not in reason, reason
             assert WAY_OUT.search(reason), f"no way out: {reason}"
 
-    def told(self, what: str) -> str:
+    def described(self, what: str) -> str:
         """What is wrong, and what the runs said."""
         said = [f"{outcome.whole} {outcome.failed}" for outcome in self.outcomes]
         return "\n".join([f"seed {self.seed}: {what}", *said, json.dumps(self.project.lab.control("GET", "/faults"))])

@@ -19,14 +19,14 @@ class Row:
 
     name: str
     script: Callable[[Fleet], list[Fault]]
-    #: How many machines may fail in the first run, and what their reason says; nobody by default.
+    #: How many machines may fail in the first run, and what their reason says; none by default.
     failing: int = 0
     says: str = ""
     #: Whether a module fails as a whole: the fault concerns all machines.
     whole: bool = False
     #: Whether machines show in their history that something had gone wrong.
     marks: bool = False
-    #: The fault ends after the first run: somebody mends it.
+    #: The fault ends after the first run, as if it were repaired.
     mended: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     #: The way out is to delete what is left of a server, and the second run says so.

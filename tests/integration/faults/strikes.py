@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The matrix of faults of machines that boot: what befalls the victim of each, and what may come of it."""
+"""The matrix of faults of machines that boot: what happens to the machine of each, and how the run may end."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.person import Person
-from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene
 from tests.waiting import until
 
 #: Other host keys from now on, and no connection to those of before.
 OTHER_KEYS = "rm -f /etc/ssh/sshd_config.d/host-keys.conf; systemctl restart ssh; pkill -f 'sshd.*: root'; true"
-#: Nobody is let in for a while, and who was in is out.
+#: No login for a while, and open ones are closed.
 NO_SSH = "systemctl stop ssh ssh.socket; pkill -f 'sshd.*: root'; sleep {}; systemctl start ssh"
 
 
 class Victim:
-    """A machine that something befalls during a run."""
+    """A machine that a fault hits during a run."""
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.scene, self.name = scene, name
-        self.person = Person(reached(scene.stage), name)
+        self.person = Person(scene.lab, name)
         self.over = False  # the run has ended
 
     def boots(self) -> list[str]:

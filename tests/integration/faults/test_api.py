@@ -24,16 +24,16 @@ def meet(fleet, row: Row, size: int) -> None:
     first = one.run()
     if row.mended:
         one.project.forget_faults()
-    assert bool(first.whole) == row.whole, one.told("as a whole")
-    assert len(first.failed) <= row.failing, one.told("others failed")
-    assert first.failed or row.whole or not row.failing, one.told("nobody failed")
+    assert bool(first.whole) == row.whole, one.described("as a whole")
+    assert len(first.failed) <= row.failing, one.described("others failed")
+    assert first.failed or row.whole or not row.failing, one.described("no machine failed")
     for reason in (*first.failed.values(), *filter(None, [first.whole])):
         assert re.search(row.says, reason), reason
     bystanders = [name for name in one.names if name not in first.failed]
-    assert row.whole or not set(one.left()) & set(bystanders), one.told("others were not done")
+    assert row.whole or not set(one.left()) & set(bystanders), one.described("others were not done")
     if row.deleted:
         second = one.run()
-        assert set(second.failed) == set(first.failed), one.told("a second run")
+        assert set(second.failed) == set(first.failed), one.described("a second run")
         for name, reason in second.failed.items():
             assert "Delete it" in reason, reason
             one.project.call("DELETE", f"/servers/{one.rows()[name]['id']}")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What befalls the controller: it is killed, loses names, has a full disk, is not alone."""
+"""Faults of the controller: it is killed, cannot resolve names, has a full disk, is not alone."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def killed(fleet, state: str) -> None:
     fleet.judge(fleet.names, extra=20 + 3 * fleet.size)  # of the run that was killed, and of what it had armed
     for name in fleet.names:
         # the next run arms again what it finds armed: for which keys that is, and for how long still, is not known
-        told = [command for command in fleet.project.commands(name) if command != "disable_rescue"]
-        assert list(dict.fromkeys(told)) == COMMANDS, told
-        assert told.count("start_server") == 1, told
+        described = [command for command in fleet.project.commands(name) if command != "disable_rescue"]
+        assert list(dict.fromkeys(described)) == COMMANDS, described
+        assert described.count("start_server") == 1, described
 
 
 def test_a_killed_controller_goes_on_small(fleet):
@@ -164,13 +164,13 @@ def together(fleet, *parts: list[str], made: bool = False) -> list[Outcome]:
 
 def judge_shared(fleet, outcomes: list[Outcome]) -> None:
     """Each machine is done, by one of the controllers; the other one says why it is not its own."""
-    assert not fleet.left(), fleet.told("not done")
+    assert not fleet.left(), fleet.described("not done")
     fleet.judge(fleet.names, extra=5 * fleet.size)  # who was not the first has looked, too, and may have armed
     for name in fleet.names:
         commands = fleet.project.commands(name)
         assert [commands.count(one) for one in ("create_server", "start_server")] == [1, 1], (name, commands)
         done = [outcome for outcome in outcomes if outcome.reasons.get(name) == ""]
-        assert len(done) == 1, fleet.told(f"{name} was done by {len(done)} controllers")
+        assert len(done) == 1, fleet.described(f"{name} was done by {len(done)} controllers")
 
 
 def test_two_controllers_that_make_the_same_servers_small(fleet):
@@ -202,7 +202,7 @@ def test_two_controllers_share_one_budget(fleet):
     one.project.lab.control("POST", "/bucket", {"remaining": 30})
     half = SIZE // 2
     together(one, one.names[:half], one.names[half:])
-    assert not [outcome.failed for outcome in one.outcomes if outcome.failed], one.told("somebody failed")
+    assert not [outcome.failed for outcome in one.outcomes if outcome.failed], one.described("a machine failed")
     one.judge()
     refused = [request for request in one.project.requests() if request["status"] == 429]
     # only what was on its way when the bucket ran dry

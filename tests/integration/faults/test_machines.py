@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import threading
@@ -16,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from dev.stage import KEY_NAME, Stage
+from dev.testbed import KEY_NAME
 from tests.integration.consent.conftest import Scene
 from tests.integration.faults.conftest import SIZE
 from tests.integration.faults.fleet import WAY_OUT
 from tests.integration.faults.strikes import STRIKES, Strike, Victim
+from tests.integration.testbeds import cloud_testbed
 from tests.waiting import until
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -33,12 +33,8 @@ STAGES = ("arming", "rescue", "begun", "written", "booted")
 @pytest.fixture
 def scene(tmp_path) -> Iterator[Scene]:
     """A lab whose machines boot."""
-    with Stage(tmp_path / "stage", f"faults-{os.getpid()}", lab_options=["--kind", "nspawn", "--datacenters"]) as stage:
-        made = Scene(stage)
-        try:
-            yield made
-        finally:
-            made.stop()
+    with Scene.of(cloud_testbed(tmp_path)) as made:
+        yield made
 
 
 class Fleet:
@@ -62,19 +58,19 @@ class Fleet:
 
     def _bring(self, name: str, size: str) -> None:
         labels = {"kubenode.provision/machine": name}
-        key = self.scene.api("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
+        key = self.scene.call("GET", f"/ssh_keys?name={KEY_NAME}")["ssh_keys"][0]["id"]
         body = {"name": name, "server_type": "cx23", "location": "fsn1", "image": "ubuntu-24.04", "ssh_keys": [key],
                 "labels": labels, "start_after_create": False}  # fmt: skip
-        answer = self.scene.api("POST", "/servers", body)
+        answer = self.scene.call("POST", "/servers", body)
         action = f"/actions/{answer['action']['id']}"
-        until(lambda: self.scene.api("GET", action)["action"]["status"] == "success", "a server with another disk")
+        until(lambda: self.scene.call("GET", action)["action"]["status"] == "success", "a server with another disk")
         victim = Victim(self.scene, name)
         victim.person.swap_disk(0, size)
         victim.person.close()
 
     def run(self, *words: str, strike: bool = False) -> dict[str, dict[str, Any]]:
         """One run; the victims are struck beside it. Returns what its report says of each machine."""
-        self.scene.stage.report.unlink(missing_ok=True)
+        self.scene.testbed.report.unlink(missing_ok=True)
         running = self.scene.start(*words)
         victims = [self._struck(name, running) for name in self.strikes] if strike else []
         done = running.wait(2400)
@@ -84,7 +80,7 @@ class Fleet:
             victim.person.close()
         self.scene.output = done.output
         self.outputs.append(done.output)
-        machines = json.loads(self.scene.stage.report.read_text())["machines"]
+        machines = json.loads(self.scene.testbed.report.read_text())["machines"]
         self.runs.append({machine["name"]: machine for machine in machines})
         return self.runs[-1]
 
@@ -100,14 +96,14 @@ class Fleet:
         return victim, thread
 
     def _there(self, name: str) -> bool:
-        return any(machine["name"] == name for machine in self.scene.stage.machines())
+        return any(machine["name"] == name for machine in self.scene.testbed.machines())
 
     def failed(self) -> dict[str, str]:
         """The machines that the last run gave up, and why."""
         return {name: str(one["reason"]) for name, one in self.runs[-1].items() if one["failed"]}
 
     def judge_first(self) -> None:
-        """Nobody but victims failed, and these for a reason of their own."""
+        """Only victims failed, each for its own reason."""
         for name, reason in self.failed().items():
             strike = self.strikes.get(name)
             assert strike is not None, f"{name} was no victim: {reason}"
@@ -133,7 +129,7 @@ class Fleet:
 
     def judge(self) -> None:
         """The world: by the lab's word, and by that of the machines themselves."""
-        machines = {machine["name"]: machine for machine in self.scene.stage.machines()}
+        machines = {machine["name"]: machine for machine in self.scene.testbed.machines()}
         assert sorted(machines) == sorted(self.names)
         for name, row in machines.items():
             assert not row["rescue_enabled"], f"{name}: its rescue is armed"
@@ -146,8 +142,8 @@ class Fleet:
             record = self.scene.record(name)
             assert record["machine"] == name, record
             assert record["verified_at"], record
-        assert len(self.scene.api("GET", "/ssh_keys")["ssh_keys"]) == 1
-        assert not self.scene.api("GET", "/images?type=snapshot")["images"]
+        assert len(self.scene.call("GET", "/ssh_keys")["ssh_keys"]) == 1
+        assert not self.scene.call("GET", "/images?type=snapshot")["images"]
         ours = [one for one in self.scene.control("GET", "/requests")["requests"] if "kubenode" in one["user_agent"]]
         most = 3 * len(self.names) + SHARED * len(self.runs) + VICTIM * len(self.strikes)
         assert len(ours) <= most, f"{len(ours)} requests, {most} at most"
@@ -155,8 +151,8 @@ class Fleet:
 
     def judge_words(self) -> None:
         """No secret and no traceback is printed, and each reason ends with a way out."""
-        folder = self.scene.stage.folder
-        secrets = [self.scene.stage.token]
+        folder = self.scene.testbed.folder
+        secrets = [self.scene.testbed.token]
         for name in ("id_ed25519", "host_key"):
             secrets += [line for line in (folder / name).read_text().splitlines() if len(line) > 40]
         logs = "".join(path.read_text(errors="replace") for path in Path(folder / "kubenode/logs").rglob("*.log"))

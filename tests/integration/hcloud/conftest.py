@@ -9,17 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.accounts import CloudAccount
-from tests.integration.runs import Run
 
 
 class Project(CloudAccount):
     """A project of the Cloud API, and our modules for it."""
-
-    def run(self, module: str, *flags: str, env: dict[str, str] | None = None, **options: object) -> Run:
-        """Run one of our modules: by Ansible if it is told so by a flag of Ansible's, else without."""
-        if not flags:
-            return self.process(module, env=env, **options)
-        return self.module("localhost", module, *flags, env=env, **options)
 
     def machine(self, name: str, **more: object) -> dict[str, object]:
         """A machine as hcloud_machine takes it."""

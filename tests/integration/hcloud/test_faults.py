@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An API that fails, locks, throttles and loses answers: nothing doubled, nobody else hurt, no traceback."""
+"""An API that fails, locks, throttles and loses answers: nothing doubled, no other server harmed, no traceback."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_failed_arming_is_asked_for_again(project):
     ],
 )
 def test_a_run_that_gives_a_machine_up_disarms_it(project, fault):
-    """Whoever boots it next, from the console or by hand, gets what is on its disk."""
+    """The next boot, from the console or by hand, is from its disk."""
     run = create(project, "n1")
     project.fault(**fault)
     armed = rescue(project, run, on_error="report", timeout=12)
@@ -97,7 +97,7 @@ def test_a_server_that_was_deleted_meanwhile_is_called_that(project, options):
     project.call("DELETE", f"/servers/{run.machines['n1']['id']}")
     gone = rescue(project, run, on_error="report", **options).machines["n1"]
     assert "server 'n1' was deleted in the meantime; run the playbook again" in gone["msg"]
-    # of one that nobody has seen yet, nothing is known
+    # of one without a state yet, nothing is known
     none = project.run("hcloud_rescue", machines=[{"name": "n1"}], ssh_keys=["deploy"], prove=False).machines["n1"]
     assert "there is no server 'n1'; create it" in none["msg"]
 

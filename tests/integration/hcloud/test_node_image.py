@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hcloud_node_image against the lab: made once, kept, pruned, and never at the cost of somebody else.
+"""hcloud_node_image against the lab: made once, kept, pruned, and never another owner's.
 
 Most tests call what the module calls, over real HTTP; starting Ansible for each would cost two seconds a call.
 """
@@ -25,7 +25,7 @@ def wanted(name="n-1.36.4", server="builder", **more):
 
 
 class Direct:
-    """One call of a fleet, told like a run of the module."""
+    """One call of a fleet, with the results of a run of the module."""
 
     def __init__(self, api, fleet) -> None:
         self.output = ""

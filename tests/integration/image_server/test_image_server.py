@@ -68,9 +68,9 @@ def runs(world: World, lab_nspawn) -> Runs:
 def test_check_mode_changes_nothing_and_foretells_the_run(runs: Runs):
     assert runs.touched_by_check == ""
     assert runs.node.ssh("getent passwd kubenode-images").returncode == 0  # made by the run after it
-    told, done = runs.check.settings("images-1"), runs.first.settings("images-1")
+    seen, done = runs.check.settings("images-1"), runs.first.settings("images-1")
     # the folder of the bases was there when the settings came: the download had made it
-    assert done <= told
+    assert done <= seen
     assert {"program", "unit", "service", "host/web-1.yaml"} <= done
     assert runs.check.fetched("images-1") == runs.first.fetched("images-1") == ["image-server-x86_64-iso"]
     assert "python3-httptools" in str([entry["result"].get("msg") for entry in runs.check.of("images-1")])
@@ -105,9 +105,9 @@ def test_secrets_are_only_where_they_belong(runs: Runs):
         assert "hush" not in text.replace(PROXY, "hush") or "me:hush" not in text
     secret = run("cat /etc/kubenode-image-server/secret")
     assert re.fullmatch("[0-9a-f]{64}", secret)
-    told = run(f"systemctl show {UNIT}; tr '\\0' '\\n' < /proc/{pid(runs.node)}/cmdline; journalctl -o cat -u {UNIT}")
+    seen = run(f"systemctl show {UNIT}; tr '\\0' '\\n' < /proc/{pid(runs.node)}/cmdline; journalctl -o cat -u {UNIT}")
     for text in ("aHVzaC1odXNo", "me:hush", secret):
-        assert text not in told
+        assert text not in seen
     assert "aHVzaC1odXNo" not in run(f"tr '\\0' '\\n' < /proc/{pid(runs.node)}/environ")
     modes = run("stat -c '%a %U:%G %n' /etc/kubenode-image-server /etc/kubenode-image-server/*").splitlines()
     assert modes == [

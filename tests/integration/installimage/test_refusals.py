@@ -78,7 +78,7 @@ def test_what_the_rescue_knows_is_refused_before_a_disk_is_written(controller):
 
 
 def test_what_may_go_goes_only_when_all_else_was_found_right(controller):
-    """C7: whoever is wrong about the image keeps what is on the disks, although it may go."""
+    """C7: with a wrong image the disks keep what they hold, although it may go."""
     controller.machine("inst-held")
     (device,) = controller.devices("inst-held")
     intent = controller.folder / "inst-held.json"

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dev.dedicated import DedicatedStage
-from dev.stage import Stage
-from tests.integration.playbooks.conftest import Playground
+from dev.testbed import DedicatedTestbed, Testbed
+from tests.integration.testbeds import Operator, cloud_testbed, dedicated_testbed
 
 from .api_double import ApiDouble
 
@@ -26,22 +24,16 @@ def api(tmp_path: Path) -> Iterator[ApiDouble]:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground[Stage]]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator[Testbed]]:
     """Cloud machines that boot."""
-    folder = tmp_path_factory.mktemp("cloud") / "stage"
-    with Stage(folder, f"leaving-{os.getpid()}-cloud", lab_options=["--kind", "nspawn", "--datacenters"]) as stage:
-        playground = Playground(stage)
-        yield playground
-        playground.stop()
+    with Operator.of(cloud_testbed(tmp_path_factory.mktemp("cloud"))) as operator:
+        yield operator
 
 
 @pytest.fixture(scope="module")
 def dedicated(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Playground[DedicatedStage]]:
+) -> Iterator[Operator[DedicatedTestbed]]:
     """Dedicated servers that boot; a module lists them as ``SERVERS``."""
-    folder, name = tmp_path_factory.mktemp("dedicated") / "stage", f"leaving-{os.getpid()}-dedicated"
-    with DedicatedStage(folder, name, request.module.SERVERS, lab_options=["--kind", "nspawn"]) as stage:
-        playground = Playground(stage)
-        yield playground
-        playground.stop()
+    with Operator.of(dedicated_testbed(tmp_path_factory.mktemp("dedicated"), request.module.SERVERS)) as operator:
+        yield operator

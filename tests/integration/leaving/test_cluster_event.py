@@ -8,8 +8,7 @@ import pytest
 
 from tests.integration.controller import Controller
 
-from .api_double import node
-from .event_double import EventDouble
+from .api_double import EventDouble, node
 
 
 @pytest.fixture
@@ -39,10 +38,10 @@ def event(kind="Node", name="node-1", **more):
 
 def test_the_same_again_is_counted_and_not_added(double, post):
     double.add(node("node-1"))
-    foretold = post(event(), _ansible_check_mode=True, _ansible_diff=True)
-    assert foretold["changed"]
+    predicted = post(event(), _ansible_check_mode=True, _ansible_diff=True)
+    assert predicted["changed"]
     assert double.events == {}
-    (key,) = foretold["diff"]["after"]
+    (key,) = predicted["diff"]["after"]
     done = post(event())
     assert (done["changed"], done["events"][0]["count"]) == (True, 1)
     ((place, found),) = double.events.items()

@@ -114,7 +114,7 @@ def test_a_pod_that_does_not_end(api, drain):
     failed = drain(timeout=8)
     assert "default/web: it is still ending" in failed["msg"]
     assert evictions(api) == ["web"]
-    # nobody ends it on a machine that is gone; the Node's removal does
+    # on a machine that is gone it ends by the Node's removal
     api.nodes["node-1"]["status"]["conditions"][0]["status"] = "Unknown"
     assert not drain(timeout=60).get("failed")
 

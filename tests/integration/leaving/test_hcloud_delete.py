@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines answer nobody."""
+"""hcloud_delete over HTTP: whose server goes, whose stays, and what is said of it. The machines do not answer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_is_named_goes_and_the_rest_stays(account):
     assert done.rc == 0, done.output
     assert set(account.servers()) == {"kept-1"}
     assert account.files() == {name.format("kept-1") for name in (*KEPT, "logs/{0}/stdout")} | {"logs/old-1/stdout"}
-    # its own Node is known by its address; the other one has the name of old-2, and is of somebody else
+    # its own Node is known by its address; the other one has the name of old-2, and another owner
     assert (set(account.api.nodes), set(account.api.pods)) == ({"old-2", "kept-1"}, {"proxy", "db", "kept"})
     assert "left alone, since kubenode_delete does not name them: kept-1" in done.output
     assert "1 pods evicted, Node old-1 deleted, rescue disarmed, deleted, forgotten here" in done.output
@@ -129,7 +129,7 @@ def test_whose_word_whose_server_and_which_installation(account):
     assert done.rc != 0
     assert "kubenode_delete stands in the inventory" in done.output
     assert set(account.servers()) == both
-    # the command line says it for this run, for a server of somebody else, too
+    # the command line says it for this run, for a server of another owner, too
     done = account.run(kubenode_delete=["ours-1", "theirs-1"], **GONE)
     assert done.rc != 0
     assert "was not made by this collection" in done.output

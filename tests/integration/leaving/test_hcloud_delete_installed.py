@@ -12,23 +12,23 @@ pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 
 def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
-    stage, api = cloud.stage, ApiDouble(tmp_path)
-    stage.write_inventory(["leaves-1"])
+    testbed, api = cloud.testbed, ApiDouble(tmp_path)
+    testbed.write_inventory(["leaves-1"])
     assert cloud.run() == 0, cloud.output
-    stage.playbook = "kubenode.provision.hcloud_delete"
+    testbed.playbook = "kubenode.provision.hcloud_delete"
     unit = "[Service]\\nExecStart=/bin/sleep infinity\\n"
-    stage.ssh(
+    testbed.ssh(
         "leaves-1",
         f"printf '{unit}' > /etc/systemd/system/kubelet.service && systemctl start kubelet && "
         "mkdir -p /etc/kubernetes && "
         'touch /etc/kubernetes/kubelet.conf && echo \'{"node_name": "its-node"}\' > /etc/kubenode/join.json',
     )
-    api.add(node("its-node", stage.ssh("leaves-1", "cat /etc/machine-id").strip()), pod("web", "its-node"))
+    api.add(node("its-node", testbed.ssh("leaves-1", "cat /etc/machine-id").strip()), pod("web", "its-node"))
     seen = []
 
     def meanwhile(method, path):
         if method != "GET":
-            state = stage.ssh("leaves-1", "systemctl is-active kubelet; ls /etc/kubernetes/kubelet.conf 2>&1; true")
+            state = testbed.ssh("leaves-1", "systemctl is-active kubelet; ls /etc/kubernetes/kubelet.conf 2>&1; true")
             seen.append((method, path.split("?")[0].split("/")[-1], state.split()[0], "No such file" in state))
 
     api.meanwhile = meanwhile
@@ -42,7 +42,7 @@ def test_an_installed_machine_leaves_before_its_server_goes(cloud, tmp_path):
         ("DELETE", "its-node", "inactive", True),
     ]
     assert (api.nodes, api.pods) == ({}, {})
-    assert [one["name"] for one in stage.machines()] == []
+    assert [one["name"] for one in testbed.machines()] == []
     assert "1 pods evicted, left its cluster, Node its-node deleted, deleted, forgotten here" in cloud.output
-    assert not list((stage.folder / "kubenode").glob("*/leaves-1.*"))
+    assert not list((testbed.folder / "kubenode").glob("*/leaves-1.*"))
     api.close()

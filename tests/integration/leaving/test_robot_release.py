@@ -36,15 +36,15 @@ def lab(dedicated):
         "hosts": {name: {"kubenode_server_number": number} for name, number in NUMBERS.items()},
         "vars": {
             "kubenode_root_device_hints": {"serial": DISKS[0]["serial"]},
-            "kubenode_image_url": dedicated.stage.image_url(),
+            "kubenode_image_url": dedicated.testbed.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
             "kubenode_look_timeout": 4,
             "kubenode_first_contact": "reset",
         },
     }
-    dedicated.stage.write_groups({"machines": group})
+    dedicated.testbed.write_groups({"machines": group})
     assert dedicated.run("--limit", "given-1", "-e", WIPE) == 0, dedicated.output
-    dedicated.stage.playbook = "kubenode.provision.robot_release"
+    dedicated.testbed.playbook = "kubenode.provision.robot_release"
     return dedicated
 
 
@@ -62,8 +62,8 @@ def marks(lab):
 
 def test_release_without_and_with_disks_to_empty(lab):
     """One test, since installing a server takes a minute: refusals, then a release without and one with wiping."""
-    kept, seen, disks = lab.stage.folder / "kubenode", boots(lab), marks(lab)
-    record = json.loads(lab.stage.ssh("given-1", "cat /etc/kubenode/installed.json"))
+    kept, seen, disks = lab.testbed.folder / "kubenode", boots(lab), marks(lab)
+    record = json.loads(lab.testbed.ssh("given-1", "cat /etc/kubenode/installed.json"))
 
     assert lab.run() != 0
     assert "kubenode_release names no machine" in lab.output

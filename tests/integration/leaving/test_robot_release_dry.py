@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""robot_release over HTTP, on servers that answer nobody: check mode, bad input, and a rescue that is armed."""
+"""robot_release over HTTP, on servers that do not answer: check mode, bad input, and a rescue that is armed."""
 
 from __future__ import annotations
 

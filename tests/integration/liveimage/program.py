@@ -58,7 +58,7 @@ class Program:
 
     def __enter__(self) -> Self:
         try:
-            self.port, self.metrics_port = self._told("images"), self._told("metrics")
+            self.port, self.metrics_port = self._port_of("images"), self._port_of("metrics")
             until(lambda: self.watch("/readyz") != "the server is starting\n", "the start of the server")
         except BaseException:
             self.__exit__()
@@ -71,7 +71,7 @@ class Program:
         self._process.wait(PATIENCE)
         self._reader.join(PATIENCE)
 
-    def _told(self, what: str) -> int:
+    def _port_of(self, what: str) -> int:
         def found() -> int | None:
             assert self._process.poll() is None, self.log
             ports = [re.search(what + r" are served on port (\d+)", line) for line in self.log]

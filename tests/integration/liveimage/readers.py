@@ -103,8 +103,8 @@ class Reader:
     def _ask(self, method: str, path: str, lines: Mapping[str, str]) -> None:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), 180)
-        told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self._socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: storm\r\n{told}\r\n".encode())
+        reported = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: storm\r\n{reported}\r\n".encode())
         head, body = self._answer(method)
         status = int(head.split(None, 2)[1])
         self.statuses[status] = self.statuses.get(status, 0) + 1

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server of images in a thread of its own, on loopback."""
+"""A server of images in a thread, on loopback."""
 
 from __future__ import annotations
 

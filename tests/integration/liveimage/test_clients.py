@@ -92,7 +92,7 @@ def test_a_download_goes_on_after_the_server_was_killed(bases, documents, conten
         until(lambda: second.status(PATH) == 200, f"{PATH} is served")
         assert subprocess.run(client(name, 1, target, second.url(PATH)), check=False, timeout=240).returncode == 0
         assert target.read_bytes() == content
-        assert f"sent_bytes_total {len(content)}" not in second.watch("/metrics"), "it went on, it did not begin anew"
+        assert f"sent_bytes_total {len(content)}" not in second.watch("/metrics"), "it went on, it did not begin again"
 
 
 def blocks(path: Path) -> int:
@@ -149,8 +149,8 @@ def test_libraries_agree(server, content):
 def test_head_and_get_tell_the_same(server):
     head = requests.head(server.url(PATH), timeout=180)
     with requests.get(server.url(PATH), stream=True, timeout=180) as get:
-        told = {name: value for name, value in get.headers.items() if name != "Date"}
-    assert {name: value for name, value in head.headers.items() if name != "Date"} == told
+        reported = {name: value for name, value in get.headers.items() if name != "Date"}
+    assert {name: value for name, value in head.headers.items() if name != "Date"} == reported
 
 
 def test_the_file_on_disk_is_what_is_served(server, bases, content, tmp_path):
@@ -167,7 +167,7 @@ def test_the_file_on_disk_is_what_is_served(server, bases, content, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu is not installed")
 def test_qemu_reads_it_as_a_disk(server, content, tmp_path):
-    """QEMU asks for ranges as a BMC does; one request at a time: its driver hangs with several, whoever serves."""
+    """QEMU asks for ranges as a BMC does; one request at a time: its driver hangs with several, at any server."""
     target = tmp_path / "disk.raw"
     source = f'json:{{"driver": "raw", "file": {{"driver": "http", "url": "{server.url(PATH)}"}}}}'
     convert = ["qemu-img", "convert", "-m", "1", "-O", "raw", source, str(target)]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our readers and writers on an ISO that somebody else's tools made."""
+"""Our readers and writers on an ISO made by other tools."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_customised_image_differs_in_nothing_else(base: iso.Iso, coreos: LiveIma
 def test_minimal_image_fetches_its_root(base: iso.Iso, tmp_path: Path) -> None:
     content = extracted(iso.minimal(base, ROOTFS).overlay, tmp_path)
     assert not (content / "images/pxeboot/rootfs.img").exists()
-    told = json.loads((content / "coreos/kargs.json").read_bytes())
-    assert "coreos.liveiso" not in told["default"]
-    for place in told["files"]:
-        text = (content / place["path"]).read_bytes()[place["offset"] : place["offset"] + told["size"]]
+    reported = json.loads((content / "coreos/kargs.json").read_bytes())
+    assert "coreos.liveiso" not in reported["default"]
+    for place in reported["files"]:
+        text = (content / place["path"]).read_bytes()[place["offset"] : place["offset"] + reported["size"]]
         assert text.partition(b"\n")[0].decode().split()[-1] == f"coreos.live.rootfs_url={ROOTFS}"

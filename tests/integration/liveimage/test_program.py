@@ -81,7 +81,7 @@ def test_the_end_waits_for_downloads(folder, tmp_path):
         with server.get("/web-1.iso", stream=True) as reply:
             begun = reply.raw.read(4096)
             server.signal(signal.SIGTERM)
-            until(lambda: not _listens(server.port), "the server takes nobody any more")
+            until(lambda: not _listens(server.port), "the server takes no connection any more")
             assert begun + reply.raw.read() == whole
         assert server.ended() == 0
         assert server.log[-1].endswith("ended")
@@ -171,7 +171,7 @@ def test_tls_is_renewed(bases, folder, tmp_path):
         (tmp_path / "cert.new").rename(tmp_path / "cert.pem")
         server.signal(signal.SIGHUP)  # half of a pair: the one before stays
         assert "the certificate that was there before is used" in until(
-            lambda: server.problems().get("TLS"), "the problem is told"
+            lambda: server.problems().get("TLS"), "the problem in the status"
         )
         assert served() == first
         (tmp_path / "key.new").rename(tmp_path / "key.pem")
@@ -183,16 +183,16 @@ def test_tls_is_renewed(bases, folder, tmp_path):
 
 def test_systemd_is_told(bases, folder, tmp_path):
     place = tmp_path / "notify"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-        told.bind(str(place))
-        told.settimeout(PATIENCE)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reported:
+        reported.bind(str(place))
+        reported.settimeout(PATIENCE)
         environ = {"NOTIFY_SOCKET": str(place), "WATCHDOG_USEC": "300000"}
         with Program("--nmstate-dir", str(folder), bases=bases, environ=environ) as server:
-            seen = {told.recv(100)}
+            seen = {reported.recv(100)}
             while seen != {b"READY=1", b"WATCHDOG=1"}:
-                seen.add(told.recv(100))
+                seen.add(reported.recv(100))
             server.signal(signal.SIGTERM)
-            while told.recv(100) != b"STOPPING=1":
+            while reported.recv(100) != b"STOPPING=1":
                 pass
             assert server.ended() == 0
 
@@ -240,7 +240,7 @@ def test_a_host_is_there_as_soon_as_the_port_is(bases, folder, tmp_path):
         (folder / f"host-{number}.yaml").write_text("interfaces: [{name: eth0, type: ethernet, state: up}]")
     server = Program("--nmstate-dir", str(folder), bases=bases)
     try:
-        server.port = server._told("images")
+        server.port = server._port_of("images")
         for number in (149, 0, 77):
             assert server.status(f"/host-{number}.iso") == 200
         assert server.status("/host-150.iso") == 404

@@ -76,8 +76,8 @@ def test_a_folder_of_documents(bases, folder, tmp_path):
             assert server.status(f"/{name}.iso") == server.status(f"/{name}.initramfs") == 200
         assert len(json.loads(server.watch("/status"))["problems"]) == 0
         assert files(ignition(server, "web-1", tmp_path))[PROFILE].count("192.0.2.1") == 1
-        told = [one["contents"] for one in ignition(server, "edge.example.com", tmp_path)["systemd"]["units"]]
-        assert any('IPA_DEFAULT_HOSTNAME=edge.example.com"' in text for text in told)
+        reported = [one["contents"] for one in ignition(server, "edge.example.com", tmp_path)["systemd"]["units"]]
+        assert any('IPA_DEFAULT_HOSTNAME=edge.example.com"' in text for text in reported)
         assert any(
             'IPA_DEFAULT_HOSTNAME=db"' in one["contents"]
             for one in ignition(server, "db.yml", tmp_path)["systemd"]["units"]
@@ -147,13 +147,15 @@ def test_every_variable_of_the_peer(bases, folder, tmp_path):
         assert '"--env=IPA_COREOS_IP_OPTIONS=ip=dhcp,dhcp6 %%i \\"quoted\\" $$HOME"' in unit
         assert 'Environment="HTTP_PROXY=http://user:p%%40ss@proxy.test:3128"' in unit
         assert "S3CRET" not in "\n".join(server.log) + server.watch("/status") + server.watch("/metrics")
-        # files that all have in common are read again, and one that is bad changes nothing but what is told
+        # files that all have in common are read again, and one that is bad changes nothing but the list of problems
         registries.write_text('[[registry]]\nlocation = "other.test"\n')
         read = "/etc/containers/registries.conf"
         until(lambda: "other.test" in files(ignition(server, "web-1", tmp_path))[read], "the new registries")
         tag = server.head("/web-1.iso").headers["ETag"]
         ca.write_text("no certificate")
-        assert "no certificate in PEM" in until(lambda: server.problems().get("common inputs"), "the problem is told")
+        assert "no certificate in PEM" in until(
+            lambda: server.problems().get("common inputs"), "the problem in the status"
+        )
         assert server.head("/web-1.iso").headers["ETag"] == tag
         ca.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
         until(lambda: not server.problems(), "no problem is left")
@@ -176,11 +178,11 @@ def test_live_reload(bases, folder, tmp_path):
         assert "192.0.2.9" in files(ignition(server, "a", tmp_path))[PROFILE]
         # a bad document: its own image goes away, since the old one would boot into what was taken away
         (folder / "a.yaml").write_text("interfaces: [{name: eth0, type: ethernet, state: up, mtu: large}]")
-        told = until(lambda: server.problems().get("host a"), "the problem is told")
+        reported = until(lambda: server.problems().get("host a"), "the problem in the status")
         assert server.status("/a.iso") == 503
         assert server.head("/a.initramfs").headers["Retry-After"]
-        assert str(folder / "a.yaml") in told
-        assert "interfaces[0].mtu: large is no whole number" in told
+        assert str(folder / "a.yaml") in reported
+        assert "interfaces[0].mtu: large is no whole number" in reported
         assert "hosts_failed 1" in server.watch("/metrics")
         assert len([line for line in server.log if "large is no whole number" in line]) == 1
         assert (tag("b"), server.status("/c.iso")) == (tags["b"], 200)
@@ -235,10 +237,10 @@ merge: {storage: {files: [{path: /etc/merged, contents: {source: "data:,merged"}
         assert server.head("/r.iso").headers["Content-Length"] == str((bases / "live_riscv64.iso").stat().st_size)
         assert server.status("/r.initramfs") == 404
         assert files(ignition(server, "i", tmp_path)) == {"/etc/hostname": "i\n"}
-        # what nobody knows is refused with its place
+        # an unknown key is refused with its place
         (folder / "a.host.yml").write_text("kernel_arguments: {apend: [x]}\n")
-        told = until(lambda: server.problems().get("host a"), "the problem is told")
-        assert "a.host.yml: kernel_arguments.apend: unknown key; did you mean append?" in told
+        reported = until(lambda: server.problems().get("host a"), "the problem in the status")
+        assert "a.host.yml: kernel_arguments.apend: unknown key; did you mean append?" in reported
         assert server.status("/a.iso") == 503
         (folder / "a.host.yml").unlink()
         until(lambda: not server.problems(), "the problem is over")
@@ -344,6 +346,6 @@ def test_too_large_is_known_before_anybody_asks(bases, folder):
     noise = base64.b64encode(random.Random(1).randbytes(300_000)).decode()
     (folder / "a.host.yml").write_text(json.dumps({"files": [{"path": "/etc/noise", "content_base64": noise}]}))
     with Program("--nmstate-dir", str(folder), "--guessable", bases=bases) as server:
-        told = until(lambda: server.problems().get("host a"), "the problem is told")
-        assert "a.iso: the Ignition is too large: packed it has" in told
+        reported = until(lambda: server.problems().get("host a"), "the problem in the status")
+        assert "a.iso: the Ignition is too large: packed it has" in reported
         assert (server.status("/a.iso"), server.status("/a.initramfs")) == (503, 200)

@@ -39,8 +39,8 @@ def test_descriptors(bases, tmp_path):
     shutil.copy(bases / "live.iso", own)
 
     def put(file: str, name: str, overlay: Overlay, **more: object) -> None:
-        told = {"kubenode_image": 1, "name": name, "host": "a", "created": 1_700_000_000, "overlay": overlay.to_dict()}
-        (place / file).write_text(json.dumps({**told, **more}))
+        given = {"kubenode_image": 1, "name": name, "host": "a", "created": 1_700_000_000, "overlay": overlay.to_dict()}
+        (place / file).write_text(json.dumps({**given, **more}))
 
     image = whole(identify(str(own))).patched([(40_000, b"own bytes")])
     put("a.iso.json", "a.iso", image)
@@ -53,12 +53,12 @@ def test_descriptors(bases, tmp_path):
         reply = server.get("/a.iso")
         assert reply.content == image_bytes(own, 40_000, b"own bytes")
         assert reply.headers["Last-Modified"] == server.head("/a.iso").headers["Last-Modified"]
-        problems = until(lambda: len(found := server.problems()) == 5 and found, "every problem is told")
-        told = {Path(what).name: text for what, text in problems.items()}
-        assert "twin-1.json and twin-2.json would share the name twin.iso" in told["twin-1.json"]
-        assert "is no JSON" in told["bad.json"]
-        assert "name: '../x.iso' cannot be used" in told["path.json"]
-        assert "created: 'now'" in told["date.json"]
+        problems = until(lambda: len(found := server.problems()) == 5 and found, "every problem in the status")
+        given = {Path(what).name: text for what, text in problems.items()}
+        assert "twin-1.json and twin-2.json would share the name twin.iso" in given["twin-1.json"]
+        assert "is no JSON" in given["bad.json"]
+        assert "name: '../x.iso' cannot be used" in given["path.json"]
+        assert "created: 'now'" in given["date.json"]
         assert (server.status("/twin.iso"), server.status("/bad.iso")) == (503, 404)
         (place / "twin-2.json").unlink()
         until(lambda: server.status("/twin.iso") == 200, "/twin.iso is served")
@@ -66,7 +66,7 @@ def test_descriptors(bases, tmp_path):
         until(lambda: b"new bytes" in server.get("/a.iso").content, "the new bytes")
         with own.open("r+b") as file:
             file.write(b"changed")
-        changed = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem is told")
+        changed = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem in the status")
         assert "is another one by now" in changed
         assert server.status("/a.iso") == 503
         (place / "a.iso.json").unlink()
@@ -84,12 +84,12 @@ def test_descriptors_beside_documents(bases, folder, tmp_path):
     (folder / "a.yaml").write_text("")
     overlay = whole(identify(str(bases / "live.iso")))
     for name in ("a.iso", "b.iso"):
-        told = {"kubenode_image": 1, "name": name, "host": "b", "created": 5, "overlay": overlay.to_dict()}
-        (place / f"{name}.json").write_text(json.dumps(told))
+        given = {"kubenode_image": 1, "name": name, "host": "b", "created": 5, "overlay": overlay.to_dict()}
+        (place / f"{name}.json").write_text(json.dumps(given))
     with Program("--nmstate-dir", str(folder), "--overlays-dir", str(place), "--guessable", bases=bases) as server:
         assert server.get("/b.iso").content == (bases / "live.iso").read_bytes()
         assert server.get("/a.iso").content != (bases / "live.iso").read_bytes()  # the document's
-        owned = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem is told")
+        owned = until(lambda: server.problems().get(str(place / "a.iso.json")), "the problem in the status")
         assert "already the image of a host" in owned
         (folder / "a.yaml").unlink()
 

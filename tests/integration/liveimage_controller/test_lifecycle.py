@@ -59,8 +59,8 @@ def test_create(world, replica, tmp_path):
     assert "192.0.2.17" in texts(config)
     assert "IPA_DEFAULT_HOSTNAME=host-1" in config["systemd"]["units"][0]["contents"]
     # a cache of its own: the usual one may be of the time before the CRD
-    told = world.cluster.kubectl("get", "ppimg", "-n", world.namespace, "host-1", f"--cache-dir={tmp_path}/cache")
-    assert re.search(r"READY +REASON\nhost-1 +True +ImageSuccess", told)
+    reported = world.cluster.kubectl("get", "ppimg", "-n", world.namespace, "host-1", f"--cache-dir={tmp_path}/cache")
+    assert re.search(r"READY +REASON\nhost-1 +True +ImageSuccess", reported)
 
 
 def test_without_network_data_the_host_asks_dhcp(world, replica, tmp_path):
@@ -170,13 +170,13 @@ def test_unsupported_architecture_then_another(world, replica):
 
 def test_too_large(world, replica):
     world.create("host-1", architecture="aarch64")
-    told = conditions(world.failed("host-1", "ImageBuildInvalid")["status"])
+    reported = conditions(world.failed("host-1", "ImageBuildInvalid")["status"])
     match = re.fullmatch(
         r"Cannot generate image: the Ignition is too large: packed it has (\d+) bytes, (\d+) more than the 700 .*",
-        told["Error"][2],
+        reported["Error"][2],
     )
     assert int(match[1]) - int(match[2]) == 700
-    assert told["Ready"] == ("False", "ImageBuildInvalid", "", 1)
+    assert reported["Ready"] == ("False", "ImageBuildInvalid", "", 1)
     # an initramfs has no such limit
     world.change("host-1", spec={"acceptFormats": ["initrd"]})
     assert world.ready("host-1")["status"]["architecture"] == "aarch64"

@@ -94,7 +94,7 @@ def test_the_api_server_restarts(world, start, cluster):
 
 
 def test_a_base_that_is_replaced_is_noticed(world, start, bases):
-    """Nobody gets bytes of another base than the one the image was made of."""
+    """A reader gets no bytes of another base than the one the image was made of."""
     make(bases / "live_s390x.iso", Layout())
     (bases / "live_s390x.img").write_bytes(b"INITRD" * 3335)
     world.create("host-1", architecture="s390x")
@@ -153,7 +153,7 @@ def test_a_right_that_is_missing_is_named(world, start, tmp_path, verb, resource
         until(lambda: named in replica.watch("/readyz"), named, show=lambda: replica.watch("/readyz"))
         until(lambda: any(named in line for line in replica.log), named, show=lambda: replica.log)
         assert "status" not in world.get("host-1")
-        give(world, rules())  # nobody has to restart it
+        give(world, rules())  # without a restart
         assert replica.until_ready()
         world.ready("host-1")
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role base on machines that really boot: it does what it foretold, and the second run does nothing."""
+"""The role base on machines that really boot: it does what check mode predicted, and the second run does nothing."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_check_mode_on_a_fresh_machine_changes_nothing(runs: Runs):
 
 
 def test_check_mode_foretells_what_the_run_then_does(runs: Runs):
-    told, done = runs.check.settings("base-1"), runs.first.settings("base-1")
+    reported, done = runs.check.settings("base-1"), runs.first.settings("base-1")
     # folders that the downloads had made by then
-    assert told - done <= {"cni/bin", "facts/dir"}
-    assert done <= told
-    assert {one.partition("/")[0] for one in told} == {one.partition("/")[0] for one in done}
+    assert reported - done <= {"cni/bin", "facts/dir"}
+    assert done <= reported
+    assert {one.partition("/")[0] for one in reported} == {one.partition("/")[0] for one in done}
     assert "kubelet/kubelet-unit" in done
-    (foretold,) = [entry["result"]["msg"] for entry in runs.check.of("base-1") if "would be installed" in str(entry)]
+    (predicted,) = [entry["result"]["msg"] for entry in runs.check.of("base-1") if "would be installed" in str(entry)]
     for package in ("conntrack", "socat"):
-        assert package in foretold
+        assert package in predicted
         assert runs.node.run(f"dpkg-query -W -f '${{Status}}' {package}") == "install ok installed"
     fetched = [
         sorted(

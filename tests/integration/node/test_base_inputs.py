@@ -44,7 +44,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run in which every host has something wrong, and no host could be reached."""
     controller = Controller(None, tmp_path_factory.mktemp("controller"))
     for name, (variables, _words) in ROWS.items():
-        # whoever talks to it fails at once, and as unreachable
+        # a connection fails at once, as unreachable
         controller.hosts[name] = {"ansible_host": "127.0.0.1", "ansible_port": 1, **variables}
     return controller.play("kubenode.provision.node_base", "--forks", "4")
 

@@ -88,7 +88,7 @@ def test_base_on_the_copy_changes_nothing_and_needs_no_network(copies: Copies, c
     assert play.rc == 0, play.output
     assert play.changed("prebake-2") == []
     assert len(play.remote("prebake-2")) == 2
-    # also when it is told of the images again, whose archive nobody could fetch
+    # also when the images are given again, whose archive cannot be fetched
     archive = {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar"}
     archive["sha256"] = cache.sha256(mirror.find("images/pause-3.10.2.tar"))
     play = controller.play(

@@ -54,8 +54,8 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path, runtime):
     names = sorted(path for path in units.iterdir() if path.is_file())
     assert len(names) >= 4
     ended = read("systemd-analyze", "verify", "--man=no", *names, SYSTEMD_UNIT_PATH="%s:" % units)
-    told = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "kubenode" in line]
-    assert not told
+    reported = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "kubenode" in line]
+    assert not reported
     assert ended.returncode == 0, ended.stderr
 
 

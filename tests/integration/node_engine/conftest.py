@@ -71,7 +71,7 @@ def target_of(lab_nspawn, tmp_path_factory) -> TargetFactory:
 
 @pytest.fixture
 def target(target_of) -> Target:
-    """A machine with Debian 13 that owes nobody anything."""
+    """A machine with Debian 13 without pending changes."""
     made = target_of("debian13")
     made.node.run("rm -rf /run/kubenode")
     return made

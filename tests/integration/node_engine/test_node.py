@@ -151,7 +151,7 @@ def test_a_service_that_does_not_stay_up_is_an_error_with_its_last_lines(target,
     assert [step["id"] for step in run["steps"]] == [wanted[0]["id"]]
     assert target.node.ssh("test -e /etc/kn-after").returncode == 1
     waiting = [wanted[0], {**wanted[1], "wait": 0}]
-    assert not target.apply(*waiting).failed, "with wait 0 somebody else looks after it"
+    assert not target.apply(*waiting).failed, "with wait 0 the run does not wait for it"
     target.node.run(f"systemctl stop {name}")
 
 
@@ -284,7 +284,7 @@ def test_artifacts_and_the_service_that_uses_them(target, lab_nspawn):
         assert web.requests[0][1]["X-Key"] == "hunter3hunter3"
         assert "hunter3" not in run.output
         assert target.node.run("journalctl --no-pager | grep -c hunter3 || true") == "0"
-        # the settings come in another task, and are not told what changed before
+        # the settings come in another task, and do not know what changed before
         started = service("kn-tool", text, restart_on=["artifact:kn-tool"])
         assert not target.apply(*started).failed
         old = pid(target, "kn-tool")

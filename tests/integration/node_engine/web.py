@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A web server on loopback that answers as bad as asked."""
+"""A web server on loopback, with bad answers on request."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def test_what_the_check_refuses(joiner, lab_nspawn: RunningLab, late_server):
         name.split(",")[0].split(" ")[0] for name in cases
     ]
     assert all(one["failed"] and one["msg"] for one in results)
-    told = json.dumps([{**one, "invocation": None, "item": None} for one in results])
-    assert good[7:] not in told
+    reported = json.dumps([{**one, "invocation": None, "item": None} for one in results])
+    assert good[7:] not in reported
     nothing_left(joiner)
 
 
@@ -129,7 +129,7 @@ def test_name_of_another_machine(joiner):
     joiner.cluster.kubectl("create", "-f", "-", text=json.dumps(other))
     (seen,) = joiner.checks([{"token": joiner.cluster.token()}])
     assert seen["failure"]["code"] == "name_taken", seen
-    # a machine without a token cannot see that; whoever makes the token can
+    # a machine without a token cannot see that; the maker of the token can
     done = joiner.run(token_create={"kubeconfig": str(joiner.cluster.kubeconfig)})
     assert done.code == "name_taken", done.output
     assert joiner.files() == set()

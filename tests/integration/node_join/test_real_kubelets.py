@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.nodes import NETWORK, PAUSE
+from dev.demos.node import NETWORK, PAUSE
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
 from lab import cache, cluster, mirror

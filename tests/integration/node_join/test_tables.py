@@ -42,8 +42,8 @@ def said(folder: Path, config: dict[str, Any]) -> str:
 
 
 def test_its_flags_are_those_of_the_table() -> None:
-    told = subprocess.run([cluster.ensure().kubelet, "--help"], capture_output=True, text=True, check=True).stdout
-    assert set(re.findall(r"^ +(?:-[a-z], )?--([a-z0-9-]+)", told, re.MULTILINE)) == set(FLAGS[MINOR])
+    reported = subprocess.run([cluster.ensure().kubelet, "--help"], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^ +(?:-[a-z], )?--([a-z0-9-]+)", reported, re.MULTILINE)) == set(FLAGS[MINOR])
 
 
 def test_it_knows_every_field_of_the_table(tmp_path: Path) -> None:

@@ -103,26 +103,26 @@ OF_THE_RUN = {
 
 
 @pytest.fixture(scope="module")
-def dry(playground):
+def dry(operator):
     """A lab for input that must be refused before anything boots; servers of it would be seen."""
-    lab = playground("dry")
-    other = lab.stage.folder / "other"
+    lab = operator("dry")
+    other = lab.testbed.folder / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     return lab
 
 
-def servers(stage):
-    client = hcloud.Client(token=stage.environment["HCLOUD_TOKEN"], api_endpoint=stage.lab["endpoint"])
+def servers(testbed):
+    client = hcloud.Client(token=testbed.environment["HCLOUD_TOKEN"], api_endpoint=testbed.lab["endpoint"])
     return [server.name for server in client.servers.get_all()]
 
 
 def inventory(dry, names=("wrong-1",), **variables):
     """An inventory in which everything is right but the given variables; None leaves a variable out."""
-    other = str(dry.stage.folder / "other")
+    other = str(dry.testbed.folder / "other")
     variables = {key: other if value == "{other_key}" else value for key, value in variables.items()}
     image = {"kubenode_image_url": "https://images.example.com/x.raw.zst#sha256=" + "0" * 64}
-    dry.stage.image_url = lambda: image["kubenode_image_url"]
-    dry.stage.write_inventory(list(names), **{**image, **variables})
+    dry.testbed.image_url = lambda: image["kubenode_image_url"]
+    dry.testbed.write_inventory(list(names), **{**image, **variables})
     return other
 
 
@@ -133,19 +133,19 @@ def inventory(dry, names=("wrong-1",), **variables):
 )
 def test_what_is_wrong_with_a_machine_is_told_before_anything_is_created(dry, machines):
     inventory(dry, names=machines)
-    content = yaml.safe_load(dry.stage.inventory.read_text())
+    content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["machines"]["hosts"] = {name: variables for name, (variables, _words) in machines.items()}
-    dry.stage.inventory.write_text(yaml.safe_dump(content))
+    dry.testbed.inventory.write_text(yaml.safe_dump(content))
     assert dry.run() != 0
     message = " ".join(dry.output[dry.output.index("[ERROR]") :].split())
     # each finding begins with the name of its machine
     findings = re.split(f"\\b({'|'.join(machines)})'?: ", message)
     for name, (_variables, words) in machines.items():
-        own = " ".join(text for told, text in zip(findings[1::2], findings[2::2], strict=True) if told == name)
+        own = " ".join(text for reported, text in zip(findings[1::2], findings[2::2], strict=True) if reported == name)
         assert all(word in own for word in words), (name, own, message)
     assert "Traceback" not in dry.output
     assert "s3cr3t" not in dry.output
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 @pytest.mark.parametrize("what", OF_THE_RUN)
@@ -156,18 +156,18 @@ def test_what_is_wrong_with_the_run_is_told_before_anything_is_created(dry, what
     for word in words:
         assert word.replace("{other_key}", other) in dry.output
     assert "Traceback" not in dry.output
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 def test_a_command_that_is_not_executable(dry):
-    folder = dry.stage.folder / "commands"
+    folder = dry.testbed.folder / "commands"
     folder.mkdir(exist_ok=True)
     (folder / "image-url-command-plain").write_text("#!/bin/sh\n")
     inventory(dry, kubenode_command_dir=str(folder), kubenode_image_url_command="image-url-command-plain")
     assert dry.run() != 0
     assert "image-url-command-plain" in dry.output
     assert "executable" in dry.output
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 def test_machines_of_one_run_share_their_keys(dry):
@@ -175,7 +175,7 @@ def test_machines_of_one_run_share_their_keys(dry):
     assert dry.run("-e", "{kubenode_ssh_keys: \"{{ ['key-of-' ~ inventory_hostname] }}\"}") != 0
     assert "key-of-wrong-1" in dry.output
     assert "key-of-wrong-2" in dry.output
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 def test_every_finding_of_every_machine_is_in_one_message(dry):
@@ -186,7 +186,7 @@ def test_every_finding_of_every_machine_is_in_one_message(dry):
     for name in ("wrong-1", "wrong-2"):
         for field in ("kubenode_image_url", "kubenode_image_url_command"):
             assert re.search(rf"{name}\b.*\b{field}\b", message)
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 #: variables of later steps, and what is said of them
@@ -216,7 +216,7 @@ def test_what_only_later_steps_take_is_looked_at_before_anything_is_created(dry)
     inventory(dry, **{name: OF_LATER_STEPS[name][0] for name in hidden})
     assert dry.run("--check") != 0
     assert any(OF_LATER_STEPS[name][1] in dry.output for name in hidden)
-    assert servers(dry.stage) == []
+    assert servers(dry.testbed) == []
 
 
 CONTRADICTIONS = {
@@ -240,17 +240,17 @@ CONTRADICTIONS = {
 def test_two_variables_of_which_one_would_silently_win_are_one_error(dry, playbook):
     variables, words = CONTRADICTIONS[playbook]
     inventory(dry, kubenode_image_ulr="x", **variables)
-    dry.stage.playbook = f"kubenode.provision.{playbook}"
+    dry.testbed.playbook = f"kubenode.provision.{playbook}"
     dry.control("DELETE", "/requests")
     try:
         done = dry.finish()
     finally:
-        dry.stage.playbook = "kubenode.provision.hcloud_image_url"
+        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
     assert done.failed
-    told = " ".join(done.output.split())
-    assert f"wrong-1: {words}" in told
-    assert "leave one of the two out. Nothing was changed." in told
-    assert "kubenode_image_ulr, set for wrong-1, is no variable" in told
+    reported = " ".join(done.output.split())
+    assert f"wrong-1: {words}" in reported
+    assert "leave one of the two out. Nothing was changed." in reported
+    assert "kubenode_image_ulr, set for wrong-1, is no variable" in reported
     assert dry.control("GET", "/requests")["requests"] == []
 
 
@@ -268,21 +268,21 @@ MISSPELT = {
 
 @pytest.mark.parametrize("playbook", MISSPELT)
 def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
-    """They fail for other reasons; before that, the nearest name is told."""
+    """They fail for other reasons; before that, the nearest name is suggested."""
     variables, words = MISSPELT[playbook]
     inventory(dry, ansible_host="127.0.0.1", ansible_port=1, **variables)
-    content = yaml.safe_load(dry.stage.inventory.read_text())
+    content = yaml.safe_load(dry.testbed.inventory.read_text())
     content["all"] = {"vars": variables}  # also for localhost
-    dry.stage.inventory.write_text(yaml.safe_dump(content))
-    dry.stage.playbook = f"kubenode.provision.{playbook}"
+    dry.testbed.inventory.write_text(yaml.safe_dump(content))
+    dry.testbed.playbook = f"kubenode.provision.{playbook}"
     try:
         done = dry.finish("--check")
     finally:
-        dry.stage.playbook = "kubenode.provision.hcloud_image_url"
-    told = " ".join(done.output.split())
+        dry.testbed.playbook = "kubenode.provision.hcloud_image_url"
+    reported = " ".join(done.output.split())
     for word in words:
-        assert word in told
-    assert "base_camp" not in told
+        assert word in reported
+    assert "base_camp" not in reported
 
 
 @pytest.mark.parametrize(
@@ -290,25 +290,25 @@ def test_every_playbook_tells_of_a_variable_that_does_not_exist(dry, playbook):
 )
 def test_tokens(dry, token, reason):
     inventory(dry)
-    stage, before = dry.stage, dict(dry.stage.environment)
+    testbed, before = dry.testbed, dict(dry.testbed.environment)
     try:
         if token == "missing":
-            stage.environment.pop("HCLOUD_TOKEN")
+            testbed.environment.pop("HCLOUD_TOKEN")
         elif token == "refused":
-            stage.environment["HCLOUD_TOKEN"] = "A" * 64
+            testbed.environment["HCLOUD_TOKEN"] = "A" * 64
         else:
-            stage.environment["HCLOUD_TOKEN"] = Path(stage.lab["token_file"] + "-read-only").read_text()
+            testbed.environment["HCLOUD_TOKEN"] = Path(testbed.lab["token_file"] + "-read-only").read_text()
         assert dry.run() != 0
     finally:
-        stage.environment.clear()
-        stage.environment.update(before)
+        testbed.environment.clear()
+        testbed.environment.update(before)
     assert "api_token: " in dry.output
     assert reason in dry.output
-    assert servers(stage) == []
+    assert servers(testbed) == []
 
 
 def test_a_foreign_server_is_adopted_only_on_demand(dry):
-    client = hcloud.Client(token=dry.stage.environment["HCLOUD_TOKEN"], api_endpoint=dry.stage.lab["endpoint"])
+    client = hcloud.Client(token=dry.testbed.environment["HCLOUD_TOKEN"], api_endpoint=dry.testbed.lab["endpoint"])
     image = client.images.get_by_name_and_architecture("ubuntu-24.04", "x86")
     server_type = client.server_types.get_by_name("cx23")
     created = client.servers.create("foreign-1", server_type, image, start_after_create=False)

@@ -64,7 +64,7 @@ class Cloud(_Checks, CloudAccount):
 
 
 class Robot(_Checks, RobotAccount):
-    """Dedicated servers that answer nobody."""
+    """Dedicated servers that do not answer."""
 
     def written(self, playbook: str, *hosts: str, **more: object):
         """A check of a playbook for dedicated servers."""
@@ -88,7 +88,7 @@ def robot(lab_dry, tmp_path):
 
 
 def test_an_image_command_on_cloud_machines(cloud):
-    """Machines that do not exist or never ran are foretold; of one that runs, nobody knows what."""
+    """Check mode predicts machines that do not exist or never ran; what a running one runs is unknown."""
     cloud.machines("off-1")
     cloud.machines("on-1", "armed-1", start=True)
     cloud.act("armed-1", "enable_rescue", {"type": "linux64", "ssh_keys": [cloud.key_id]})

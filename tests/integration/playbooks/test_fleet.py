@@ -18,19 +18,19 @@ REQUESTS = 4
 
 
 @pytest.mark.parametrize("forks", ["5", "50"])
-def test_fifty_cloud_machines_are_provisioned_in_one_run(playground, forks):
-    fleet = playground("nspawn")
+def test_fifty_cloud_machines_are_provisioned_in_one_run(operator, forks):
+    fleet = operator("nspawn")
     names = [f"fleet-{number:02}" for number in range(1, SIZE + 1)]
-    fleet.stage.write_inventory(names)
-    fleet.stage.environment |= {"ANSIBLE_FORKS": forks}
+    fleet.testbed.write_inventory(names)
+    fleet.testbed.environment |= {"ANSIBLE_FORKS": forks}
     assert fleet.run(limit=2700) == 0, fleet.output[-20000:]
-    requests = call(fleet.stage.lab["endpoint"], fleet.stage.token, "GET", "/requests")["requests"]
+    requests = call(fleet.testbed.lab["endpoint"], fleet.testbed.token, "GET", "/requests")["requests"]
     assert len(requests) <= REQUESTS * SIZE
-    report = json.loads(fleet.stage.report.read_text())
+    report = json.loads(fleet.testbed.report.read_text())
     assert sorted(machine["name"] for machine in report["machines"]) == names
     for name in names:
         assert fleet.boots(name) == ["rescue", "disk"]
-        assert fleet.stage.ssh(name, "hostname").strip() == name
+        assert fleet.testbed.ssh(name, "hostname").strip() == name
 
     assert fleet.run(limit=900) == 0, fleet.output[-20000:]
-    assert not json.loads(fleet.stage.report.read_text())["changed"]
+    assert not json.loads(fleet.testbed.report.read_text())["changed"]

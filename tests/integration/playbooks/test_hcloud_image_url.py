@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.integration.playbooks.commands import waiting_command
+from tests.integration.testbeds import waiting_command
 
 pytestmark = pytest.mark.nspawn
 
@@ -39,13 +39,13 @@ SIX_STEPS = [
 ]
 
 
-#: What ssh says when nobody was there, and when a busy machine was too slow for it.
+#: What ssh says when no server was there, and when a busy machine was too slow for it.
 VAIN, SLOW = "refused|No route|timed out$", "banner exchange|kex_exchange|^Connection (closed|reset) by"
 
 
 def test_from_nothing_to_a_verified_system_and_again(nspawn):
-    stage = nspawn.stage
-    ssh, relay = stage.folder / "ssh", stage.folder / "relay"
+    testbed = nspawn.testbed
+    ssh, relay = testbed.folder / "ssh", testbed.folder / "relay"
     # a call that did not get in says so, and is noted apart from those that did
     ssh.write_text(
         f'#!/bin/sh\nssh "$@" 2>{ssh}.$$\ncode=$?\ncat {ssh}.$$ >&2\n'
@@ -55,24 +55,24 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     relay.write_text(RELAY)
     for program in (ssh, relay):
         program.chmod(0o755)
-    stage.write_inventory(["first-1", "first-2"], ansible_ssh_executable=str(ssh))
+    testbed.write_inventory(["first-1", "first-2"], ansible_ssh_executable=str(ssh))
     # one of them is reached through a jump host
-    host_vars = stage.inventory.parent / "host_vars"
+    host_vars = testbed.inventory.parent / "host_vars"
     host_vars.mkdir()
     way = f"-o ProxyCommand='{sys.executable} {relay} %h %p'"
     (host_vars / "first-2.yml").write_text(json.dumps({"ansible_ssh_common_args": way}))
     assert nspawn.run() == 0, nspawn.output
     answered, vain = (
         [call for call in file.read_text().splitlines() if "HostKeyAlias=first-1." in call] if file.exists() else []
-        for file in (stage.folder / "ssh.log", stage.folder / "ssh.vain")
+        for file in (testbed.folder / "ssh.log", testbed.folder / "ssh.vain")
     )
     asked = [call for call in answered if " -G " in call]
     assert len(asked) == 1, "ssh is asked once where it would go"
     opened = [next(word for word in call.split() if "HostKeyAlias=" in word) for call in answered if call not in asked]
     assert sorted(one.rpartition("=")[2] for one in opened) == ["first-1.os", "first-1.rescue"], "one for each system"
     assert len(vain) <= 2, "a port that was open when it was looked at may be closed when ssh comes, once a boot"
-    assert (stage.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
-    report = json.loads(stage.report.read_text())
+    assert (testbed.folder / "relay.log").read_text().splitlines()[0].endswith(" 22")
+    report = json.loads(testbed.report.read_text())
     for machine in report["machines"]:
         assert [(step["from"], step["to"]) for step in machine["transitions"]] == SIX_STEPS
         assert machine["boot_state"] == "OperatingSystemRunning"
@@ -81,17 +81,17 @@ def test_from_nothing_to_a_verified_system_and_again(nspawn):
     assert [machine["name"] for machine in report["machines"]] == ["first-1", "first-2"]
 
     assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(stage.report.read_text())["changed"]
+    assert not json.loads(testbed.report.read_text())["changed"]
     assert "Nothing changed" in nspawn.output
     assert nspawn.boots("first-1") == ["rescue", "disk"]
 
 
 @pytest.mark.long
 def test_dynamic_inventory_finds_the_same_machines(nspawn):
-    stage = nspawn.stage
-    stage.write_inventory(["dynamic-1"], kubenode_labels={"role": "dynamic"})
+    testbed = nspawn.testbed
+    testbed.write_inventory(["dynamic-1"], kubenode_labels={"role": "dynamic"})
     assert nspawn.run() == 0, nspawn.output
-    inventory = stage.folder / "inventory.hcloud.yml"
+    inventory = testbed.folder / "inventory.hcloud.yml"
     inventory.write_text("plugin: hetzner.hcloud.hcloud\nlabel_selector: role=dynamic\ngroups:\n  machines: true\n")
     assert nspawn.run(inventory=str(inventory)) == 0, nspawn.output
     assert "Nothing changed" in nspawn.output
@@ -99,34 +99,34 @@ def test_dynamic_inventory_finds_the_same_machines(nspawn):
 
 
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspawn):
-    stage = nspawn.stage
-    commands = stage.folder / "commands"
+    testbed = nspawn.testbed
+    commands = testbed.folder / "commands"
     waiting_command(commands)
     variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": "image-url-command-slow"}
     # a machine that is being written was let go on before, and is not asked again
     (commands / "ask").write_text("#!/bin/sh\necho asked\n")
     (commands / "ask").chmod(0o755)
-    stage.write_inventory(["cut-1"], kubenode_pre_provision_command="ask", **variables)
+    testbed.write_inventory(["cut-1"], kubenode_pre_provision_command="ask", **variables)
     first = nspawn.start("-v")
     first.until("start 1")
     assert first.interrupt().failed
-    report = json.loads(stage.report.read_text())
+    report = json.loads(testbed.report.read_text())
     assert (report["interrupted"], report["finished"]) == (True, None)
     assert [(one["name"], one["boot_state"]) for one in report["machines"]] == [("cut-1", "BootingToRescue")]
-    assert "The run was interrupted" in stage.report.with_suffix(".html").read_text()
+    assert "The run was interrupted" in testbed.report.with_suffix(".html").read_text()
     assert nspawn.boots("cut-1") == ["rescue"]
-    log = stage.folder / "kubenode/logs/cut-1.pre-provision.log"
+    log = testbed.folder / "kubenode/logs/cut-1.pre-provision.log"
     assert log.read_text().endswith(" out asked\n")
     log.unlink()
 
-    stage.ssh("cut-1", "touch /root/go", "rescue")
+    testbed.ssh("cut-1", "touch /root/go", "rescue")
     assert nspawn.run() == 0, nspawn.output
     assert nspawn.proof("cut-1") == ["cut-1", "made by the bootstrap data"]
     assert nspawn.boots("cut-1") == ["rescue", "disk"]
-    report = json.loads(stage.report.read_text())
+    report = json.loads(testbed.report.read_text())
     assert (report["interrupted"], report["check"], report["machines"][0]["verified"]) == (False, False, True)
-    assert report["machines"][0]["log_file"].startswith(str(stage.folder / "kubenode" / "logs"))
-    (stdout,) = (stage.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
+    assert report["machines"][0]["log_file"].startswith(str(testbed.folder / "kubenode" / "logs"))
+    (stdout,) = (testbed.folder / "kubenode" / "logs" / "cut-1").glob("*stdout*")
     text = stdout.read_text()
     assert text.count("start ") == 1
     assert text.rstrip().endswith("IMAGE_URL_DONE")
@@ -135,18 +135,18 @@ def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(nspa
 
 @pytest.mark.long
 def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
-    stage = nspawn.stage
-    commands = stage.folder / "large"
+    testbed = nspawn.testbed
+    commands = testbed.folder / "large"
     path = waiting_command(commands)
     path.write_bytes(path.read_bytes() + b"exit 0\n" + random.Random(1).randbytes(40 << 20))
     variables = {"kubenode_command_dir": str(commands), "kubenode_image_url_command": path.name}
-    stage.write_inventory(["large-1"], **variables)
+    testbed.write_inventory(["large-1"], **variables)
     first = nspawn.start()
     first.until("large-1: uploaded 16 MiB of 40 MiB of the image command")
     assert first.interrupt().failed
     assert nspawn.boots("large-1") == ["rescue"]
 
-    stage.ssh("large-1", "touch /root/go", "rescue")
+    testbed.ssh("large-1", "touch /root/go", "rescue")
     assert nspawn.run() == 0, nspawn.output
     assert "uploaded 16 MiB" not in nspawn.output
     assert nspawn.proof("large-1") == ["large-1", "made by the bootstrap data"]
@@ -155,8 +155,8 @@ def test_an_interrupted_upload_of_a_large_command_is_continued(nspawn):
 
 @pytest.mark.long
 def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
-    stage = nspawn.stage
-    stage.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=600)
+    testbed = nspawn.testbed
+    testbed.write_inventory(["late-1", "late-2"], kubenode_rescue_timeout=600)
     fault = {"point": "boot", "machine": "late-1", "effect": "ignore_rescue", "times": 1}
     nspawn.control("POST", "/faults", fault)
     assert nspawn.run() == 0, nspawn.output
@@ -167,25 +167,25 @@ def test_a_machine_that_misses_its_rescue_is_sent_there_once_more(nspawn):
 
 @pytest.mark.long
 def test_only_reinstall_writes_an_installed_machine_again(nspawn):
-    stage = nspawn.stage
-    stage.write_inventory(["again-1", "again-2"])
+    testbed = nspawn.testbed
+    testbed.write_inventory(["again-1", "again-2"])
     assert nspawn.run() == 0, nspawn.output
-    stage.ssh("again-1", "touch /etc/old")
-    stage.ssh("again-2", "touch /etc/old")
+    testbed.ssh("again-1", "touch /etc/old")
+    testbed.ssh("again-2", "touch /etc/old")
     assert nspawn.run("-e", '{"kubenode_reinstall": ["again-1"]}') == 0, nspawn.output
-    assert stage.ssh("again-1", "ls /etc/old || true") == ""
-    assert stage.ssh("again-2", "ls /etc/old") == "/etc/old\n"
+    assert testbed.ssh("again-1", "ls /etc/old || true") == ""
+    assert testbed.ssh("again-2", "ls /etc/old") == "/etc/old\n"
 
 
 @pytest.mark.long
 def test_one_bad_machine_does_not_fail_the_others(nspawn):
-    stage = nspawn.stage
-    stage.write_inventory(["good-1", "bad-1"])
+    testbed = nspawn.testbed
+    testbed.write_inventory(["good-1", "bad-1"])
     fault = {"point": "request", "method": "POST", "path": "/servers", "status": 412, "code": "resource_unavailable"}
     fault |= {"message": "error during placement", "times": 1}
     nspawn.control("POST", "/faults", fault)
     assert nspawn.run() != 0
-    report = json.loads(stage.report.read_text())
+    report = json.loads(testbed.report.read_text())
     states = sorted((machine["failed"], machine["boot_state"]) for machine in report["machines"])
     assert states[0] == (False, "OperatingSystemRunning")
     assert states[1][0]

@@ -34,12 +34,12 @@ SNAPSHOT = "kubenode.provision.node_image_snapshot"
 CLOUD_CONFIG = "#cloud-config\ngrowpart: {mode: 'off'}\n"
 
 
-class Workshop(CloudAccount):
+class ImageAccount(CloudAccount):
     """A project in the shared lab, and playbook runs that may be cut off."""
 
     def __init__(self, lab, folder: Path) -> None:
         super().__init__(lab, folder)
-        self.told = ""
+        self.output = ""
         self.variables: dict[str, Any] = {
             "ansible_ssh_private_key_file": str(self.key),
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -60,16 +60,16 @@ class Workshop(CloudAccount):
         return self.start_play(playbook, *more, hosts=hosts, shared={**self.variables, **variables})
 
     def run(self, playbook: str, *more: str, **options: Any) -> int:
-        """Run playbooks to their end; what they printed is in ``told``."""
+        """Run playbooks to their end; what they printed is in ``output``."""
         done = self.start(playbook, *more, **options).wait(1200)
-        self.told = done.output
+        self.output = done.output
         return done.rc
 
     def cut(self, ready: str | Callable[[], bool], how: signal.Signals, **options: Any) -> None:
         """Begin a run and end it as soon as it has printed a text, or a check is true."""
         running = self.start(SNAPSHOT, **options)
         running.until(ready, "what the run is cut off at")
-        self.told = running.interrupt(how).output
+        self.output = running.interrupt(how).output
 
     def builders(self) -> dict[str, dict]:
         """The temporary machines."""
@@ -98,60 +98,60 @@ class Workshop(CloudAccount):
 
 
 @pytest.fixture(scope="module")
-def workshop(lab_nspawn, tmp_path_factory):
+def account(lab_nspawn, tmp_path_factory):
     """One project for the module; what it made is deleted in the end."""
-    made = Workshop(lab_nspawn, tmp_path_factory.mktemp("images"))
+    made = ImageAccount(lab_nspawn, tmp_path_factory.mktemp("images"))
     yield made
     made.close()
 
 
-def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(workshop):
-    before = set(workshop.servers())
-    options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": workshop.image_url("debian.raw.zst")}]}
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    assert set(workshop.servers()) == before
-    (image,) = workshop.snapshots("raw-0")
-    file = workshop.lab.lab.cloud.images[image["id"]].file
+def test_an_upload_is_the_image_bit_by_bit_and_is_made_once(account):
+    before = set(account.servers())
+    options = {"kubenode_image_uploads": [{"name": "raw-0", "image_url": account.image_url("debian.raw.zst")}]}
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert set(account.servers()) == before
+    (image,) = account.snapshots("raw-0")
+    file = account.lab.lab.cloud.images[image["id"]].file
     with file.open("rb") as written, images.ensure("debian").files["raw"].open("rb") as given:
         while piece := given.read(1 << 22):
             assert written.read(len(piece)) == piece
 
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    assert "changed=0" in workshop.told
-    assert workshop.snapshots("raw-0") == [image]
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert "changed=0" in account.output
+    assert account.snapshots("raw-0") == [image]
 
 
 @pytest.mark.long
-def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(workshop):
-    uploads = [{"name": f"raw-{number}", "image_url": workshop.image_url("debian.raw.zst")} for number in (1, 2)]
+def test_a_run_cut_off_at_every_stage_leaves_nothing_and_ends_in_the_same_image(account):
+    uploads = [{"name": f"raw-{number}", "image_url": account.image_url("debian.raw.zst")} for number in (1, 2)]
     options: dict[str, Any] = {"kubenode_image_uploads": uploads, "kubenode_image_keep": 1}
-    others = set(workshop.servers())
+    others = set(account.servers())
     stages = ["create_server", "enable_rescue", None, "create_image", "delete_server"]
     for number, stage in enumerate(stages):
         if stage:
-            workshop.fault(point="action", command=stage, effect="stuck", times=2)
-        workshop.cut(
-            (lambda stage=stage: workshop.acting(stage)) if stage else "writing /dev/sda",
+            account.fault(point="action", command=stage, effect="stuck", times=2)
+        account.cut(
+            (lambda stage=stage: account.acting(stage)) if stage else "writing /dev/sda",
             signal.SIGKILL if number % 2 else signal.SIGINT,
             **options,
         )
-        assert workshop.builders(), stage
-        workshop.forget_faults()
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    assert set(workshop.servers()) == others
-    made = [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")]
+        assert account.builders(), stage
+        account.forget_faults()
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert set(account.servers()) == others
+    made = [account.snapshots("raw-1"), account.snapshots("raw-2")]
     assert [len(found) for found in made] == [1, 1]
     assert {image["status"] for found in made for image in found} == {"available"}
 
     # the second run makes nothing, and creates no machine for that
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    assert "changed=0" in workshop.told
-    assert [workshop.snapshots("raw-1"), workshop.snapshots("raw-2")] == made
-    assert workshop.told.count("exists") == 2
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert "changed=0" in account.output
+    assert [account.snapshots("raw-1"), account.snapshots("raw-2")] == made
+    assert account.output.count("exists") == 2
 
 
 @pytest.mark.long
-def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(workshop, tmp_path):
+def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(account, tmp_path):
     raw = images.ensure("debian").files["raw"]
     packed, qcow2 = tmp_path / "debian.raw.gz", tmp_path / "debian.qcow2"
     with packed.open("wb") as file:
@@ -160,21 +160,21 @@ def test_files_of_the_controller_are_uploaded_through_ssh_qcow2_converted(worksh
     needy = tmp_path / "needy.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", needy], check=True)
     uploads = [{"name": path.name, "path": str(path), "sha256": cache.sha256(path)} for path in (packed, qcow2, needy)]
-    before = set(workshop.servers())
-    assert workshop.run(SNAPSHOT, kubenode_image_uploads=uploads) != 0
-    assert "it needs other files (a backing or data file)" in workshop.told
+    before = set(account.servers())
+    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads) != 0
+    assert "it needs other files (a backing or data file)" in account.output
     damaged = {**uploads[0], "sha256": "0" * 64}
-    assert workshop.run(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
-    assert "it is damaged or not the one you meant" in workshop.told
-    assert set(workshop.servers()) == before
+    assert account.run(SNAPSHOT, kubenode_image_uploads=[damaged]) != 0
+    assert "it is damaged or not the one you meant" in account.output
+    assert set(account.servers()) == before
 
-    assert workshop.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, workshop.told
+    assert account.run(SNAPSHOT, kubenode_image_uploads=uploads[:2]) == 0, account.output
     for upload in uploads[:2]:
-        (image,) = workshop.snapshots(upload["name"])
-        with workshop.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
+        (image,) = account.snapshots(upload["name"])
+        with account.lab.lab.cloud.images[image["id"]].file.open("rb") as written, raw.open("rb") as given:
             while piece := given.read(1 << 22):
                 assert written.read(len(piece)) == piece
-    until(lambda: not servers_of(workshop.folder), "the end of the server of files, which ends with the run")
+    until(lambda: not servers_of(account.folder), "the end of the server of files, which ends with the run")
 
 
 def servers_of(folder: Path) -> list[str]:
@@ -189,10 +189,10 @@ def servers_of(folder: Path) -> list[str]:
 
 @pytest.mark.mirror
 @pytest.mark.cluster
-def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
+def test_a_baked_image_makes_nodes_that_download_nothing(account, lab_nspawn):
     archive = mirror.find("images/pause-3.10.2.tar")
     pause = {"url": lab_nspawn.mirror_url + "/images/pause-3.10.2.tar", "sha256": cache.sha256(archive)}
-    source = workshop.image_url("debian13.raw.zst")
+    source = account.image_url("debian13.raw.zst")
     options: dict[str, Any] = {
         **{key: value for key, value in real(lab_nspawn, KUBERNETES).items() if key != "base_kubernetes_version"},
         "base_image_archives": [pause],
@@ -206,15 +206,15 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
             ],
         },
     }
-    workshop.cut("TASK [kubenode.provision.base : apply | Fetch", signal.SIGINT, **options)
-    assert len(workshop.builders()) == 2
+    account.cut("TASK [kubenode.provision.base : apply | Fetch", signal.SIGINT, **options)
+    assert len(account.builders()) == 2
 
     # one of two fails: the other becomes an image, and both machines go
-    assert workshop.run(SNAPSHOT, **options) != 0
-    assert workshop.builders() == {}
-    assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in workshop.told
-    assert workshop.snapshots(f"damaged-kubernetes-{KUBERNETES}") == []
-    (image,) = workshop.snapshots(f"debian-13-kubernetes-{KUBERNETES}")
+    assert account.run(SNAPSHOT, **options) != 0
+    assert account.builders() == {}
+    assert f"damaged-kubernetes-{KUBERNETES}: no image was made" in account.output
+    assert account.snapshots(f"damaged-kubernetes-{KUBERNETES}") == []
+    (image,) = account.snapshots(f"debian-13-kubernetes-{KUBERNETES}")
     assert image["labels"]["kubenode.provision/kubernetes"] == KUBERNETES
     assert image["labels"]["kubenode.provision/base-image"] == "debian-13"
 
@@ -223,8 +223,8 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
     name = {"kubenode_image_name": f"debian-13-kubernetes-{KUBERNETES}", "kubenode_server_type": "cx23"}
     name["kubenode_user_data"] = CLOUD_CONFIG + yaml.safe_dump({"bootcmd": [["sh", "-c", SHARED_KERNEL]]})
     play = "kubenode.provision.hcloud_image_name"
-    assert workshop.run(play, hosts=(node,), **name) == 0, workshop.told
-    assert workshop.commands(node) == ["create_server", "start_server"]
+    assert account.run(play, hosts=(node,), **name) == 0, account.output
+    assert account.commands(node) == ["create_server", "start_server"]
     lab_nspawn.isolate(node, [lab_nspawn.controller])
     cluster = lab_nspawn.cluster()
     join = {
@@ -233,32 +233,32 @@ def test_a_baked_image_makes_nodes_that_download_nothing(workshop, lab_nspawn):
         "join_token": cluster.token(),
         "join_kubelet_config": SHARED_GROUPS,
     }
-    assert workshop.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, workshop.told
+    assert account.run(play, "kubenode.provision.node_join", hosts=(node,), **name, **join) == 0, account.output
     assert node in cluster.nodes()
 
     # the very key that built the image is not in it, and the image is none that a run of ours installed
-    workshop.reach(node, workshop.servers()[node]["public_net"]["ipv4"]["ip"])
+    account.reach(node, account.servers()[node]["public_net"]["ipv4"]["ip"])
     script = "hostname; ls /etc/kubenode; ls /etc/cloud/cloud.cfg.d /var/lib/cloud/seed 2>/dev/null || true"
-    told = workshop.ssh(node, script, pinned(workshop.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
-    assert told.splitlines()[0] == node
-    assert "installed.json" not in told
-    assert "zz-kubenode" not in told
+    output = account.ssh(node, script, pinned(account.folder / f"kubenode/known_hosts/{node}.os", f"{node}.os"))
+    assert output.splitlines()[0] == node
+    assert "installed.json" not in output
+    assert "zz-kubenode" not in output
 
 
-def test_bad_input_is_told_at_once_and_creates_nothing(workshop):
-    before = set(workshop.servers())
+def test_bad_input_is_told_at_once_and_creates_nothing(account):
+    before = set(account.servers())
     matrix = {"kubernetes": ["1.36"], "architecture": ["mips"], "base": ["debian-13"], "name": "n" * 64}
-    assert workshop.run(SNAPSHOT, kubenode_image_matrix=matrix) != 0
+    assert account.run(SNAPSHOT, kubenode_image_matrix=matrix) != 0
     for finding in (
         "'1.36': give a full version",
         "'mips': use x86 or arm",
         "(64 characters) does not fit into a label",
     ):
-        assert finding in workshop.told
+        assert finding in account.output
     nobody = {"kubernetes": ["1.36.4"], "base": ["no-such-image"]}
-    assert workshop.run(SNAPSHOT, kubenode_image_matrix=nobody) != 0
-    assert "'no-such-image' is neither the name nor the id of an image" in workshop.told
+    assert account.run(SNAPSHOT, kubenode_image_matrix=nobody) != 0
+    assert "'no-such-image' is neither the name nor the id of an image" in account.output
     wrong = {"kubernetes": ["1.36.4"], "base": ["debian-13"], "architecture": ["arm"]}
-    assert workshop.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
-    assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(workshop.told)
-    assert set(workshop.servers()) == before
+    assert account.run(SNAPSHOT, kubenode_image_matrix=wrong, kubenode_image_server_types={"arm": "cx23"}) != 0
+    assert "architecture: arm is wanted, but server type 'cx23' is x86" in json.dumps(account.output)
+    assert set(account.servers()) == before

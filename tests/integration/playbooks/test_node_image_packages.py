@@ -13,7 +13,7 @@ import yaml
 from lab import cache, mirror
 from lab.apt import apt_options, sources
 from tests.integration.mirrored import mirrored
-from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, Workshop
+from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, ImageAccount
 
 pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.nspawn, pytest.mark.mirror]
 
@@ -21,13 +21,13 @@ IMAGE = "own-13-kubernetes-1.36.4"
 
 
 @pytest.fixture
-def workshop(lab_nspawn, tmp_path):
-    made = Workshop(lab_nspawn, tmp_path)
+def account(lab_nspawn, tmp_path):
+    made = ImageAccount(lab_nspawn, tmp_path)
     yield made
     made.close()
 
 
-def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
+def test_from_packages_to_a_snapshot_and_again(account, lab_nspawn):
     archive = mirror.find("images/pause-3.10.2.tar")
     packages: dict[str, Any] = {"suite": "trixie", "mirrors": sources("trixie"), "include": ["file"]}
     packages["kernel"] = "linux-image-cloud-amd64"  # its initramfs is made in a third of the time
@@ -42,27 +42,27 @@ def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
         + yaml.safe_dump(dict(mirror.cloud_config(lab_nspawn.mirror_url, "trixie"))),
         "kubenode_image_matrix": {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": packages}]},
     }
-    cached = workshop.folder / "kubenode/images"
-    assert workshop.run(SNAPSHOT, "--check", **options) == 0, workshop.told
+    cached = account.folder / "kubenode/images"
+    assert account.run(SNAPSHOT, "--check", **options) == 0, account.output
     assert not cached.exists()
-    assert workshop.builders() == {}
+    assert account.builders() == {}
 
     wrong = {"kubernetes": ["1.36.4"], "base": [{"name": "own-13", "packages": {**packages, "include": ["no-such"]}}]}
-    assert workshop.run(SNAPSHOT, **{**options, "kubenode_image_matrix": wrong}) != 0
-    assert "Unable to locate package no-such" in workshop.told
-    assert workshop.builders() == {}, "nothing is created before the base is there"
+    assert account.run(SNAPSHOT, **{**options, "kubenode_image_matrix": wrong}) != 0
+    assert "Unable to locate package no-such" in account.output
+    assert account.builders() == {}, "nothing is created before the base is there"
 
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    (snapshot,) = workshop.snapshots(IMAGE)
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    (snapshot,) = account.snapshots(IMAGE)
     assert snapshot["labels"]["kubenode.provision/base-image"] == "own-13"
-    assert workshop.builders() == {}
+    assert account.builders() == {}
     (made,) = cached.glob("debian-*.tar.zst")
     held = subprocess.run(["tar", "--list", "--file", made], capture_output=True, text=True, check=True).stdout.split()
     assert "./usr/bin/file" in held
     assert not [name for name in held if "ssh_host_" in name]
 
     when = made.stat().st_mtime_ns
-    assert workshop.run(SNAPSHOT, **options) == 0, workshop.told
-    assert "changed=0" in workshop.told
-    assert workshop.snapshots(IMAGE) == [snapshot]
+    assert account.run(SNAPSHOT, **options) == 0, account.output
+    assert "changed=0" in account.output
+    assert account.snapshots(IMAGE) == [snapshot]
     assert made.stat().st_mtime_ns == when

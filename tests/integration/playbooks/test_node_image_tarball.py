@@ -22,7 +22,7 @@ from lab.api.resources import Image
 from lab.images.raw_image import put_files, write_disk
 from lab.machines.store import copy_sparse
 from tests.integration.controller import pinned
-from tests.integration.playbooks.test_node_image import Workshop
+from tests.integration.playbooks.test_node_image import ImageAccount
 
 pytestmark = [pytest.mark.root, pytest.mark.nspawn]
 
@@ -58,9 +58,9 @@ def add_snapshot(lab, file: Path, base: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def workshop(lab_nspawn, tmp_path_factory):
+def account(lab_nspawn, tmp_path_factory):
     """A project with the snapshot of a system that suits dedicated servers."""
-    made = Workshop(lab_nspawn, tmp_path_factory.mktemp("tarballs"))
+    made = ImageAccount(lab_nspawn, tmp_path_factory.mktemp("tarballs"))
     tree = made.folder / "tree"
     tree.mkdir()
     archive = images.ensure("tarball").files["tarball"]
@@ -73,23 +73,23 @@ def workshop(lab_nspawn, tmp_path_factory):
     made.close()
 
 
-def files(workshop) -> set[str]:
-    folder = workshop.folder / "kubenode/tarballs"
+def files(account) -> set[str]:
+    folder = account.folder / "kubenode/tarballs"
     return {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.long
-def test_cut_off_while_packing_and_run_again(workshop, lab_nspawn):
-    before = set(workshop.servers())
+def test_cut_off_while_packing_and_run_again(account, lab_nspawn):
+    before = set(account.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE)}
-    running = workshop.start(PLAYBOOK, **options)
-    partial = workshop.folder / f"kubenode/tarballs/{TARBALL}.partial"
+    running = account.start(PLAYBOOK, **options)
+    partial = account.folder / f"kubenode/tarballs/{TARBALL}.partial"
     running.until(lambda: partial.exists() and partial.stat().st_size > 1 << 20, "a part of the file")
     running.interrupt(signal.SIGKILL)
-    assert len(workshop.builders()) == 1
-    assert TARBALL not in files(workshop)
+    assert len(account.builders()) == 1
+    assert TARBALL not in files(account)
 
-    unfit = workshop.folder / "unfit.raw"
+    unfit = account.folder / "unfit.raw"
     copy_sparse(images.ensure("debian").files["raw"], unfit)
     put_files(unfit, {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
     add_snapshot(lab_nspawn, unfit, UNFIT)
@@ -100,27 +100,27 @@ def test_cut_off_while_packing_and_run_again(workshop, lab_nspawn):
         "kubenode_tarball_formats": ["tarball", "raw"],
     }
     options["kubenode_tarball_systems"] = {"unfit": "Debian-1200-other"}
-    assert workshop.run(PLAYBOOK, **options) != 0
-    assert "/etc/machine-id is one machine's" in workshop.told
-    assert set(workshop.servers()) == before
-    assert files(workshop) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
+    assert account.run(PLAYBOOK, **options) != 0
+    assert "/etc/machine-id is one machine's" in account.output
+    assert set(account.servers()) == before
+    assert files(account) == {one + end for one in (TARBALL, RAW) for end in ("", ".json", ".sha256")}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("forms", "names"), [(["tarball"], {TARBALL}), (["tarball", "raw"], {TARBALL, RAW})])
-def test_it_is_made_once(workshop, forms, names):
-    before = set(workshop.servers())
+def test_it_is_made_once(account, forms, names):
+    before = set(account.servers())
     options: dict[str, Any] = {**SPEED, "kubenode_image_matrix": matrix(BASE), "kubenode_tarball_formats": forms}
-    assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
-    assert files(workshop) >= {name + end for name in names for end in ("", ".json", ".sha256")}
-    folder = workshop.folder / "kubenode/tarballs"
+    assert account.run(PLAYBOOK, **options) == 0, account.output
+    assert files(account) >= {name + end for name in names for end in ("", ".json", ".sha256")}
+    folder = account.folder / "kubenode/tarballs"
     subprocess.run(["sha256sum", "--check", "--quiet", *(f"{name}.sha256" for name in names)], cwd=folder, check=True)
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert workshop.run(PLAYBOOK, **options) == 0, workshop.told
-    assert "changed=0" in workshop.told
-    assert "exists" in workshop.told
+    assert account.run(PLAYBOOK, **options) == 0, account.output
+    assert "changed=0" in account.output
+    assert "exists" in account.output
     assert times == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert set(workshop.servers()) == before
+    assert set(account.servers()) == before
 
 
 DISKS = [{"kind": "sata", "size": "5G"}]
@@ -128,10 +128,10 @@ DISKS = [{"kind": "sata", "size": "5G"}]
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["installimage", "raw-disk"])
-def test_a_dedicated_server_boots_it(workshop, lab_nspawn, how):
+def test_a_dedicated_server_boots_it(account, lab_nspawn, how):
     number = {"installimage": 7101, "raw-disk": 7102}[how]
     lab_nspawn.dedicated(number=number, disks=DISKS, memory_mib=2048)
-    folder = workshop.folder / "kubenode/tarballs"
+    folder = account.folder / "kubenode/tarballs"
     name = f"metal-{number}"
     variables: dict[str, Any] = {
         "ansible_user": "root",
@@ -156,17 +156,17 @@ def test_a_dedicated_server_boots_it(workshop, lab_nspawn, how):
             url = f"http://{lab_nspawn.controller}:{server.server_address[1]}/{RAW}"
             variables["kubenode_image_url"] = f"{url}#sha256={digest}"
             variables["kubenode_image_url_command"] = "image-url-command-raw-disk"
-        assert workshop.run(playbook, hosts=(name,), **variables) == 0, workshop.told
+        assert account.run(playbook, hosts=(name,), **variables) == 0, account.output
     finally:
         server.shutdown()
         server.server_close()
     (machine,) = [one for one in lab_nspawn.control("GET", "/machines")["machines"] if one.get("number") == number]
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
-    workshop.reach(name, machine["address"])
+    account.reach(name, machine["address"])
     script = "hostname; ls /etc/proof; cat /etc/kubenode/base.json; echo; findmnt -no SOURCE /"
-    trust = pinned(workshop.folder / f"kubenode/known_hosts/{name}.os", f"{name}.os")
-    told = workshop.ssh(name, script, trust).splitlines()
-    assert told[:3] == [name, "/etc/proof", PREBAKED]
+    trust = pinned(account.folder / f"kubenode/known_hosts/{name}.os", f"{name}.os")
+    output = account.ssh(name, script, trust).splitlines()
+    assert output[:3] == [name, "/etc/proof", PREBAKED]
 
 
 WRONG = {
@@ -179,10 +179,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_bad_input_is_told_before_anything_is_made(workshop, what):
+def test_bad_input_is_told_before_anything_is_made(account, what):
     variables, words = WRONG[what]
-    before = workshop.servers()
-    assert workshop.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
-    assert words in workshop.told
-    assert "Traceback" not in workshop.told
-    assert workshop.servers() == before
+    before = account.servers()
+    assert account.run(PLAYBOOK, **{"kubenode_image_matrix": matrix(BASE), **variables}) != 0
+    assert words in account.output
+    assert "Traceback" not in account.output
+    assert account.servers() == before

@@ -14,11 +14,11 @@ pytestmark = [pytest.mark.nspawn, pytest.mark.long]
 
 
 def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn):
-    stage = nspawn.stage
-    key = stage.folder / "admin_key"
+    testbed = nspawn.testbed
+    key = testbed.folder / "admin_key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    stage.write_inventory(["admin-1"])
-    (settings,) = [one["vars"] for one in yaml.safe_load(stage.inventory.read_text()).values()]
+    testbed.write_inventory(["admin-1"])
+    (settings,) = [one["vars"] for one in yaml.safe_load(testbed.inventory.read_text()).values()]
     with open(settings["kubenode_bootstrap_data_file"], encoding="utf-8") as file:
         data = yaml.safe_load(file)
     del data["ssh_authorized_keys"]
@@ -30,20 +30,20 @@ def test_a_system_of_another_user_port_and_key_is_proven_and_found_again(nspawn)
     }
     port = {"path": "/etc/ssh/sshd_config.d/port.conf", "content": "Port 2222\n"}
     data.update(users=[admin], disable_root=True, write_files=[*data["write_files"], port])
-    bootstrap = stage.folder / "admin.yml"
+    bootstrap = testbed.folder / "admin.yml"
     bootstrap.write_text("#cloud-config\n" + yaml.safe_dump(data))
     access = {"kubenode_os_user": "admin", "kubenode_os_port": 2222, "kubenode_os_private_key": str(key)}
-    stage.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), **access)
+    testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), **access)
     assert nspawn.run() == 0, nspawn.output
     words = ["ssh", "-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
-    words += ["-oLogLevel=ERROR", "-p", "2222", "-i", str(key), f"admin@{stage.address('admin-1')}"]
+    words += ["-oLogLevel=ERROR", "-p", "2222", "-i", str(key), f"admin@{testbed.address('admin-1')}"]
     record = subprocess.run([*words, "cat /etc/kubenode/installed.json"], capture_output=True, text=True, check=True)
     assert "verified_at" in record.stdout
 
     del access["kubenode_os_port"]
-    stage.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
+    testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), ansible_port=2222, **access)
     assert nspawn.run() == 0, nspawn.output
-    assert not json.loads(stage.report.read_text())["changed"], nspawn.output
-    stage.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")
+    assert not json.loads(testbed.report.read_text())["changed"], nspawn.output
+    testbed.write_inventory(["admin-1"], kubenode_bootstrap_data_file=str(bootstrap), kubenode_os_port="ssh")
     assert nspawn.run() != 0
     assert "kubenode_os_port: 'ssh' is no port" in nspawn.output

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.stage import CHECKOUT
+from dev.testbed import CHECKOUT
 from tests.integration.controller import Controller
 
 URL = {"kubenode_image_url": "https://i.example/x.raw", "kubenode_image_url_command": "image-url-command-own"}
@@ -91,18 +91,18 @@ def test_files_beside_the_inventory_and_in_the_working_directory_are_found(user,
 
 def test_what_is_nowhere_is_an_error_with_all_places(user):
     done = user.run("hcloud_image_url", kubenode_ssh_keys=["k"], **URL, **PATHS)
-    told = " ".join(done.output.split())
+    reported = " ".join(done.output.split())
     beside, here = user.inventory, user.stands
     path = PATHS["kubenode_bootstrap_data_file"]
     assert (
         f"kubenode_bootstrap_data_file \"{path}\": it cannot be read (there is no '{path}'; looked at {beside}/{path}, "
-        in told
+        in reported
     )
-    assert f"{here}/{path}, " in told
-    assert 'kubenode_pre_provision_command "./commands/ask": there is no such file (looked at ' in told
-    assert f"{beside}/commands/ask, {here}/commands/ask, " in told
-    assert f"there is no {beside}/commands/image-url-command-own" in told
-    assert "kubenode_os_private_key: there is no file" in told
+    assert f"{here}/{path}, " in reported
+    assert 'kubenode_pre_provision_command "./commands/ask": there is no such file (looked at ' in reported
+    assert f"{beside}/commands/ask, {here}/commands/ask, " in reported
+    assert f"there is no {beside}/commands/image-url-command-own" in reported
+    assert "kubenode_os_private_key: there is no file" in reported
     joined = user.run("node_join", join_ca_file="ca.crt", join_api_server="https://192.0.2.1:6443")
     assert f"there is no 'ca.crt'; looked at {beside}/ca.crt, {here}/ca.crt" in " ".join(joined.output.split())
 

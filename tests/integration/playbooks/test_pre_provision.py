@@ -30,9 +30,9 @@ exit 3
 """
 
 
-def program(stage, script, name="check-hardware"):
+def program(testbed, script, name="check-hardware"):
     """A program of the user; returns the variables that name it."""
-    folder = stage.folder / "commands"
+    folder = testbed.folder / "commands"
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(script)
@@ -40,12 +40,12 @@ def program(stage, script, name="check-hardware"):
     return {"kubenode_command_dir": str(folder), "kubenode_pre_provision_command": name}
 
 
-def log_of(stage, name) -> Path:
-    return stage.folder / "kubenode/logs" / f"{name}.pre-provision.log"
+def log_of(testbed, name) -> Path:
+    return testbed.folder / "kubenode/logs" / f"{name}.pre-provision.log"
 
 
-def report(stage):
-    return {one["name"]: one for one in json.loads(stage.report.read_text())["machines"]}
+def report(testbed):
+    return {one["name"]: one for one in json.loads(testbed.report.read_text())["machines"]}
 
 
 def dedicated_inventory(lab, playbook, hosts, **variables):
@@ -54,23 +54,23 @@ def dedicated_inventory(lab, playbook, hosts, **variables):
         {"kubenode_image": {"name": TARBALL}}
         if playbook == "robot_installimage"
         else {
-            "kubenode_image_url": lab.stage.image_url(),
+            "kubenode_image_url": lab.testbed.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
         }
     )
     shared = {"kubenode_root_device_hints": {"smallest": True}, "kubenode_look_timeout": 4}
-    lab.stage.playbook = f"kubenode.provision.{playbook}"
-    lab.stage.write_groups({"machines": {"hosts": hosts, "vars": {**shared, **image, **variables}}})
+    lab.testbed.playbook = f"kubenode.provision.{playbook}"
+    lab.testbed.write_groups({"machines": {"hosts": hosts, "vars": {**shared, **image, **variables}}})
 
 
 # --- before anything is created
 
 
-def wrong_files(stage):
+def wrong_files(testbed):
     """Three hosts, each with a program that no machine can run, and one with a time limit that is none."""
-    commands = stage.folder / "commands"
-    good = program(stage, "#!/bin/sh\n")
-    program(stage, "#!/bin/sh\r\nexit 0\r\n", "windows")
+    commands = testbed.folder / "commands"
+    good = program(testbed, "#!/bin/sh\n")
+    program(testbed, "#!/bin/sh\r\nexit 0\r\n", "windows")
     (commands / "abroad").symlink_to("/usr/bin/env")
     return {
         "wrong-1": {**good, "kubenode_pre_provision_command": "windows"},
@@ -96,37 +96,37 @@ def refused(lab):
     assert "Traceback" not in lab.output
 
 
-def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_created(playground):
-    lab = playground("dry")
-    stage = lab.stage
-    hosts = wrong_files(stage)
-    stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
-    stage.write_inventory(list(hosts))
-    folder = stage.folder / "host_vars"
+def test_files_that_no_machine_can_run_are_refused_before_a_cloud_machine_is_created(operator):
+    lab = operator("dry")
+    testbed = lab.testbed
+    hosts = wrong_files(testbed)
+    testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    testbed.write_inventory(list(hosts))
+    folder = testbed.folder / "host_vars"
     folder.mkdir()
     for name, variables in hosts.items():
         (folder / f"{name}.json").write_text(json.dumps(variables))
     refused(lab)
-    assert stage.machines() == []
+    assert testbed.machines() == []
 
     # without them, check mode says what would be, of machines that do not exist
     for path in folder.iterdir():
         path.unlink()
-    stage.write_inventory(["new-1"], **program(stage, CHECK))
+    testbed.write_inventory(["new-1"], **program(testbed, CHECK))
     assert lab.run("--check", "-v") == 0, lab.output
     for name in ("check-hardware", "image-url-command-raw-disk"):
         assert re.search(rf"would run \S*/{name} in the rescue", lab.output)
-    assert stage.machines() == []
-    assert not log_of(stage, "new-1").exists()
+    assert testbed.machines() == []
+    assert not log_of(testbed, "new-1").exists()
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_files_that_no_machine_can_run_are_refused_before_a_dedicated_server_is_touched(dedicated, playbook):
     lab = dedicated("dry", [{"number": number, "disks": DISKS} for number in range(401, 405)])
-    hosts = wrong_files(lab.stage)
+    hosts = wrong_files(lab.testbed)
     for number, variables in enumerate(hosts.values(), 401):
         variables["kubenode_server_number"] = number
-    lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
     dedicated_inventory(lab, playbook, hosts)
     lab.control("DELETE", "/requests")
     refused(lab)
@@ -139,21 +139,21 @@ def test_files_that_no_machine_can_run_are_refused_before_a_dedicated_server_is_
 @pytest.mark.long
 @pytest.mark.nspawn
 def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
-    stage = nspawn.stage
-    variables = program(stage, CHECK)
+    testbed = nspawn.testbed
+    variables = program(testbed, CHECK)
     hidden = {"kubenode_registry_token": "robot:correct-horse"}
-    stage.write_inventory(["pass-1", "stop-1"], **variables, **hidden)
+    testbed.write_inventory(["pass-1", "stop-1"], **variables, **hidden)
     running = nspawn.start()
-    log = log_of(stage, "stop-1")
+    log = log_of(testbed, "stop-1")
     running.until(lambda: log.exists() and "asked as stop-1" in log.read_text(), "the question")
     before = disk_marks(nspawn, "stop-1")
-    stage.ssh("stop-1", "touch /root/go", "rescue")
+    testbed.ssh("stop-1", "touch /root/go", "rescue")
     run = running.wait()
     assert run.rc != 0
     assert disk_marks(nspawn, "stop-1") == before
     assert nspawn.boots("stop-1") == ["rescue"]
     assert nspawn.proof("pass-1") == ["pass-1", "made by the bootstrap data"]
-    machines = report(stage)
+    machines = report(testbed)
     assert (machines["pass-1"]["verified"], machines["pass-1"]["failed"]) == (True, False)
     assert (machines["stop-1"]["boot_state"], machines["stop-1"]["failed"]) == ("ProvisioningFailed", True)
     reason = "the pre-provision command stopped this machine before this run wrote anything: it ended with exit code 3."
@@ -162,7 +162,7 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     assert "correct-horse" not in run.output
 
     lines = [line.split(" ", 2)[1:] for line in log.read_text().splitlines()]
-    (server,) = cloud_call(stage.lab["endpoint"], stage.token, "GET", "/servers?name=stop-1")["servers"]
+    (server,) = cloud_call(testbed.lab["endpoint"], testbed.token, "GET", "/servers?name=stop-1")["servers"]
     assert sorted(text for stream, text in lines if stream == "out") == [
         "asked as stop-1 of hcloud",
         "login ********",
@@ -172,31 +172,31 @@ def test_one_cloud_machine_is_stopped_and_the_other_one_goes_on(nspawn):
     assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
 
     # once a run; the next run asks again, and what was mended goes on. A machine that is done is not asked
-    asked = stage.ssh("stop-1", "cat /root/asked; touch /root/mended", "rescue")
+    asked = testbed.ssh("stop-1", "cat /root/asked; touch /root/mended", "rescue")
     assert asked == "asked as stop-1 of hcloud\n"
-    written = log_of(stage, "pass-1").stat().st_mtime_ns
+    written = log_of(testbed, "pass-1").stat().st_mtime_ns
     assert nspawn.run() == 0, nspawn.output
     assert nspawn.proof("stop-1") == ["stop-1", "made by the bootstrap data"]
     assert nspawn.boots("stop-1") == ["rescue", "disk"]
-    assert log_of(stage, "pass-1").stat().st_mtime_ns == written
+    assert log_of(testbed, "pass-1").stat().st_mtime_ns == written
 
 
 @pytest.mark.nspawn
 @pytest.mark.long
 def test_a_machine_that_misses_its_rescue_is_asked_there_on_its_second_try_or_given_up(nspawn):
-    stage = nspawn.stage
-    stage.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=180, **program(stage, CHECK))
+    testbed = nspawn.testbed
+    testbed.write_inventory(["late-1", "never-1"], kubenode_rescue_timeout=180, **program(testbed, CHECK))
     for name, times in (("late-1", 1), ("never-1", 2)):
         nspawn.control("POST", "/faults", {"point": "boot", "machine": name, "effect": "ignore_rescue", "times": times})
     assert nspawn.run() != 0
     assert nspawn.boots("late-1") == ["disk", "rescue", "disk"]
     assert nspawn.proof("late-1") == ["late-1", "made by the bootstrap data"]
-    assert "asked as late-1" in log_of(stage, "late-1").read_text()
+    assert "asked as late-1" in log_of(testbed, "late-1").read_text()
     assert nspawn.boots("never-1") == ["disk", "disk"]
-    reason = report(stage)["never-1"]["reason"]
+    reason = report(testbed)["never-1"]["reason"]
     assert "another system answers instead of the rescue" in reason
     assert "The rescue: " in reason
-    assert not log_of(stage, "never-1").exists()
+    assert not log_of(testbed, "never-1").exists()
 
 
 @pytest.mark.nspawn
@@ -208,32 +208,32 @@ def test_a_dedicated_server_that_is_stopped_stays_in_quarantine_and_keeps_its_di
         {"number": number, "disks": [{"kind": "sata", "size": "5G"}], "memory_mib": 2048} for number in (411, 412)
     ]
     lab = dedicated("nspawn", [servers[0], {**servers[1], **special}])
-    stage = lab.stage
+    testbed = lab.testbed
     (disk,) = lab.row("number", 412)["disks"]
     hosts = {
         "pass-1": {"kubenode_server_number": 411},
         # a word for its disk changes nothing: nothing is emptied before the program let it go on
         "stop-1": {"kubenode_server_number": 412, "kubenode_wipe": [disk["serial"]]},
     }
-    more = {"kubenode_first_contact": "reset", **program(stage, CHECK.replace("[ ! -e /root/go ]", "false"))}
+    more = {"kubenode_first_contact": "reset", **program(testbed, CHECK.replace("[ ! -e /root/go ]", "false"))}
     dedicated_inventory(lab, playbook, hosts, **more)
     before = disk_marks(lab, 412)
     assert lab.run() != 0
     assert disk_marks(lab, 412) == before
     assert lab.proof("pass-1") == ["pass-1", "made by the bootstrap data"]
-    assert report(stage)["pass-1"]["verified"]
-    assert "server=412" in log_of(stage, "stop-1").read_text()
-    assert "asked as stop-1 of robot" in log_of(stage, "stop-1").read_text()
-    entry = json.loads((stage.folder / "kubenode/quarantine/stop-1.json").read_text())
+    assert report(testbed)["pass-1"]["verified"]
+    assert "server=412" in log_of(testbed, "stop-1").read_text()
+    assert "asked as stop-1 of robot" in log_of(testbed, "stop-1").read_text()
+    entry = json.loads((testbed.folder / "kubenode/quarantine/stop-1.json").read_text())
     assert "the pre-provision command stopped this machine" in entry["reason"]
-    assert "disks" not in json.loads((stage.folder / "kubenode/intents/stop-1.json").read_text())
+    assert "disks" not in json.loads((testbed.folder / "kubenode/intents/stop-1.json").read_text())
 
     boots = lab.row("number", 412)["boots"]
     lab.control("DELETE", "/requests")
     assert lab.run("--limit", "stop-1") != 0
     assert "in quarantine since" in lab.output
     assert lab.control("GET", "/requests")["requests"] == []
-    stage.ssh("stop-1", "touch /root/mended", "rescue")
+    testbed.ssh("stop-1", "touch /root/mended", "rescue")
     words = '{"kubenode_clear_quarantine": ["stop-1"], "kubenode_look_timeout": 240}'
     assert lab.run("--limit", "stop-1", "-e", words) == 0, lab.output
     assert lab.proof("stop-1") == ["stop-1", "made by the bootstrap data"]

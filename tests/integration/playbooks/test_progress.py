@@ -18,17 +18,17 @@ LIMIT = 800
 
 
 @pytest.fixture(scope="module")
-def fleet(playground):
+def fleet(operator):
     """A lab whose machines never answer: they are late, tried once more, and given up."""
-    lab = playground("dry")
-    lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab = operator("dry")
+    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
     return lab
 
 
 def test_programs_read_json_and_people_read_sums(fleet):
-    fleet.stage.write_inventory(NAMES, kubenode_rescue_timeout=2)
+    fleet.testbed.write_inventory(NAMES, kubenode_rescue_timeout=2)
     done = subprocess.run(
-        fleet.stage.playbook_command(), cwd=fleet.stage.folder,
+        fleet.testbed.playbook_command(), cwd=fleet.testbed.folder,
         env={**fleet.environment, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
         capture_output=True, text=True, check=False, timeout=LIMIT,
     )  # fmt: skip
@@ -51,8 +51,8 @@ def table(screen):
 
 
 def test_a_terminal_shows_one_table_and_can_be_used_after_ctrl_c(fleet):
-    fleet.stage.write_inventory(OTHERS, kubenode_rescue_timeout=600)
-    run = OnTerminal(fleet.stage.playbook_command(), fleet.environment, fleet.stage.folder)
+    fleet.testbed.write_inventory(OTHERS, kubenode_rescue_timeout=600)
+    run = OnTerminal(fleet.testbed.playbook_command(), fleet.environment, fleet.testbed.folder)
     writes = "TASK [Write the disks"
 
     def waits(screen):

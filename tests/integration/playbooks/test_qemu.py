@@ -14,21 +14,21 @@ pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1500)]
 PATIENCE = {"kubenode_rescue_timeout": 420, "kubenode_command_timeout": 900, "kubenode_boot_timeout": 600}
 
 
-def test_a_whole_machine_boots_what_was_written(playground):
-    lab = playground("qemu")
-    stage = lab.stage
-    stage.write_inventory(["whole-1"], **PATIENCE)
+def test_a_whole_machine_boots_what_was_written(operator):
+    lab = operator("qemu")
+    testbed = lab.testbed
+    testbed.write_inventory(["whole-1"], **PATIENCE)
     assert lab.run(limit=1400) == 0, lab.output
     assert lab.boots("whole-1") == ["rescue", "disk"]
-    hostname, proof, kernel, root = stage.ssh(
+    hostname, proof, kernel, root = testbed.ssh(
         "whole-1", "hostname; cat /etc/kubenode-proof; cat /proc/cmdline; findmnt -no SOURCE /"
     ).splitlines()
     assert (hostname, proof) == ("whole-1", "made by the bootstrap data")
     # A boot loader from the disk started this kernel, and the root is a partition of the disk that was written.
     assert "BOOT_IMAGE=" in kernel
     assert root.startswith("/dev/sda")
-    (machine,) = json.loads(stage.report.read_text())["machines"]
+    (machine,) = json.loads(testbed.report.read_text())["machines"]
     assert machine["boot_state"] == "OperatingSystemRunning"
-    size = int(stage.ssh("whole-1", "lsblk -bno SIZE $(findmnt -no SOURCE /)"))
+    size = int(testbed.ssh("whole-1", "lsblk -bno SIZE $(findmnt -no SOURCE /)"))
     # The image has 1 GiB; the root partition was grown to the machine's disk.
     assert size > 30 * 2**30

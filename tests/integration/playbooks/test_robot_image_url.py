@@ -9,13 +9,13 @@ import json
 import pytest
 
 from tests.integration.accounts import disk_marks
-from tests.integration.playbooks.commands import waiting_command
+from tests.integration.testbeds import waiting_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.nspawn
 
 TWO_DISKS = [{"kind": "nvme", "size": "3G"}, {"kind": "sata", "size": "4G", "rotational": True}]
-#: Each test has servers of its own: what one leaves on its disks is nobody else's business.
+#: Each test has servers of its own: what one leaves on its disks does not matter to others.
 NUMBERS = {
     "first-1": 101, "first-2": 102, "cut-1": 103, "foreign-1": 104, "mended-1": 105, "imposter-1": 106,
     "unnamed-1": 107, "late-1": 108, "early-1": 109, "swapped-1": 110,
@@ -49,14 +49,14 @@ def inventory(lab, *names, **variables):
         "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
         "vars": {
             "kubenode_root_device_hints": SMALLEST,
-            "kubenode_image_url": lab.stage.image_url(),
+            "kubenode_image_url": lab.testbed.image_url(),
             "kubenode_image_url_command": "image-url-command-raw-disk",
             "kubenode_look_timeout": 4,
             "kubenode_first_contact": "reset",
             **variables,
         },
     }
-    lab.stage.write_groups({"machines": group})
+    lab.testbed.write_groups({"machines": group})
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def requests(lab, method=None, path=""):
 
 
 def report(lab):
-    return {one["name"]: one for one in json.loads(lab.stage.report.read_text())["machines"]}
+    return {one["name"]: one for one in json.loads(lab.testbed.report.read_text())["machines"]}
 
 
 def test_from_empty_disks_to_verified_systems_and_again(lab):
@@ -110,7 +110,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
     assert "changed=0" in lab.output
     assert not [one for one in requests(lab) if one["method"] != "GET"]
     # A node that was proven and is silent now may be down for a reason: it is not reset.
-    lab.stage.ssh("first-2", "systemctl stop ssh.socket ssh.service")
+    lab.testbed.ssh("first-2", "systemctl stop ssh.socket ssh.service")
     assert lab.run() != 0
     assert "an earlier run proved its new system" in lab.output
     assert len(resets(lab, "first-2")) == 1
@@ -119,14 +119,14 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
 
 @pytest.mark.long
 def test_an_interrupted_command_is_attached_to_and_the_disk_is_written_once(lab):
-    folder = lab.stage.folder / "slow"
+    folder = lab.testbed.folder / "slow"
     waiting_command(folder)
     inventory(lab, "cut-1", kubenode_image_url_command="image-url-command-slow", kubenode_command_dir=str(folder))
-    log = lab.stage.folder / "kubenode/logs/cut-1/image-url-command.log"
+    log = lab.testbed.folder / "kubenode/logs/cut-1/image-url-command.log"
     first = lab.start()
     first.until(lambda: log.exists() and "start 1" in log.read_text(), "the start of the command")
     assert first.interrupt().failed
-    lab.stage.ssh("cut-1", "touch /root/go", "rescue")
+    lab.testbed.ssh("cut-1", "touch /root/go", "rescue")
     assert lab.run(*THERE) == 0, lab.output
     assert boots(lab, "cut-1")[-2:] == ["rescue", "disk"]
     assert len(resets(lab, "cut-1")) == 1
@@ -177,7 +177,7 @@ def test_a_rescue_with_other_host_keys_than_the_api_tells_gets_nothing(lab):
     assert lab.run() != 0
     assert "SHA256:" in lab.output
     assert disks(lab, "imposter-1") == before
-    assert "imposter-1.json" in [path.name for path in (lab.stage.folder / "kubenode/quarantine").iterdir()]
+    assert "imposter-1.json" in [path.name for path in (lab.testbed.folder / "kubenode/quarantine").iterdir()]
 
 
 @pytest.mark.long
@@ -212,16 +212,16 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
     name = "swapped-1"
     (wanted, _other) = machine(lab, name)["disks"]
     before = disks(lab, name)
-    lab.stage.playbook, main = "kubenode.provision.robot_inspect", lab.stage.playbook
+    lab.testbed.playbook, main = "kubenode.provision.robot_inspect", lab.testbed.playbook
     inventory(lab, name)
     try:
         assert lab.run() == 0, lab.output
     finally:
-        lab.stage.playbook = main
+        lab.testbed.playbook = main
     assert wanted["serial"] in lab.output
     assert disks(lab, name) == before
     # The rescue that looked is not the one that writes.
-    lab.stage.ssh(name, "systemctl --no-block poweroff", "rescue")
+    lab.testbed.ssh(name, "systemctl --no-block poweroff", "rescue")
     until(lambda: not machine(lab, name)["powered"], "a machine that is off")
     inventory(lab, name, kubenode_root_device_hints={"wwn": wanted["wwn"]}, kubenode_sw_reset_timeout=20)
     assert lab.run() == 0, lab.output
@@ -234,12 +234,12 @@ def test_letters_that_swapped_since_the_disks_were_looked_at(lab):
 def test_wrong_credentials_are_tried_once(lab):
     inventory(lab, "first-1")
     lab.control("DELETE", "/requests")
-    before = dict(lab.stage.environment)
-    lab.stage.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
+    before = dict(lab.testbed.environment)
+    lab.testbed.environment["HROBOT_API_PASSWORD"] = "wrong-secret-4711"
     try:
         assert lab.run() != 0
     finally:
-        lab.stage.environment = before
+        lab.testbed.environment = before
     assert "HROBOT_API_PASSWORD" in lab.output
     assert "wrong-secret-4711" not in lab.output
     assert len(requests(lab)) == 1

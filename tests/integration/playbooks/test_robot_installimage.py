@@ -69,8 +69,8 @@ def inventory(lab, *names, **variables):
         "hosts": {name: {"kubenode_server_number": NUMBERS[name]} for name in names},
         "vars": {key: value for key, value in wanted.items() if value is not None},
     }
-    lab.stage.playbook = "kubenode.provision.robot_installimage"
-    lab.stage.write_groups({"machines": group})
+    lab.testbed.playbook = "kubenode.provision.robot_installimage"
+    lab.testbed.write_groups({"machines": group})
 
 
 def machine(lab, name):
@@ -86,7 +86,7 @@ def test_from_empty_disks_to_verified_systems_and_again(lab):
         assert machine(lab, name)["name"] == name
         looks = "cat /etc/hostname; hostname -f; "
         looks += "cat /etc/kubenode-proof; grep -c ' /boot ext4 ' /etc/fstab; cat /etc/kubenode/installed.json"
-        short, whole, proof, boot, record = lab.stage.ssh(name, looks).splitlines()
+        short, whole, proof, boot, record = lab.testbed.ssh(name, looks).splitlines()
         assert (short, whole) == (name.partition(".")[0], name)
         assert (proof, boot) == ("made by the bootstrap data", "1")
         assert json.loads(record)["command"] == "installimage"
@@ -102,14 +102,14 @@ def test_a_rescue_that_was_renamed_is_no_new_system(lab):
     inventory(lab, "renamed-1", kubenode_post_install_script="#!/bin/sh\nexit 7\n", **again)
     for run in ("the first run", "what the first one left"):
         assert lab.run() != 0, f"{run}: {lab.output}"
-        assert lab.stage.ssh("renamed-1", "hostname", "rescue").strip() == "renamed-1", run
+        assert lab.testbed.ssh("renamed-1", "hostname", "rescue").strip() == "renamed-1", run
         assert machine(lab, "renamed-1")["name"] != "renamed-1", "it was given the name of a proven machine"
-        (found,) = json.loads(lab.stage.report.read_text())["machines"]
+        (found,) = json.loads(lab.testbed.report.read_text())["machines"]
         assert (bool(found["verified"]), found["failed"]) == (False, True), run
         assert [boot["source"] for boot in machine(lab, "renamed-1")["boots"]][-1] == "rescue"
     inventory(lab, "renamed-1", **again)
     assert lab.run() == 0, lab.output
-    (found,) = json.loads(lab.stage.report.read_text())["machines"]
+    (found,) = json.loads(lab.testbed.report.read_text())["machines"]
     assert found["verified"]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dev import demo_robot
+from dev.demos import robot
 from lab.apt import apt_options, sources
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(12000)]
@@ -31,26 +31,26 @@ LOOKS = (
 
 def mirrored_system(lab, name: str, firmware: str, arrays: int) -> None:
     """Assert that a server runs from volumes on arrays of both of its disks, and started from them."""
-    hostname, proof, root, data, found, *rest = lab.stage.ssh(name, LOOKS).splitlines()
+    hostname, proof, root, data, found, *rest = lab.testbed.ssh(name, LOOKS).splitlines()
     assert (hostname, proof) == (name, "made by the bootstrap data")
     assert (root, data) == ("/dev/mapper/vg0-root", "xfs")
     assert found == firmware
     both = [line for line in rest if line.startswith("md") and "raid1" in line]
     assert len(both) == arrays
     assert all("sda" in line and "sdb" in line for line in both)
-    (machine,) = lab.stage.machines()
+    (machine,) = lab.testbed.machines()
     assert [boot["source"] for boot in machine["boots"]][-2:] == ["rescue", "disk"]
 
 
 def test_a_mirrored_server_boots_from_its_own_disks(dedicated):
-    name = demo_robot.BY_INSTALLIMAGE
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    name = robot.BY_INSTALLIMAGE
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [server])
-    stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    testbed = lab.testbed
+    group = robot.inventory(testbed)["by_installimage"]
     group["vars"] |= PATIENCE
-    stage.playbook = "kubenode.provision.robot_installimage"
-    stage.write_groups({"by_installimage": group})
+    testbed.playbook = "kubenode.provision.robot_installimage"
+    testbed.write_groups({"by_installimage": group})
     assert lab.run(limit=_LIMIT) == 0, lab.output
     # Boot partition and physical volume, each on both disks.
     mirrored_system(lab, name, "legacy", 2)
@@ -81,12 +81,12 @@ def archive(tmp_path_factory):
 
 @pytest.mark.parametrize("firmware", ["legacy", "/sys/firmware/efi"], ids=["legacy", "uefi"])
 def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedicated, archive, firmware):
-    name, uefi = demo_robot.BY_INSTALLIMAGE, firmware != "legacy"
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    name, uefi = robot.BY_INSTALLIMAGE, firmware != "legacy"
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     # the whole archive lies in the rescue's memory
     lab = dedicated("qemu", [{**server, "uefi": uefi, "memory_mib": 3072}])
-    stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    testbed = lab.testbed
+    group = robot.inventory(testbed)["by_installimage"]
     esp = {"mount": "/boot/efi", "filesystem": "esp", "size": "256M"}
     group["vars"] |= PATIENCE | {
         "kubenode_image": {"file": str(archive)},
@@ -94,27 +94,27 @@ def test_an_archive_of_packages_boots_from_a_mirror_that_installimage_made(dedic
         "kubenode_autosetup": {"RAID_ASSUME_CLEAN": True},
         "kubenode_partitions": [*([esp] if uefi else []), *group["vars"]["kubenode_partitions"]],
     }
-    stage.playbook = "kubenode.provision.robot_installimage"
+    testbed.playbook = "kubenode.provision.robot_installimage"
     # The archive has no host keys: those that the installation makes are what the first contact is checked by.
-    stage.write_groups({"by_installimage": group}, known_host_key=False)
+    testbed.write_groups({"by_installimage": group}, known_host_key=False)
     assert lab.run(limit=_LIMIT) == 0, lab.output
     mirrored_system(lab, name, firmware, 3 if uefi else 2)
     # Nothing in it reads /etc/network/interfaces: its own network would be one cable, where there is only the gateway.
-    (route,) = stage.ssh(name, "ip -4 route").splitlines()
+    (route,) = testbed.ssh(name, "ip -4 route").splitlines()
     assert route.startswith("default via ")
     assert "proto dhcp" not in route
-    files = stage.ssh(name, "cat /run/systemd/netif/links/*; resolvectl dns").splitlines()
+    files = testbed.ssh(name, "cat /run/systemd/netif/links/*; resolvectl dns").splitlines()
     assert "NETWORK_FILE=/etc/systemd/network/05-kubenode.network" in files
 
 
 def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
-    name, passphrase = demo_robot.BY_INSTALLIMAGE, "correct-horse"
+    name, passphrase = robot.BY_INSTALLIMAGE, "correct-horse"
     packages = ("cryptsetup-initramfs", "dropbear-initramfs")
     image = archive_of(tmp_path_factory, "Debian-1200-bookworm-amd64-unlock.tar.zst", *packages)
-    (server,) = [one for one in demo_robot.SERVERS if one["number"] == demo_robot.NUMBERS[name]]
+    (server,) = [one for one in robot.SERVERS if one["number"] == robot.NUMBERS[name]]
     lab = dedicated("qemu", [{**server, "memory_mib": 3072}])
-    stage = lab.stage
-    group = demo_robot.inventory(stage)["by_installimage"]
+    testbed = lab.testbed
+    group = robot.inventory(testbed)["by_installimage"]
     boot, physical = group["vars"]["kubenode_partitions"]
     group["vars"] |= PATIENCE | {
         "kubenode_image": {"file": str(image)},
@@ -123,17 +123,17 @@ def test_an_encrypted_server_is_unlocked_over_ssh(dedicated, tmp_path_factory):
         "kubenode_crypt_password": passphrase,
         "kubenode_remote_unlock": True,
     }
-    stage.playbook = "kubenode.provision.robot_installimage"
-    stage.write_groups({"by_installimage": group}, known_host_key=False)
+    testbed.playbook = "kubenode.provision.robot_installimage"
+    testbed.write_groups({"by_installimage": group}, known_host_key=False)
     assert lab.run("-vvv", limit=_LIMIT) == 0, lab.output
     assert passphrase not in lab.output
     mirrored_system(lab, name, "legacy", 2)
-    assert " crypt" in stage.ssh(name, "lsblk -nso NAME,TYPE /dev/mapper/vg0-root")
+    assert " crypt" in testbed.ssh(name, "lsblk -nso NAME,TYPE /dev/mapper/vg0-root")
     # the keys of both systems are known, and are not the same
-    known = stage.folder / "kubenode" / "known_hosts"
+    known = testbed.folder / "kubenode" / "known_hosts"
     kinds = [{line.split()[2] for line in (known / f"{name}.{system}").read_text().splitlines() if line[0] != "#"}
              for system in ("initramfs", "os")]  # fmt: skip
     assert kinds[0]
     assert not kinds[0] & kinds[1]
     hidden = f"! grep -rqs {passphrase} /etc /installimage.conf /installimage.debug /var/log /root && echo clean"
-    assert stage.ssh(name, hidden).strip() == "clean"
+    assert testbed.ssh(name, hidden).strip() == "clean"

@@ -14,10 +14,10 @@ from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def dry(playground):
+def dry(operator):
     """A lab whose machines never answer, so that a run waits for them."""
-    lab = playground("dry")
-    lab.stage.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
+    lab = operator("dry")
+    lab.testbed.image_url = lambda: "https://images.example.com/x.raw.zst#sha256=" + "0" * 64
     return lab
 
 
@@ -31,12 +31,12 @@ def children(pid):
 
 
 def test_a_machine_of_another_run_is_refused_until_that_run_is_gone(dry):
-    dry.stage.write_inventory(["shared-1", "one-1"])
+    dry.testbed.write_inventory(["shared-1", "one-1"])
     first = dry.start()
     first.until("TASK [Write the disks")
     until(lambda: children(first.process.pid), "the SSH phase")
     before = writes(dry)
-    dry.stage.write_inventory(["shared-1", "two-1"])
+    dry.testbed.write_inventory(["shared-1", "two-1"])
     checked = dry.start("--check")
     checked.until("TASK [Create the machines")
     checked.kill()

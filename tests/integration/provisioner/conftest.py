@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program built around this collection, with playbooks that only tell what they were given."""
+"""The program built around this collection, with playbooks that only report their variables."""
 
 from __future__ import annotations
 
@@ -14,18 +14,9 @@ import pytest
 
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
-from tests.integration.commands.web import Web
 from tests.integration.runs import LIMIT
 
 PLAYBOOKS = Path(__file__).parent / "playbooks"
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    """Serve files for one test."""
-    server = Web()
-    yield server
-    server.close()
 
 
 def telling() -> Iterator[tuple[str, bytes]]:
@@ -59,16 +50,16 @@ class Machine:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.told.mkdir(mode=0o700, exist_ok=True)
+        self.reported.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def state(self) -> Path:
         return self.folder / "state"
 
     @property
-    def told(self) -> Path:
+    def reported(self) -> Path:
         """Where the playbooks write what they were given."""
-        return self.folder / "told"
+        return self.folder / "reported"
 
     def command(self, *arguments: str) -> list[str]:
         return [str(self.program), "--state-dir", str(self.state), *arguments]
@@ -76,7 +67,7 @@ class Machine:
     def start(self, *arguments: str, **options) -> subprocess.Popen[str]:
         """Start a run and do not wait for it."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        environment = {"PATH": os.environ["PATH"], "TOLD": str(self.told), "LANG": "C", **self.environment}
+        environment = {"PATH": os.environ["PATH"], "TOLD": str(self.reported), "LANG": "C", **self.environment}
         return subprocess.Popen(self.command(*arguments), env=environment, text=True, **pipes)
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -99,7 +90,7 @@ def used(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[]
 
     def make() -> Machine:
         machine = Machine(program, state)
-        for path in machine.told.iterdir():
+        for path in machine.reported.iterdir():
             path.unlink()
         return machine
 

@@ -40,19 +40,19 @@ done
 
 
 def variables(machine) -> dict:
-    return json.loads((machine.told / "variables.json").read_text(encoding="utf-8"))
+    return json.loads((machine.reported / "variables.json").read_text(encoding="utf-8"))
 
 
 def has_told(process, machine) -> None:
-    """Wait until a run has told its variables."""
+    """Wait until a run has reported its variables."""
 
-    def told() -> bool:
+    def reported() -> bool:
         ended = process.poll() is not None
-        found = (machine.told / "variables.json").exists()
+        found = (machine.reported / "variables.json").exists()
         assert found or not ended, "the run ended early"
         return found
 
-    until(told, "the variables of the run")
+    until(reported, "the variables of the run")
 
 
 def run_folders(machine) -> list[Path]:
@@ -91,9 +91,9 @@ def test_variables_arrive_as_they_were(used, tmp_path):
     sets = ["--set", "base_packages_extra=[jq, 'yq']", "--set", "base_mirror=http://x/y"]
     done = machine.run("--phase", "base", *files, *sets, "--kubelet-version", "v1.36.4")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = variables(machine)
+    reported = variables(machine)
     assert (
-        told.items()
+        reported.items()
         >= {
             **extra,
             "base_sysctls": {"vm.swappiness": "{{ 1 + 1 }}", "a": 1.5, "b": None},
@@ -102,7 +102,7 @@ def test_variables_arrive_as_they_were(used, tmp_path):
             "base_kubernetes_version": "1.36.4",
         }.items()
     )
-    assert "base_prebake" not in told
+    assert "base_prebake" not in reported
 
 
 def test_plain_lines_for_a_log(used):
@@ -144,7 +144,7 @@ def test_check_changes_nothing(used):
     machine = used()
     done = machine.run("--phase", "base", "--check")
     assert done.returncode == 0, done.stderr
-    assert not (machine.told / "variables.json").exists()
+    assert not (machine.reported / "variables.json").exists()
     assert "nothing was changed" in done.stdout
 
 
@@ -175,11 +175,11 @@ def test_a_token_is_in_no_command_line_environment_or_output(used, tmp_path, way
     done = machine.run(*arguments, stdin=TOKEN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert variables(machine)["join_token"] == TOKEN
-    lines = (machine.told / "cmdlines").read_text()
+    lines = (machine.reported / "cmdlines").read_text()
     assert "launch.py" in lines
     assert "--state-dir" in lines
     assert TOKEN not in lines + done.stdout + done.stderr
-    holders = [path for path in machine.told.glob("environs.*") if TOKEN in path.read_text()]
+    holders = [path for path in machine.reported.glob("environs.*") if TOKEN in path.read_text()]
     # the program's own environment only: root's, and gone with it
     assert len(holders) <= (way in ("option", "environment"))
     assert not run_folders(machine)
@@ -203,7 +203,7 @@ def test_one_run_at_a_time_and_the_payload_is_kept(used):
         second = machine.run("--phase", "base")
         assert second.returncode == 1
         assert f"another run is at work here (process {first.pid})" in second.stderr
-        (machine.told / "go").touch()
+        (machine.reported / "go").touch()
         first.communicate(timeout=180)
         assert first.returncode == 0
     assert machine.run("--phase", "base", "--check").returncode == 0
@@ -269,7 +269,7 @@ def test_a_folder_that_others_can_write_to_is_refused(machine):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--phase", "both"], "invalid choice: 'both'"),
         (["--phase", "all"], "name its API server by --api-server"),
@@ -297,15 +297,15 @@ def test_a_folder_that_others_can_write_to_is_refused(machine):
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )
-def test_wrong_use(used, arguments, told):
+def test_wrong_use(used, arguments, reported):
     machine = used()
     done = machine.run(*arguments)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert told in done.stderr
+    assert reported in done.stderr
     assert done.stderr.startswith("provision: ")
     assert len(done.stderr.splitlines()) == 1
     assert TOKEN not in done.stderr
-    assert not (machine.told / "variables.json").exists()
+    assert not (machine.reported / "variables.json").exists()
 
 
 @pytest.mark.parametrize("text", ["a: [1", "- a", "5", "\x00", "base_mirrors: !!python/object:os.x {}"])

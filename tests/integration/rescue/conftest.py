@@ -74,7 +74,7 @@ class Rescuer(CloudAccount):
             "log_dir": str(self.logs),
             "known_hosts_dir": str(self.pins),
             "rescue_timeout": 600,
-            # These machines hold the image they were made of, and nobody minds.
+            # These machines hold the image they were made of, which may be overwritten.
             "consent": "checked",
             **options,
         }

@@ -39,7 +39,7 @@ class User(Controller):
 
 @pytest.fixture
 def user(tmp_path) -> User:
-    """A user who did everything right so far."""
+    """A user whose inputs are all right."""
     return User(tmp_path)
 
 

@@ -275,7 +275,7 @@ def test_a_rescue_that_reboots_under_the_command_is_noticed(controller):
 def test_another_system_is_no_rescue(controller):
     controller.machine("cmd-m", rescue=False)
     command = controller.install("plain", "echo ran >/root/ran\n" + DONE)
-    run = controller.command("cmd-m", command, rescue_timeout=1_000_000)  # whose end nobody waits for
+    run = controller.command("cmd-m", command, rescue_timeout=1_000_000)  # which is not waited for
     assert run.failed
     assert (run["in_rescue"], run["boot_state"], run["transitions"]) == (False, "BootingToRescue", [])
     assert "another system answers instead of the rescue (hostname 'cmd-m'" in run["msg"]

@@ -27,12 +27,6 @@ class Account(RobotAccount):
         more = {"first_contact": first_contact}
         return [{"name": name, "server_number": self.numbers[name], **more} for name in names or self.numbers]
 
-    def run(self, module: str, *flags: str, env: dict[str, str] | None = None, **options: object) -> Run:
-        """Run one of our modules: by Ansible if it is told so by a flag of Ansible's, else without."""
-        if not flags:
-            return self.process(module, env=env, **options)
-        return self.module("localhost", module, *flags, env=env, **options)
-
     def rescue(
         self,
         machines: list[dict[str, Any]] | None = None,

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Servers that may serve somebody: nobody resets them unasked, and whoever gives one up leaves nothing armed."""
+"""Servers that may be in use: they are not reset unasked, and one that is given up is disarmed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_a_server_that_is_off_serves_nobody_and_is_started(account):
     machines = account.machines("off", first_contact="refuse")
     looked = account.rescue(machines, prove=False, look_only=True, on_error="report")
     assert CLOSED in looked.machines["off"]["msg"]
-    assert untouched(account, "off"), "a look switches nobody on"
+    assert untouched(account, "off"), "a look switches no server on"
     run = account.rescue(machines, prove=False)
     assert not run.failed, run.output
-    # no time is lost with keys and buttons that start nobody
+    # no time is lost with keys and buttons that start no server
     assert account.resets("off") == ["power"]
 
 
@@ -72,7 +72,7 @@ def test_an_interrupted_run_is_gone_on_with_by_the_same_words(account):
 
 
 def test_whoever_gives_up_disarms(account):
-    """Nobody answers on these machines: every way is tried, and then the next boot leads to the disk again."""
+    """These machines do not answer: every reset type is tried, and then the next boot is from the disk again."""
     account.add("n1", reset=["hw"], wol=False)
     account.fault(point="boot", machine="n1", effect="dead", times=9)
     intents = account.folder / "intents"
@@ -111,7 +111,7 @@ def test_an_error_of_robot_on_the_way_disarms_too(account):
     assert run.machines["n1"]["failed"]
     assert account.rescue_of("n1")["active"] is False
     kept = json.loads((intents / "n1.json").read_text())
-    # another try needs no new word, but a rescue that comes now is somebody else's
+    # another try needs no new word, but a rescue that comes now is another one's
     assert (kept["state"], kept["disarmed"]) == ("open", True)
 
 

@@ -76,9 +76,9 @@ def test_to_the_rescue_in_three_requests_and_one_reset_each(real_account):
         assert len(account.resets(name)) == 1
         assert account.boots(name)[-1] == "rescue"
         assert (result["in_rescue"], result["armed"], result["hostname"]) == (True, False, "rescue")
-        told = account.robot("GET", f"/boot/{account.numbers[name]}/rescue/last")["rescue"]["host_key"]
-        assert len(result["host_keys"]) == len(told) == 3
-        # Nobody but the proven rescue is behind this connection.
+        reported = account.robot("GET", f"/boot/{account.numbers[name]}/rescue/last")["rescue"]["host_key"]
+        assert len(result["host_keys"]) == len(reported) == 3
+        # Only the proven rescue is behind this connection.
         assert ssh(account, name, "cat /proc/sys/kernel/random/boot_id") == result["boot_id"]
     assert account.pins.stat().st_mode & 0o077 == 0
     assert account.key.read_text().splitlines()[1] not in run.output

@@ -13,7 +13,7 @@ from lab.api import engine
 from tests.lab.clients.keys import public_key
 from tests.waiting import until
 
-#: between two looks: whoever waits for minutes stays below 3600 requests an hour
+#: between two looks: a wait of minutes stays below 3600 requests an hour
 PAUSE = 0.06
 
 
@@ -52,7 +52,7 @@ class Api:
         return action if action["status"] != "running" else until(ended, f"the end of {action['command']}", pause=PAUSE)
 
     def create(self, name="n1", wait=True, **options):
-        """A server, powered off unless told otherwise; returns its id."""
+        """A server, powered off unless reported otherwise; returns its id."""
         body = {"name": name, "server_type": "cx23", "image": "ubuntu-24.04", "start_after_create": False} | options
         answer = self.good("POST", "/servers", body)
         for action in [answer["action"], *answer["next_actions"]] if wait else []:

@@ -10,7 +10,7 @@ _numbers = itertools.count(1)
 
 
 def public_key(comment: str = "test") -> str:
-    """A public key nobody has the private half of; another one at each call."""
+    """A public key without a private half; another one at each call."""
     name = b"ssh-ed25519"
     blob = struct.pack(">I", len(name)) + name + struct.pack(">I", 32) + next(_numbers).to_bytes(32, "big")
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} {comment}"

@@ -44,8 +44,8 @@ def wire(tmp_path_factory):
         )
         return done.returncode, done.stdout, done.stdout + done.stderr
 
-    _code, told, said = go("mod", "download", "-json", f"{MODULE}@{VERSION}")
-    about = json.loads(told or "{}")
+    _code, reported, said = go("mod", "download", "-json", f"{MODULE}@{VERSION}")
+    about = json.loads(reported or "{}")
     assert about.get("Sum") == SUM, said
     (work / "schema").mkdir()
     with zipfile.ZipFile(BytesIO(Path(about["Zip"]).read_bytes())) as archive:

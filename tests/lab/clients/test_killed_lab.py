@@ -54,7 +54,7 @@ def test_killed_lab(tmp_path, monkeypatch):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert traces(disks)["files"], "nobody has cleaned up yet"
+    assert traces(disks)["files"], "nothing is cleaned up yet"
     (left,) = (tmp_path / "labs").iterdir()
     with RunningLab(kind="nspawn") as lab:
         assert not any(traces(disks).values()), traces(disks)

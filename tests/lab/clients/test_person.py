@@ -100,7 +100,7 @@ def test_keys_names_and_silence(dedicated):
 
     person.silence()
     done = person.ssh("true")
-    assert (done.returncode, "timed out" in done.stderr) == (255, True), "nobody refuses: the packets vanish"
+    assert (done.returncode, "timed out" in done.stderr) == (255, True), "no refusal: the packets vanish"
     assert person.enter("systemctl is-active ssh") == "active\n"
     person.let_speak()
     _eventually(lambda: person.ssh("true").returncode, 0)

@@ -14,18 +14,69 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import kubernetes
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from lab.cluster import KUBERNETES
 from lab.cluster.kube_client import KubeClient, KubeError, KubeUnreachable
 from lab.cluster.objects import NODE_GROUP
 from lab.cluster.running_cluster import RunningCluster
-from tests.lab.cluster.joining import Joining
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+class Joining:
+    """One node-to-be with a bootstrap token."""
+
+    def __init__(self, cluster: RunningCluster, name: str, token: str) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._api = KubeClient(cluster.endpoint, cluster.ca_file, token=token)
+        self._path = ""
+
+    def ask(self) -> None:
+        """Send the request that a kubelet sends."""
+        names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, f"system:node:{self.name}")]
+        subject = x509.Name([x509.NameAttribute(*pair) for pair in names])
+        request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(self._key, hashes.SHA256())
+        spec = {
+            "request": base64.b64encode(request.public_bytes(Encoding.PEM)).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+        }
+        made = self._api.call("POST", REQUESTS, {"metadata": {"generateName": "node-csr-"}, "spec": spec})
+        self._path = f"{REQUESTS}/{made['metadata']['name']}"
+
+    def status(self) -> dict[str, Any]:
+        """The request's status."""
+        return self._api.get(self._path).get("status", {})
+
+    def certificate(self) -> x509.Certificate:
+        """The signed certificate, as soon as it is there."""
+        return x509.load_pem_x509_certificate(self._pem())
+
+    def as_node(self, folder: Path) -> KubeClient:
+        """A client that is the node."""
+        pair = folder / "node.crt", folder / "node.key"
+        pair[0].write_bytes(self._pem())
+        pair[1].write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return KubeClient(self._cluster.endpoint, self._cluster.ca_file, pair)
+
+    def _pem(self) -> bytes:
+        found = until(lambda: self.status().get("certificate"), f"a certificate for {self.name}", show=self.status)
+        return base64.b64decode(found)
 
 
 def test_a_token_gets_a_certificate_and_the_certificate_a_node(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -102,9 +153,9 @@ def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster
     assert anybody.get("/version")["gitVersion"] == f"v{KUBERNETES}"
     info = anybody.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
     text = info["kubeconfig"]
-    told = yaml.safe_load(text)["clusters"][0]["cluster"]
-    assert told["server"] == cluster.endpoint
-    assert base64.b64decode(told["certificate-authority-data"]).decode() == cluster.ca_pem
+    digest = yaml.safe_load(text)["clusters"][0]["cluster"]
+    assert digest["server"] == cluster.endpoint
+    assert base64.b64decode(digest["certificate-authority-data"]).decode() == cluster.ca_pem
     header, between, signature = info[f"jws-kubeconfig-{token[:6]}"].split(".")
     assert between == ""
     assert json.loads(_decoded(header)) == {"alg": "HS256", "kid": token[:6]}
@@ -169,8 +220,8 @@ def test_strict_clients_trust_its_certificates(cluster: RunningCluster) -> None:
 
 def test_the_pin_is_what_openssl_says(cluster: RunningCluster) -> None:
     command = "openssl x509 -pubkey -noout -in '%s' | openssl pkey -pubin -outform der | openssl dgst -sha256 -r"
-    told = subprocess.run(["sh", "-c", command % cluster.ca_file], capture_output=True, text=True, check=True).stdout
-    assert cluster.ca_hash == f"sha256:{told.split()[0]}"
+    digest = subprocess.run(["sh", "-c", command % cluster.ca_file], capture_output=True, text=True, check=True).stdout
+    assert cluster.ca_hash == f"sha256:{digest.split()[0]}"
 
 
 def _decoded(text: str) -> bytes:

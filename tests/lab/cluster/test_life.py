@@ -42,7 +42,7 @@ def programs(folder: Path) -> list[int]:
             if Path(os.readlink(link)) == folder:
                 found.append(int(link.parent.name))
         except OSError:
-            continue  # ended meanwhile, or somebody else's
+            continue  # ended meanwhile, or not ours
     return sorted(found)
 
 

@@ -50,10 +50,10 @@ def containerd(node: Node, lab_nspawn: RunningLab, request: pytest.FixtureReques
 
 
 def test_it_shows_the_runtime_and_its_images(node: Node, containerd: str) -> None:
-    told = yaml.safe_load(node.run("crictl version"))
-    assert told["RuntimeName"] == "containerd"
-    assert told["RuntimeVersion"].removeprefix("v").startswith(containerd)
-    assert told["RuntimeApiVersion"] in ("v1", "v1alpha2")
+    reported = yaml.safe_load(node.run("crictl version"))
+    assert reported["RuntimeName"] == "containerd"
+    assert reported["RuntimeVersion"].removeprefix("v").startswith(containerd)
+    assert reported["RuntimeApiVersion"] in ("v1", "v1alpha2")
     info = json.loads(node.run("crictl info"))
     conditions = {condition["type"]: condition["status"] for condition in info["status"]["conditions"]}
     assert conditions["RuntimeReady"] is True

@@ -21,7 +21,7 @@ def read(*lines: str) -> Reader:
     return reader
 
 
-def told(config: bytes) -> list[str]:
+def reported(config: bytes) -> list[str]:
     digest, text = hashlib.sha256(config).hexdigest(), base64.b64encode(config).decode()
     parts = [text[at : at + 76] for at in range(0, len(text), 76)]
     return [f"lab-coreos 3.10 ignition {digest} {len(config)}", *(f"lab-coreos-data {part}" for part in parts)]
@@ -33,7 +33,7 @@ def test_facts_of_a_boot() -> None:
         "[    0.000000] Linux version 6.1.0",
         "lab-coreos 3.05 begin 6.1.0",
         "lab-coreos 3.06 arguments a=1 b",
-        *told(config),
+        *reported(config),
         "lab-coreos 3.30 profile 00ff eth0 two.nmconnection",
         "lab-coreos 3.40 root medium 00aa /dev/sr0",
         "lab-coreos 3.50 file 0640 00bb /etc/a b",
@@ -55,7 +55,7 @@ def test_facts_of_a_boot() -> None:
 
 
 def test_ignition_that_lost_a_line_is_not_believed() -> None:
-    lines = told(b"x" * 300)
+    lines = reported(b"x" * 300)
     seen = read(*lines[:2], *lines[3:], "lab-coreos 4.00 end").seen
     assert seen.ignition is None
     assert "not the one whose digest was told" in seen.failed

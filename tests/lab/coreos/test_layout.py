@@ -25,18 +25,18 @@ def xorriso(iso: Path, *arguments: str) -> str:
 
 
 def test_boots_with_bios_and_uefi_from_cd_and_disk(coreos: LiveImage) -> None:
-    told = xorriso(coreos.iso, "-report_el_torito", "plain", "-report_system_area", "plain")
-    images = re.findall(r"^El Torito boot img :\s+\d+\s+(\w+)\s+y\s+none", told, re.M)
+    reported = xorriso(coreos.iso, "-report_el_torito", "plain", "-report_system_area", "plain")
+    images = re.findall(r"^El Torito boot img :\s+\d+\s+(\w+)\s+y\s+none", reported, re.M)
     assert images == ["BIOS", "UEFI"]
-    paths = re.findall(r"^El Torito img path :\s+\d+\s+(\S+)", told, re.M)
+    paths = re.findall(r"^El Torito img path :\s+\d+\s+(\S+)", reported, re.M)
     assert paths == ["/isolinux/isolinux.bin", "/images/efiboot.img"]
-    assert "isohybrid" in told
-    assert re.search(r"^GPT type GUID\s+:\s+\d+\s+a2a0d0ebe5b9334487c068b6b72699c7", told, re.M)
+    assert "isohybrid" in reported
+    assert re.search(r"^GPT type GUID\s+:\s+\d+\s+a2a0d0ebe5b9334487c068b6b72699c7", reported, re.M)
 
 
 def test_volume_is_found_by_its_published_arguments(coreos: LiveImage) -> None:
-    told = xorriso(coreos.iso, "-pvd_info")
-    label = re.search(r"^Volume Id\s*: (.*)$", told, re.M)
+    reported = xorriso(coreos.iso, "-pvd_info")
+    label = re.search(r"^Volume Id\s*: (.*)$", reported, re.M)
     assert label
     assert f"coreos.liveiso={label[1]}" in coreos.arguments.split()
     assert {"ignition.firstboot", "ignition.platform.id=metal"} < set(coreos.arguments.split())
@@ -52,10 +52,10 @@ def test_embed_area_is_an_empty_second_initramfs(content: Path) -> None:
 
 
 def test_areas_for_kernel_arguments_are_where_they_are_said_to_be(coreos: LiveImage, content: Path) -> None:
-    told = json.loads((content / "coreos/kargs.json").read_bytes())
-    assert (told["default"], told["size"]) == (coreos.arguments, AREA)
-    assert [entry["path"] for entry in told["files"]] == ["isolinux/isolinux.cfg", "EFI/fedora/grub.cfg"]
-    for entry in told["files"]:
+    reported = json.loads((content / "coreos/kargs.json").read_bytes())
+    assert (reported["default"], reported["size"]) == (coreos.arguments, AREA)
+    assert [entry["path"] for entry in reported["files"]] == ["isolinux/isolinux.cfg", "EFI/fedora/grub.cfg"]
+    for entry in reported["files"]:
         text = (content / entry["path"]).read_bytes()
         area = text[entry["offset"] : entry["offset"] + AREA]
         assert area == (coreos.arguments.encode() + b"\n").ljust(AREA, b"#")

@@ -66,7 +66,7 @@ class Bench:
         return Rescue((self.key.public,))
 
     def command(self, words: str, key: Key | None = None, connect: int = 20) -> list[str]:
-        """The SSH command line; ``connect``: seconds until nobody is there."""
+        """The SSH command line; ``connect``: seconds until a silent address counts as unreachable."""
         return [
             "ssh", "-F", "none", "-i", str((key or self.key).private), "-o", "IdentitiesOnly=yes",
             "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Dedicated servers as containers: several disks, told apart by what the guest's own tools say of them."""
+"""Dedicated servers as containers: several disks, reported apart by what the guest's own tools say of them."""
 
 from __future__ import annotations
 
@@ -135,10 +135,10 @@ async def test_disks_are_in_good_health(nspawn_backend: Backend, key: Key) -> No
     await one.machine.power_on()
     await one.answers("true")
     for device in ("nvme0n1", "sda"):
-        told = await one.ssh(f"smartctl -H /dev/{device}")
+        reported = await one.ssh(f"smartctl -H /dev/{device}")
         heads = ("smartctl 7", "Copyright", "===")
-        kept = [line for line in told.out.splitlines() if line and not line.startswith(heads)]
-        assert (kept, told.status) == (["SMART overall-health self-assessment test result: PASSED"], 0), told
+        kept = [line for line in reported.out.splitlines() if line and not line.startswith(heads)]
+        assert (kept, reported.status) == (["SMART overall-health self-assessment test result: PASSED"], 0), reported
         found = json.loads((await one.ssh(f"smartctl --health --json /dev/{device}")).out)
         assert (found["smart_status"]["passed"], found["device"]["name"]) == (True, f"/dev/{device}")
     assert (await one.ssh("smartctl --health /dev/zero")).status != 0

@@ -49,7 +49,7 @@ def test_a_value_that_is_right_already_is_nobodys_debt(tmp_path: Path) -> None:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]:
-    """A loop device that nobody ever used; the lab takes this one."""
+    """A loop device that was never used; the lab takes this one."""
     if os.geteuid() != 0:
         pytest.fail("loop devices need root; run as root, or leave these tests out with -m 'not root'")
     monkeypatch.setenv("KUBENODE_LAB_HOST_DIR", str(tmp_path / "host"))

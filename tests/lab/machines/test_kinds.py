@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which kind of machine a host gets, and what it is told when it can have none."""
+"""Which kind of machine a host gets, and the message when it can have none."""
 
 from __future__ import annotations
 

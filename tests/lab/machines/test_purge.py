@@ -120,8 +120,8 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     process.stdout.close()
     if with_guard:
         assert "populated 1" in (hierarchy() / f"kubenode-lab-{label}/cgroup.events").read_text()
-    told = await asyncio.to_thread(_purge, environment)
-    said = [line.removeprefix("removed: ") for line in told]
+    reported = await asyncio.to_thread(_purge, environment)
+    said = [line.removeprefix("removed: ") for line in reported]
     ours = {line.removeprefix(f"lab {label}: ") for line in said if line.startswith(f"lab {label}: ")}
     ours |= {line.partition(": ")[2] for line in said if line.startswith(f"lab {name}")}
     assert ("running processes and their namespaces" in ours) == with_guard
@@ -133,7 +133,7 @@ async def test_what_a_killed_lab_left_is_removed_and_named(
     assert list(Path(environment["KUBENODE_LAB_DIR"]).iterdir()) == []
     # A device that is free for a moment may be taken by a lab of another test, which has records of its own.
     in_use = {f"left alone: {path.parents[1].name}: keeps its cache mode while it is in use" for path in _devices()}
-    assert in_use <= set(told)
+    assert in_use <= set(reported)
 
     others = [line for line in said if "fs.inotify.max_queued_events" in line]
     if others and others[0].startswith("left alone"):

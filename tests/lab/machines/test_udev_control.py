@@ -77,7 +77,7 @@ async def test_nodes_are_there_when_it_returns(nspawn_backend: Backend, key: Key
 
 
 async def test_nobody_is_let_go_before_the_last_word(tmp_path: Path) -> None:
-    """udevadm of systemd says two things, and fails when nobody hears the second one."""
+    """udevadm of systemd says two things, and fails when the second one is not read."""
 
     def message(kind: int) -> bytes:
         return struct.pack("16sIIQ", b"udev-252", 0xDEAD1DEA, kind, 0)

@@ -84,7 +84,7 @@ def test_a_cut_off_machine_stays_cut_off(lab_nspawn: RunningLab) -> None:
     urls = [f"{lab.mirror_url}/apt/key.asc", f"http://{_METADATA}/hetzner/v1/metadata/hostname"]
 
     def assert_urls_are(*wanted: str) -> None:
-        # whom nobody answers gives up after a while; who waits for an answer has patience
+        # without an answer a client gives up after a while; with one on its way it has patience
         limits = {"cut": 5, "reached": 180}
         curls = [f"curl -s -m {limits[want]} -o /dev/null {url}" for url, want in zip(urls, wanted, strict=True)]
         assert node.run("; ".join(f"{curl} && echo reached || echo cut" for curl in curls)).split() == [*wanted]

@@ -143,15 +143,15 @@ def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
     put_files(image, {"/kept": ("new\n", 0o600), "/root/.ssh/keys": ("key\n", 0o640), "/root/empty": ("", 0o644)})
     device = f"{image}?offset={6144 * 512}"
 
-    def told(words: str) -> str:
+    def reported(words: str) -> str:
         return subprocess.run(["debugfs", "-R", words, device], capture_output=True, text=True, check=True).stdout
 
-    assert told("cat /kept") == "new\n"
-    assert told("cat /root/.ssh/keys") == "key\n"
-    modes = {name: told(f"stat {name}").split("Mode:")[1].split()[0] for name in ("/kept", "/root/.ssh/keys")}
+    assert reported("cat /kept") == "new\n"
+    assert reported("cat /root/.ssh/keys") == "key\n"
+    modes = {name: reported(f"stat {name}").split("Mode:")[1].split()[0] for name in ("/kept", "/root/.ssh/keys")}
     assert modes == {"/kept": "0600", "/root/.ssh/keys": "0640"}
-    assert "Type: regular" in told("stat /root/empty")
-    assert "Type: directory" in told("stat /root/.ssh")
+    assert "Type: regular" in reported("stat /root/empty")
+    assert "Type: directory" in reported("stat /root/.ssh")
     grown = tmp_path / "grown.raw"
     grow(image, grown, 100_000_000, 16 << 20)
     put_files(grown, {"/later": ("later\n", 0o644)})  # finds the root beside the swap partition

@@ -78,9 +78,9 @@ class Guest:
     def arrive(self):
         """Trust exactly what Robot tells, after comparing it with what sshd shows; returns the lines."""
         lines = self.scan()
-        told = {entry["key"]["fingerprint"] for entry in self.robot.last(self.number)["host_key"]}
+        reported = {entry["key"]["fingerprint"] for entry in self.robot.last(self.number)["host_key"]}
         shown = {_fingerprint(line) for line in lines}
-        assert shown == told
+        assert shown == reported
         (self.folder / "known").write_text("".join(f"{line}\n" for line in lines))
         return lines
 

@@ -127,7 +127,7 @@ def test_rescue_lapses_after_an_hour(robot, server):
     assert not robot.last(server)["active"]
     robot.reset(server, "hw")
     assert robot.boots(server) == ["disk", "disk"]
-    assert robot.arm(server)["active"], "a lapsed activation is in nobody's way"
+    assert robot.arm(server)["active"], "a lapsed activation blocks no new one"
 
 
 def test_a_withdrawn_rescue_does_not_boot(robot, server):

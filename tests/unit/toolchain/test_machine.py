@@ -65,9 +65,12 @@ def test_copy_follows_the_checkout(tmp_path, monkeypatch):
 
     (checkout / "old.txt").unlink()
     program(checkout / "dev/tool", "two")
+    os.symlink("tool", checkout / "dev/later")
+    program(copy / "dev/later", "a file when the copy was made")
     program(copy / "tests/output/junk", "left by a tool")
     assert trees.copied_tree("test", checkout) == copy
     assert (copy / "dev/tool").read_text(encoding="utf-8") == "two"
+    assert (copy / "dev/later").is_symlink()
     assert sorted(path.name for path in copy.iterdir()) == [".gitignore", "dev"]
 
 

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dev.dedicated import DedicatedStage
-from dev.stage import CHECKOUT, PROOF_FILE
+from dev.demos import done, parser, say, show, twice
+from dev.testbed import CHECKOUT, PROOF_FILE, DedicatedTestbed
 
 BY_COMMAND, BY_INSTALLIMAGE = "written-1", "mirrored-1"
 NUMBERS = {BY_COMMAND: 4711, BY_INSTALLIMAGE: 4712}
@@ -32,12 +31,7 @@ PLAYBOOK = """---
 """
 
 
-def say(line: str) -> None:
-    """One line of the demo's own, apart from what the tools print."""
-    print(f"demo: {line}", flush=True)
-
-
-def inventory(stage: DedicatedStage) -> dict[str, Any]:
+def inventory(testbed: DedicatedTestbed) -> dict[str, Any]:
     """What an operator writes: which disks, which image, which layout."""
     return {
         "by_image_command": {
@@ -46,7 +40,7 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
                 "kubenode_root_device_hints": {"serial": NVME["serial"]},
                 "kubenode_device_strings": "by-id",
                 "kubenode_first_contact": "reset",
-                "kubenode_image_url": stage.image_url(),
+                "kubenode_image_url": testbed.image_url(),
                 "kubenode_image_url_command": "image-url-command-raw-disk",
             },
         },
@@ -71,39 +65,26 @@ def inventory(stage: DedicatedStage) -> dict[str, Any]:
     }
 
 
-def show(stage: DedicatedStage) -> None:
+def look_inside(testbed: DedicatedTestbed) -> bool:
     """What the machines say of themselves."""
     looks = "hostname; cat /proc/sys/kernel/random/boot_id; lsblk -o NAME,TYPE,FSTYPE,SIZE,MOUNTPOINT"
     for name, more in ((BY_COMMAND, "ls -d /sys/firmware/efi"), (BY_INSTALLIMAGE, "cat /proc/mdstat")):
         say(f"proof from inside {name}: its own name, boot, disks, and the file that the bootstrap data made")
-        lines = stage.ssh(name, f"{looks}; {more}; cat {PROOF_FILE}").splitlines()
-        print("".join(f"  {line}\n" for line in lines), end="", flush=True)
+        show(testbed.ssh(name, f"{looks}; {more}; cat {PROOF_FILE}"))
+    return True
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Exit code 0 when both run from their own disks and the second run changed nothing."""
-    parser = argparse.ArgumentParser(prog="dev/demo-robot", description=__doc__)
-    parser.add_argument("--profile", default="instant", choices=("instant", "hetzner"), help="the platform's delays")
-    parser.add_argument("--keep", action="store_true", help="leave the lab up to look around in")
-    chosen = parser.parse_args()
+    chosen = parser("robot", __doc__).parse_args(arguments)
     say("starting the lab with two dedicated servers (the first time it builds its images from packages)")
     say("the machines are virtual ones: arrays and volumes need a kernel of their own; without KVM this takes minutes")
     options = ["--kind", "qemu", "--profile", chosen.profile]
     folder = CHECKOUT / "build" / "demo-robot"
-    with DedicatedStage(folder, "demo-robot", SERVERS, lab_options=options, keep=chosen.keep) as stage:
-        playbook = Path(stage.folder / "playbook.yml")
+    with DedicatedTestbed(folder, "demo-robot", SERVERS, lab_options=options, keep=chosen.keep) as testbed:
+        playbook = Path(testbed.folder / "playbook.yml")
         playbook.write_text(PLAYBOOK, encoding="utf-8")
-        stage.playbook = str(playbook)
-        stage.write_groups(inventory(stage))
-        if code := stage.provision(say=say):
-            say(f"the run failed; its logs are in {stage.folder / 'kubenode' / 'logs'}")
-            return code
-        show(stage)
-        if not stage.unchanged_again(say):
-            return 1
-    say(f"done; the report of the first run: {stage.report}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        testbed.playbook = str(playbook)
+        testbed.write_groups(inventory(testbed))
+        code = twice(testbed, lambda: look_inside(testbed))
+    return done(testbed, code)

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,9 +24,10 @@ PROOF_FILE = "/etc/kubenode-proof"
 KEY_NAME = "stage"
 
 
-class Stage:
-    """One lab of its own, and one folder with what belongs to it; ``with Stage(…) as stage`` starts and ends both."""
+class Testbed:
+    """A lab, and a folder with all that belongs to it; ``with Testbed(…) as testbed`` starts and ends both."""
 
+    __test__ = False  # pytest takes every class that is named so for tests
     playbook = "kubenode.provision.hcloud_image_url"
 
     def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
@@ -42,7 +43,7 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._keygen(self.private_key)
-        self.lab = json.loads(self._lab("up", *self._options(), "--json"))
+        self.lab = self._up()
         try:
             self.environment = {
                 **os.environ,
@@ -54,13 +55,20 @@ class Stage:
             }
             self._prepare()
         except BaseException:
-            self._lab("down")
+            self._down()
             raise
         return self
 
     def __exit__(self, *_error: object) -> None:
         if not self.keep:
-            self._lab("down")
+            self._down()
+
+    def _up(self) -> dict[str, Any]:
+        """Start the lab; returns what it says of itself."""
+        return json.loads(self._lab("up", *self._options(), "--json"))
+
+    def _down(self) -> None:
+        self._lab("down")
 
     def _lab(self, *arguments: str) -> str:
         command, *options = arguments
@@ -106,7 +114,11 @@ class Stage:
 
     def image_url(self, suffix: str = "zst", image: str = "debian") -> str:
         """A Debian image of the lab (``debian``, ``debian13``) with its digest in the fragment."""
-        url = f"{self.lab['images_url']}/{image}.raw.{suffix}"
+        return self.file_url(f"{image}.raw.{suffix}")
+
+    def file_url(self, name: str) -> str:
+        """A file that the lab serves, with its digest in the fragment."""
+        url = f"{self.lab['images_url']}/{name}"
         reply = subprocess.run(["curl", "-fsS", f"{url}.sha256"], check=True, stdout=subprocess.PIPE, text=True)
         return f"{url}#sha256={reply.stdout.split()[0]}"
 
@@ -194,21 +206,70 @@ class Stage:
         """The lab's word on its machines, with every boot they made."""
         return self.control("GET", "/machines")["machines"]
 
+    def machine(self, name: str) -> dict[str, Any]:
+        """The lab's word on one of them."""
+        (machine,) = [one for one in self.machines() if one["name"] == name]
+        return dict(machine)
+
     def address(self, name: str) -> str:
         """The IPv4 address of a machine."""
-        (machine,) = [one for one in self.machines() if one["name"] == name]
-        return str(machine["address"])
+        return str(self.machine(name)["address"])
 
     def ssh(self, name: str, command: str, phase: str = "os") -> str:
         """Run a command on a machine (its ``os`` or its ``rescue``) by the known hosts of the provisioning run."""
         known_hosts = self.folder / "kubenode" / "known_hosts" / f"{name}.{phase}"
-        options = [
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            f"UserKnownHostsFile={known_hosts}",
-            "-o",
-            f"HostKeyAlias={name}.{phase}",
-        ]
-        words = ["ssh", "-i", str(self.private_key), *options, f"root@{self.address(name)}", command]
+        options = ["BatchMode=yes", f"UserKnownHostsFile={known_hosts}", f"HostKeyAlias={name}.{phase}"]
+        words = ["ssh", "-i", str(self.private_key), *(f"-o{option}" for option in options)]
+        words += [f"root@{self.address(name)}", command]
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class DedicatedTestbed(Testbed):
+    """A testbed whose machines stand there from the start, as servers do that were bought."""
+
+    playbook = "kubenode.provision.robot_image_url"
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        servers: Sequence[Mapping[str, Any]],
+        *,
+        lab_options: Sequence[str] = (),
+        keep: bool = False,
+    ) -> None:
+        """``servers``: entries of the lab's ``--dedicated`` file."""
+        super().__init__(folder, name, lab_options=lab_options, keep=keep)
+        self._servers = servers
+
+    def _options(self) -> Sequence[str]:
+        file = self.folder / "dedicated.yml"
+        file.write_text(yaml.safe_dump([dict(server) for server in self._servers]), encoding="utf-8")
+        return [*self._lab_options, "--dedicated", str(file)]
+
+    def _credentials(self) -> dict[str, str]:
+        robot = self.lab["robot"]
+        return {
+            "HROBOT_ENDPOINT": robot["endpoint"],
+            "HROBOT_API_USER": robot["user"],
+            "HROBOT_API_PASSWORD": Path(robot["password_file"]).read_text(encoding="ascii"),
+        }
+
+    def _prepare(self) -> None:
+        """Nothing: the SSH key is registered by the run itself."""
+
+    def machine(self, name: str) -> dict[str, Any]:
+        """The lab's word on one of them; its server gets the machine's name only at the end of a run."""
+        inventory = yaml.safe_load(self.inventory.read_text(encoding="utf-8"))
+        groups = inventory["all"]["children"].values()
+        (variables,) = [group["hosts"][name] for group in groups if name in group["hosts"]]
+        number = variables["kubenode_server_number"]
+        (machine,) = [one for one in self.machines() if one.get("number") == number]
+        return dict(machine)
+
+    def write_groups(self, groups: Mapping[str, Mapping[str, Any]], *, known_host_key: bool = True) -> Path:
+        """An inventory: group → ``hosts`` (name → variables) and ``vars``."""
+        settings = {**self.ssh_settings(), **self.bootstrap_settings(known_host_key=known_host_key)}
+        inventory = {"all": {"vars": settings, "children": {name: dict(group) for name, group in groups.items()}}}
+        self.inventory.write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
+        return self.inventory

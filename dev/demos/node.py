@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab with a control plane and a mirror, and an inventory of machines that shall become its nodes."""
+"""From nothing to a Ready Kubernetes node on the lab: image command, base, join, a pod; and then again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dev.stage import CHECKOUT, Stage
+from dev.demos import done, parser, say, show, twice
+from dev.testbed import CHECKOUT, Testbed
 from lab import cache, cluster, mirror
 
+NAME = "node-1"
 PLAYBOOK = """---
 - import_playbook: kubenode.provision.hcloud_image_url
 - import_playbook: kubenode.provision.node
@@ -31,8 +34,8 @@ NETWORK = {
 }  # fmt: skip
 
 
-class NodeStage(Stage):
-    """A stage whose machines find packages and programs on the lab's mirror, and a cluster to join."""
+class NodeTestbed(Testbed):
+    """A testbed whose machines find packages and programs on the lab's mirror, and a cluster to join."""
 
     def __init__(self, folder: Path, name: str, *, lab_options: Sequence[str] = (), keep: bool = False) -> None:
         """``lab_options`` go to ``python -m lab up``; ``keep`` leaves the lab up at the end."""
@@ -92,3 +95,41 @@ class NodeStage(Stage):
 
     def _kubectl(self) -> str:
         return str(cluster.ensure().kubectl)
+
+
+def run_pod(testbed: NodeTestbed, limit: float = 600) -> bool:
+    """Start a pod on the node and show what it says; False when it does not run within ``limit`` seconds."""
+    image = f"registry.k8s.io/pause:{PAUSE}"
+    testbed.kubectl("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never", "--", "say",
+                  "hello from a pod")  # fmt: skip
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        phase = testbed.kubectl("get", "pod", "hello", "-o", "jsonpath={.status.phase}")
+        if phase == "Running":
+            show(testbed.kubectl("get", "pods", "-o", "wide"))
+            return True
+        time.sleep(1)
+    show(testbed.kubectl("describe", "pod", "hello"))
+    return False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0 when the node is Ready, its pod runs, and the second run changed nothing."""
+    chosen = parser("node", __doc__, profile=False).parse_args(arguments)
+    say("starting the lab and its control plane (the first time it builds images, and Kubernetes of Go modules)")
+    say("the machine is a virtual one, since a kubelet needs a kernel of its own; without KVM this takes minutes")
+    folder = CHECKOUT / "build" / "demo-node"
+    with NodeTestbed(folder, "demo-node", lab_options=["--kind", "qemu"], keep=chosen.keep) as testbed:
+        testbed.write_inventory([NAME], **testbed.node_settings())
+
+        def proof() -> bool:
+            say("what the control plane says: kubectl get nodes")
+            show(testbed.kubectl("get", "nodes", "-o", "wide", "--show-labels"))
+            say("a pod on it")
+            runs = run_pod(testbed)
+            if not runs:
+                say("the pod does not run")
+            return runs
+
+        code = twice(testbed, proof)
+    return done(testbed, code)
