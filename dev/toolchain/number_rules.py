@@ -33,7 +33,7 @@ OUR_JSON = (
     "plugins/module_utils/_rescue/installimage/spec.py",
     "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller
     "plugins/module_utils/_rescue/steps.py",
-    "plugins/plugin_utils/_run_server.py",
+    "plugins/plugin_utils/node_image/run_server.py",
 )
 
 _ALL = frozenset({"Exception", "BaseException"})

@@ -14,8 +14,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
-from ansible_collections.kubenode.provision.plugins.plugin_utils._locks import Holder, LockError, Locks, this_run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records.locks import Holder, LockError, Locks, this_run
 
 
 class ActionModule(ActionBase):
@@ -45,13 +45,13 @@ class ActionModule(ActionBase):
         busy = {name: holder for name, holder in others.items() if holder.lives}
         for name, holder in others.items():
             if name not in busy:
-                _say.warning(
+                display.warning(
                     f"{name}: a run on {holder.host} began to work on it at {holder.since}; if that run is still going "
                     "on, the two disturb each other"
                 )
         answer = {"changed": False, "failed": False, "machines": sorted(busy)}
         if busy and self._task.check_mode:
-            _say.warning(_text(busy))
+            display.warning(_text(busy))
         elif busy:
             answer.update(failed=True, msg=f"{_text(busy)}. Nothing was changed")
         return answer

@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
@@ -68,6 +68,6 @@ def _check(folder: Path, names: list[str]) -> None:
 
 def _started(files: dict[str, Any]) -> int:
     try:
-        return _run_server.start("_file_sink", files)
+        return run_server.start("file_sink", files)
     except OSError as error:
         raise AnsibleActionFail(str(error)) from error

@@ -26,7 +26,7 @@ import time
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_steps as _steps
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import node_steps as _steps
 
 #: they run on the controller and change nothing
 _SILENT = {"set_fact", "include_tasks", "include_role", "include_vars", "import_tasks", "import_role", "meta", "assert"}

@@ -118,14 +118,8 @@ import time
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _cost,
-    _others,
-    _report_files,
-    _report_table,
-    _say,
-    _shown,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, prices, report_files, table
 
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 
@@ -140,17 +134,17 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._files = _report_files.ReportFiles(self._about, _say.warning, time.time())
+        self._files = report_files.ReportFiles(self._about, display.warning, time.time())
         self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
-        self._others = _others.Others(self.get_option, self._say, self._display.warning)
+        self._others = exports.Others(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
 
     def set_options(self, task_keys=None, var_options=None, direct=None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         self._files.place(self.get_option("report_file"), self.get_option("report_html"))
-        _report_files.begin(self._files)
+        report_files.begin(self._files)
 
     def v2_playbook_on_play_start(self, play) -> None:
         self._others.play(play)
@@ -191,21 +185,21 @@ class CallbackModule(CallbackBase):
             return
         data = self._files.data(time.time(), final=True)
         title = "PROVISION REPORT (check mode: nothing was changed)" if data["check"] else "PROVISION REPORT"
-        if _shown.for_programs():
+        if fleet_view.for_programs():
             self._say(title)
         else:
             self._display.banner(title)
-        for line in _report_table.table(self._report):
+        for line in table.table(self._report):
             self._say(line)
         if data["cost"]:
-            self._say(_cost.line(data["cost"]))
+            self._say(prices.line(data["cost"]))
         for path in self._files.end(data):
             self._say(f"Report: {path}")
         self._others.tell(data)
 
     def _say(self, line: str) -> None:
         """A line for people: not to a stdout that programs read."""
-        self._display.display(line, stderr=_shown.for_programs())
+        self._display.display(line, stderr=fleet_view.for_programs())
 
     def _interrupted(self) -> None:
         """A run that ended before its end leaves what it knew, and others hear of it."""
@@ -217,6 +211,6 @@ class CallbackModule(CallbackBase):
 
     def _about(self, data: dict, now: float) -> dict:
         return {
-            "cost": _cost.of(data["machines"], now, self.get_option("currency")),
+            "cost": prices.of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),
         }

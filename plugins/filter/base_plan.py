@@ -16,17 +16,17 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
 _PLAN = "module_utils._node.base."
-artifacts = Late(_PLAN + "artifacts")
-images = Late(_PLAN + "images")
-judgement = Late(_PLAN + "judgement")
-queries = Late(_PLAN + "queries")
-repositories = Late(_PLAN + "repositories")
-settings = Late(_PLAN + "settings")
-steps = Late(_PLAN + "steps")
-variables_of_base = Late(_PLAN + "inputs")
+artifacts = LazyModule(_PLAN + "artifacts")
+images = LazyModule(_PLAN + "images")
+judgement = LazyModule(_PLAN + "judgement")
+queries = LazyModule(_PLAN + "queries")
+repositories = LazyModule(_PLAN + "repositories")
+settings = LazyModule(_PLAN + "settings")
+steps = LazyModule(_PLAN + "steps")
+variables_of_base = LazyModule(_PLAN + "inputs")
 
 Facts = Mapping[str, Any]
 _ROOT = Path(__file__).parents[2]

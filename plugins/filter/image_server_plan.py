@@ -62,11 +62,11 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
 
-inputs_ = Late("plugin_utils._image_server_inputs")
-plan = Late("plugin_utils._image_server_plan")
+inputs_ = LazyModule("plugin_utils.image_server.inputs")
+plan = LazyModule("plugin_utils.image_server.plan")
 
 #: purpose → whether it needs what was seen on the machine, and what does it
 _PURPOSES: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {

@@ -80,9 +80,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-plans = Late("plugin_utils._install_plan")
+plans = LazyModule("plugin_utils.rescue_run.install_plan")
 
 
 def install_plan(

@@ -87,12 +87,12 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain, yaml_value
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain, yaml_value
 
-inputs_ = Late("module_utils._node.join.inputs")
-machine = Late("module_utils._node.join.machine")
-plan = Late("module_utils._node.join.plan")
+inputs_ = LazyModule("module_utils._node.join.inputs")
+machine = LazyModule("module_utils._node.join.machine")
+plan = LazyModule("module_utils._node.join.plan")
 
 
 _VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")

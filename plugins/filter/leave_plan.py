@@ -63,10 +63,10 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_leaving = Late("plugin_utils._leaving")
-_spelling = Late("plugin_utils._variables")
+_leaving = LazyModule("plugin_utils.preflight.leaving")
+_spelling = LazyModule("plugin_utils.preflight.known_variables")
 
 
 def leave_plan(

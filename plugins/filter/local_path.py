@@ -54,9 +54,9 @@ from collections.abc import Iterable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_paths = Late("plugin_utils._paths")
+_paths = LazyModule("plugin_utils.preflight.paths")
 
 
 def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:

@@ -62,9 +62,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_events = Late("plugin_utils._events")
+_events = LazyModule("plugin_utils.report.events")
 
 
 def machine_events(

@@ -61,13 +61,13 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-names = Late("module_utils._common.names")
-paths = Late("plugin_utils._paths")
-spelling = Late("plugin_utils._variables")
-options = Late("module_utils._rescue.options")
-values = Late("module_utils._common.options")
+names = LazyModule("module_utils._common.names")
+paths = LazyModule("plugin_utils.preflight.paths")
+spelling = LazyModule("plugin_utils.preflight.known_variables")
+options = LazyModule("module_utils._rescue.options")
+values = LazyModule("module_utils._common.options")
 
 _ROBOT_SERVER: dict[str, tuple[str, ...]] = {
     "server_number": ("kubenode_server_number", "hrobot_server_number"),

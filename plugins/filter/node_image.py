@@ -15,10 +15,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_builds = Late("plugin_utils._node_image_builds")
-_faults = Late("plugin_utils._node_image_faults")
+_builds = LazyModule("plugin_utils.node_image.builds")
+_faults = LazyModule("plugin_utils.node_image.faults")
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_tarballs = Late("plugin_utils._node_image_tarballs")
+_tarballs = LazyModule("plugin_utils.node_image.tarballs")
 
 
 def node_image_tarballs(

@@ -131,13 +131,13 @@ from pathlib import Path
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, plain, yaml_value
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import own_yaml, plain, yaml_value
 
-_text = Late("module_utils._common.text")
-_inputs = Late("module_utils._node.userdata.inputs")
-_render = Late("module_utils._node.userdata.render")
-_roles = Late("module_utils._node.userdata.roles")
+_text = LazyModule("module_utils._common.text")
+_inputs = LazyModule("module_utils._node.userdata.inputs")
+_render = LazyModule("module_utils._node.userdata.render")
+_roles = LazyModule("module_utils._node.userdata.roles")
 
 _COLLECTION = Path(__file__).parents[2]
 

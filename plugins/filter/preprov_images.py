@@ -49,9 +49,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-paths = Late("plugin_utils._paths")
+paths = LazyModule("plugin_utils.preflight.paths")
 PREFIX = "kubenode_image_"
 #: what every host of a run shares: options of the module
 COMMON = (

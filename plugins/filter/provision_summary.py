@@ -57,9 +57,9 @@ _value:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_events = Late("plugin_utils._events")
+_events = LazyModule("plugin_utils.report.events")
 
 
 def provision_summary(

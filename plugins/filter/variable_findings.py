@@ -59,10 +59,10 @@ from typing import Any
 
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_conflicts = Late("plugin_utils._conflicts")
-_spelling = Late("plugin_utils._variables")
+_conflicts = LazyModule("plugin_utils.preflight.conflicts")
+_spelling = LazyModule("plugin_utils.preflight.known_variables")
 
 
 def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:

@@ -17,9 +17,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec as settings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import values
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import examine
-from ansible_collections.kubenode.provision.plugins.plugin_utils._quarantine import Quarantine, QuarantineError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import Quarantine, QuarantineError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import examine
 
 TAKEN = ["node-1", "a", "n1.example.com", "rescue-1", "localhost4", "1a", "42", "10.0.0.x", "a" * 63, "my.rescue"]
 REFUSED = {

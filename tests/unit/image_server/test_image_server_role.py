@@ -21,10 +21,8 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.filter.image_server_plan import image_server_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import secrets as node_secrets
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_inputs as inputs_
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_paths as paths
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_program as program
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_server_unit as unit
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import inputs as inputs_
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import paths, program, unit
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/image_server"
 NODE = {

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.userdata import render, roles
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, yaml_value
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import own_yaml, yaml_value
 from dev.toolchain.paths import CHECKOUT
 from tests.unit.node.samples import CA
 

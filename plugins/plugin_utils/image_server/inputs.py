@@ -1,0 +1,335 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of the role image_server, checked all at once before any machine is asked anything (pure)."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs
+from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
+
+from . import hosts as hosts_
+from . import paths
+
+DEFAULTS: dict[str, Any] = {
+    "state": "present",
+    "hosts": {},
+    "host_options": {},
+    "bases": {},
+    "architecture": "",
+    "download_headers": {},
+    "download_timeout": 3600,
+    "download_ca": [],
+    "bind_addr": ":8084",
+    "publish_addr": "",
+    "metrics_addr": "127.0.0.1:8085",
+    "unguessable": True,
+    "signed_urls": 0,
+    "secret": "",
+    "tls_certificate": "",
+    "tls_key": "",
+    "max_connections": 1024,
+    "max_connections_per_address": 64,
+    "nmstate": "builtin",
+    "log_level": "info",
+    "memory_max": "",
+    "allow": [],
+    "firewall": "unmanaged",
+    "manage_packages": True,
+    "python": "",
+    "agent_image": "",
+    "ironic_urls": [],
+    "inspector_urls": [],
+    "ironic_insecure": False,
+    "pull_secret": "",
+    "vlan_interfaces": "automatic",
+    "ssh_keys": [],
+    "registries_conf": "",
+    "ip_options": "",
+    "http_proxy": "",
+    "https_proxy": "",
+    "no_proxy": "",
+    "ntp_servers": [],
+    "ca_bundle": "",
+}
+CHOICES = {
+    "state": ("present", "absent"),
+    "nmstate": ("auto", "builtin", "nmstatectl"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "firewall": ("unmanaged", "open"),
+    "vlan_interfaces": agent_inputs.VLAN_MODES,
+}
+ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x")
+#: variable → what it becomes, in the peer's words; the ones that AgentInputs reads
+AGENT = {
+    "agent_image": "IRONIC_AGENT_IMAGE",
+    "ironic_urls": "IRONIC_BASE_URL",
+    "inspector_urls": "IRONIC_INSPECTOR_BASE_URL",
+    "ironic_insecure": "IRONIC_INSECURE",
+    "vlan_interfaces": "IRONIC_AGENT_VLAN_INTERFACES",
+    "ssh_keys": "IRONIC_RAMDISK_SSH_KEY",
+    "registries_conf": "REGISTRIES_CONF_PATH",
+    "ip_options": "IP_OPTIONS",
+    "http_proxy": "HTTP_PROXY",
+    "https_proxy": "HTTPS_PROXY",
+    "no_proxy": "NO_PROXY",
+    "ntp_servers": "ADDITIONAL_NTP_SERVERS",
+    "ca_bundle": "CA_BUNDLE",
+}
+_FILES = {"registries_conf": paths.REGISTRIES, "ca_bundle": paths.CA_BUNDLE}
+_HIDDEN = ("pull_secret", "secret", "tls_key", "tls_certificate", "download_headers")
+_RANGES = {
+    "download_timeout": (1, 86400),
+    "signed_urls": (0, 366 * 86400),
+    "max_connections": (1, 100_000),
+    "max_connections_per_address": (0, 100_000),
+}
+#: What the service does not see of the machine, and where its own bases are.
+_UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/", "/dev/", f"{paths.BASES}/")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]*)):([0-9]{1,5})")
+_SIZE = re.compile(r"[1-9][0-9]*[KMGT]?")
+_INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SECRET = re.compile(r"[!-~]{32,1024}")
+
+
+class InvalidInput(ValueError):
+    """Variables that no image server could be made of; one line for each, with its name, its value and the fix."""
+
+
+class _Problems(list):
+    def say(self, name: str, value: object, fix: str) -> None:
+        """One wrong variable; secrets are named without their value."""
+        shown = "" if name.partition(".")[0].partition("[")[0] in _HIDDEN else f" is {str(value)[:120]!r}"
+        self.append(f"image_server_{name}{shown}; {fix}" if shown else f"image_server_{name}: {fix}")
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables (without their prefix) with their types and defaults; InvalidInput names all that is wrong.
+
+    ``documents`` and ``own`` (the hosts' files by name) and ``warnings`` are added.
+    """
+    unknown = sorted(set(given) - set(DEFAULTS))
+    if unknown:
+        raise InvalidInput(f"there is no variable image_server_{unknown[0]}")
+    problems = _Problems()
+    inputs = {name: _typed(name, given.get(name), problems) for name in DEFAULTS}
+    inputs.update(documents={}, own={}, warnings=[])
+    if not problems:
+        for check in (_addresses, _numbers, _security, _bases, _agent, _hosts):
+            check(inputs, problems)
+    if problems:
+        raise InvalidInput("\n".join(problems))
+    return inputs
+
+
+def environment(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """What the program reads about the agent, by the peer's variables; what is empty is left out."""
+    found = {variable: _worded(name, inputs[name]) for name, variable in AGENT.items()}
+    return {variable: value for variable, value in found.items() if value}
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host (empty: all addresses) and port; ValueError when it is neither ``:PORT`` nor ``ADDRESS:PORT``."""
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 1 <= int(found[3]) <= 65535:
+        raise ValueError(text)
+    host = found[1] or found[2] or ""
+    if found[1]:
+        ipaddress.IPv6Address(found[1])
+    elif host and host != "localhost":
+        ipaddress.IPv4Address(host)
+    return host, int(found[3])
+
+
+def _typed(name: str, value: Any, problems: _Problems) -> Any:
+    """The value in its default's type; numbers and truth values of the command line (-e) arrive as text."""
+    default = DEFAULTS[name]
+    if value is None:
+        return default
+    if isinstance(default, bool):
+        value = _WORDS.get(str(value).lower(), value)
+    elif isinstance(default, int) and isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    elif name == "pull_secret" and isinstance(value, Mapping):
+        value = json.dumps(value)
+    elif isinstance(default, list) and isinstance(value, str):
+        value = [value] if value else []
+    kind = type(default)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        wanted = {bool: "true or false", int: "a number", list: "a list", dict: "a dictionary", str: "a text"}[kind]
+        problems.say(name, value, f"give {wanted}")
+        return default
+    if kind is list and not all(isinstance(item, str) for item in value):
+        problems.say(name, value, "give a list of texts")
+        return default
+    if name in CHOICES and value not in CHOICES[name]:
+        problems.say(name, value, f"give one of {', '.join(CHOICES[name])}")
+    return value
+
+
+def _addresses(inputs: dict[str, Any], problems: _Problems) -> None:
+    ports = {}
+    for name in ("bind_addr", "metrics_addr"):
+        text = inputs[name]
+        if name == "metrics_addr" and text in ("", "0"):
+            continue
+        try:
+            ports[name] = address(text)[1]
+        except ValueError:
+            problems.say(name, text, "give :PORT, ADDRESS:PORT or [IPv6]:PORT with a port from 1 to 65535")
+    if len(set(ports.values())) < len(ports):
+        problems.say("metrics_addr", inputs["metrics_addr"], "image_server_bind_addr has this port; give another one")
+    if inputs["publish_addr"] and not _is_url(inputs["publish_addr"], bare=True):
+        problems.say("publish_addr", inputs["publish_addr"], "give the URL that machines reach this server by, "
+                     "such as http://192.0.2.1:8084")  # fmt: skip
+    elif inputs["publish_addr"]:
+        scheme = urllib.parse.urlsplit(inputs["publish_addr"]).scheme
+        if scheme == "http" and inputs["tls_key"]:
+            problems.say("publish_addr", inputs["publish_addr"], "the server has a certificate; give an https URL")
+    for text in inputs["allow"]:
+        try:
+            # a zone may be any text
+            ipaddress.ip_network("" if "%" in text else text)
+        except ValueError:
+            problems.say("allow", text, "give addresses and networks such as 192.0.2.0/24 or 2001:db8::/64")
+
+
+def _is_url(text: str, bare: bool = False) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    good = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    good = good and not re.search(r"[^!-~]|[\"'\\<>]", text)
+    return good and not (bare and (parts.username or parts.query or parts.fragment or "%" in text or "$" in text))
+
+
+def _numbers(inputs: dict[str, Any], problems: _Problems) -> None:
+    for name, (least, most) in _RANGES.items():
+        if not least <= inputs[name] <= most:
+            problems.say(name, inputs[name], f"give a number from {least} to {most}")
+    if inputs["memory_max"] and not _SIZE.fullmatch(inputs["memory_max"]):
+        problems.say("memory_max", inputs["memory_max"], "give bytes, such as 512M")
+    if inputs["python"] and not _INTERPRETER.fullmatch(inputs["python"]):
+        problems.say("python", inputs["python"], "give the full path of an interpreter, without blanks")
+    if inputs["architecture"] and inputs["architecture"] not in ARCHITECTURES:
+        problems.say("architecture", inputs["architecture"], f"give one of {', '.join(ARCHITECTURES)}")
+
+
+def _security(inputs: dict[str, Any], problems: _Problems) -> None:
+    if inputs["secret"] and not _SECRET.fullmatch(inputs["secret"]):
+        problems.say("secret", "", "give 32 to 1024 printable characters without blanks, the same on every replica")
+    for name, mark in (("tls_certificate", "CERTIFICATE"), ("tls_key", "PRIVATE KEY")):
+        text = inputs[name]
+        if text and not re.search(rf"-----BEGIN [A-Z ]*{mark}-----", text):
+            problems.say(name, "", f"give it in PEM (no BEGIN … {mark} is in it)")
+    if "ENCRYPTED" in inputs["tls_key"]:
+        problems.say("tls_key", "", "it is encrypted, and nobody types its passphrase at a start; give it in plain PEM")
+    if bool(inputs["tls_certificate"]) != bool(inputs["tls_key"]):
+        problems.say("tls_certificate", "", "certificate and key come together; give image_server_tls_key too")
+    for header, value in inputs["download_headers"].items():
+        if not re.fullmatch(r"[A-Za-z0-9-]{1,100}", str(header)) or not re.fullmatch(r"[ -~]*", str(value)):
+            problems.say("download_headers", "", "names are letters, digits and hyphens, values one line of ASCII")
+
+
+def _bases(inputs: dict[str, Any], problems: _Problems) -> None:
+    for arch, files in inputs["bases"].items():
+        place = f"bases[{arch}]"
+        if arch not in ARCHITECTURES:
+            problems.say(place, arch, f"the key is an architecture, one of {', '.join(ARCHITECTURES)}")
+        elif not isinstance(files, Mapping) or not set(files) <= {"iso", "initramfs"} or "iso" not in files:
+            problems.say(place, files, "give iso, and initramfs if you want, each with url and sha256, or with path")
+        else:
+            for kind, source in files.items():
+                _base(f"{place}.{kind}", source, problems)
+
+
+def _base(place: str, source: Any, problems: _Problems) -> None:
+    if not isinstance(source, Mapping) or set(source) not in ({"url", "sha256"}, {"path"}):
+        found = sorted(source) if isinstance(source, Mapping) else source
+        problems.say(place, found, "give url and sha256, or path (of a file that is on the machine)")
+    elif "path" in source:
+        path = str(source["path"])
+        if not re.fullmatch(r"/[^\x00-\x1f\x7f]+", path) or ".." in path.split("/"):
+            problems.say(f"{place}.path", path, "give the full path of a file on the machine")
+        elif path.startswith(_UNSEEN):
+            problems.say(f"{place}.path", path, "the service sees no file there; move it elsewhere")
+    else:
+        if not _is_url(str(source["url"])):
+            problems.append(f"image_server_{place}.url: give an http or https URL")
+        if not _SHA256.fullmatch(str(source["sha256"])):
+            problems.say(f"{place}.sha256", source["sha256"], "give 64 lower-case hexadecimal digits")
+
+
+def _hosts(inputs: dict[str, Any], problems: _Problems) -> None:
+    agent = None
+    if inputs["agent_image"] and not problems:
+        environ = {**environment(inputs), "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}
+        agent = agent_inputs.from_environment(environ, _reader(inputs)).checked()
+    converted = inputs["nmstate"] == "builtin"
+    made = hosts_.made(inputs["hosts"], inputs["host_options"], inputs["bases"], agent, converted=converted)
+    problems += made.errors
+    inputs.update(documents=made.documents, own=made.own, warnings=made.warnings)
+
+
+def _agent(inputs: dict[str, Any], problems: _Problems) -> None:
+    """Each variable alone, by the program's own rules, so that every error is told at once."""
+    if inputs["state"] == "absent":
+        return
+    if not inputs["agent_image"]:
+        if inputs["hosts"]:
+            problems.say("agent_image", "", "image_server_hosts needs the image of the agent that their images start")
+    else:
+        if not inputs["bases"]:
+            problems.say("bases", "{}", "give the base that the hosts' images are made of")
+        if not inputs["ironic_urls"]:
+            problems.say("ironic_urls", "[]", "give the URL of Ironic's API, which the agent reports to")
+    good = {"IRONIC_AGENT_IMAGE": "registry.example/agent", "IRONIC_BASE_URL": "http://192.0.2.1"}
+    for name, variable in AGENT.items():
+        if inputs[name] and inputs[name] != DEFAULTS[name]:
+            _try(name, {**good, variable: _worded(name, inputs[name])}, _reader(inputs), inputs[name], problems)
+    if inputs["pull_secret"]:
+        _try("pull_secret", {**good, "IRONIC_AGENT_PULL_SECRET": inputs["pull_secret"]}, _reader(inputs), "", problems)
+    for name in ("ironic_urls", "inspector_urls", "ntp_servers"):
+        if any("," in item for item in inputs[name]):
+            problems.say(name, inputs[name], "an entry has a comma; make two of it")
+
+
+def _try(
+    name: str, environ: Mapping[str, str], read: Callable[[str], str | None], value: Any, problems: _Problems
+) -> None:
+    try:
+        agent_inputs.from_environment(environ, read).checked()
+    except ImageError as error:
+        if name.endswith("_proxy"):  # may hold a password
+            problems.append(f"image_server_{name}: {error}")
+        else:
+            problems.say(name, value, str(error))
+        return
+    if any(ord(one) < 32 and one not in "\n\t" for text in environ.values() for one in text):
+        problems.append(f"image_server_{name}: has a control character; remove it")
+
+
+def _reader(inputs: Mapping[str, Any]) -> Callable[[str], str | None]:
+    texts = {path: inputs[name] for name, path in _FILES.items()}
+    return texts.get
+
+
+def _worded(name: str, value: Any) -> str:
+    if name in _FILES:
+        return _FILES[name] if value else ""
+    if isinstance(value, bool):
+        return "true" if value else ""
+    if isinstance(value, list):
+        return ("\n" if name == "ssh_keys" else ",").join(item.strip() for item in value)
+    return str(value)

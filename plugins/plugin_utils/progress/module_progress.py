@@ -1,0 +1,116 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the action plugins in front of the modules of a provider's API do: show what the module tells while it runs.
+
+The module itself runs as any other one does. It tells its news in a file (its option ``progress_file``), which is read
+here when it runs on this host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.plugins.action.normal import ActionModule as NormalAction
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
+
+from ..text import one_line
+from . import display
+from .fleet_state import DONE, FAILED
+from .fleet_view import CHOICES, Shown
+
+#: Bytes that are read at once, and the longest line that is taken.
+_PIECE, _LONGEST = 1 << 20, 1 << 14
+
+
+class ApiAction(NormalAction):
+    """Runs the module of its name."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module, and show what it tells meanwhile where that can be."""
+        names, mode = _names(self._task.args), self._task.args.get("progress")
+        if not names or mode not in (None, *CHOICES) or not self._is_here():
+            return super().run(tmp, task_vars)
+        handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
+        os.close(handle)
+        given, context = self._task.args, contextvars.copy_context()
+        try:
+            self._task.args = {**given, "progress_file": path}
+            show = display.shown(names, mode, states=True)
+            for one in given["machines"]:  # what the step before it said
+                show.fleet.state(str(one["name"]), str(one.get("boot_state") or ""))
+            variables = given.get("variables")
+            show.feed = Reader(path, show, variables if isinstance(variables, Mapping) else {}).read
+            (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), show)
+        finally:
+            self._task.args = given
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        return super().run(tmp, task_vars)
+
+    def _is_here(self) -> bool:
+        """Whether the module will run on this host, as this user, while we wait for it, with no file of its own."""
+        connection = str(getattr(self._connection, "_load_name", "")).rpartition(".")[2]
+        become = bool(self._play_context.become or getattr(self._connection, "become", None))
+        quiet = self._task.no_log or self._task.async_val or self._task.args.get("progress_file") is not None
+        return connection == "local" and not become and not quiet
+
+
+class Reader:
+    """Reads the news of a module as they come; whatever stands there, it never fails."""
+
+    def __init__(self, path: str, show: Shown, variables: Mapping[str, str]) -> None:
+        """``variables``: names of options, and of the variables that messages name in their place."""
+        self._path, self._show, self._variables = path, show, dict(variables)
+        self._place, self._rest = 0, b""
+
+    def read(self) -> None:
+        """Take what has come since the last time."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._place)
+                data = file.read(_PIECE)
+        except OSError:
+            return
+        self._place += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST:
+            self._rest = b""
+        for line in lines:
+            if len(line) <= _LONGEST:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            news = json_object(line.decode("utf-8")) or {}
+            name, state, requests = str(news["machine"]), str(news["state"]), news["requests"]
+            made, limit, remaining = (requests[key] for key in ("made", "limit", "remaining"))
+        except (ValueError, KeyError, TypeError):
+            return
+        if isinstance(made, int) and all(one is None or isinstance(one, int) for one in (limit, remaining)):
+            self._show.fleet.requests(made, limit, remaining)
+        self._show.state(name, state)
+        if news.get("ended") is True:
+            text = one_line(in_variables(str(news.get("text", "")), self._variables), 2000)
+            self._show.end(name, FAILED if news.get("failed") is True else DONE, text)
+
+
+def _names(given: Mapping[str, Any]) -> list[str]:
+    """The machines of the task; none when the module will refuse the list."""
+    machines = given.get("machines")
+    if not isinstance(machines, list) or not all(isinstance(one, Mapping) and one.get("name") for one in machines):
+        return []
+    return [str(one["name"]) for one in machines]

@@ -1,0 +1,118 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the action plugins of the SSH phase have in common: the machine's name, its time line, its host keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+
+from ..progress import display
+from ..ssh.known_hosts import InvalidHostKey, KnownHosts, parse_host_key
+from ..text import one_line
+
+
+class BadInput(AnsibleActionFail):
+    """What the user said cannot be done; nothing was."""
+
+    def __init__(self, machine: str, findings: Sequence[str]) -> None:
+        super().__init__(f"{machine}: {'; '.join(findings)}")
+        self.findings = list(findings)
+
+
+def run_id() -> str:
+    """The same in every task of one run of Ansible, another one in the next run."""
+    return os.path.basename(C.DEFAULT_LOCAL_TMP)
+
+
+def parse_host_keys(lines: list[str] | None) -> list[str]:
+    """The public host keys of an option ``host_keys``, without comments; fails for a line that is none."""
+    keys = []
+    for line in lines or []:
+        try:
+            keys.append(parse_host_key(line))
+        except InvalidHostKey as exc:
+            raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
+    return keys
+
+
+def check_installation(text: str | None) -> str:
+    """The option ``installation``; fails for what is no id."""
+    if text and not installed.is_installation(text):
+        raise AnsibleActionFail(f"installation {one_line(text, 60)!r}: use the id of the step before, or leave it out")
+    return text or ""
+
+
+def check_consent(given: Mapping[str, Any]) -> None:
+    """The options ``consent`` and ``reinstall``; fails for words that mean nothing."""
+    findings = consents.Words("reinstall", given["reinstall"]).findings
+    try:
+        targets.kinds_of(given["consent"])
+    except ValueError as exc:
+        findings.append(str(exc))
+    if findings:
+        raise AnsibleActionFail("; ".join(findings))
+
+
+def intent_for(given: Mapping[str, Any], machine: str, installation: str, **about: str) -> str:
+    """The intent that goes into the rescue, as JSON: the controller's own while it is open, else one of this task."""
+    try:
+        kept = intents.read(given["intent_file"]) if given["intent_file"] else None
+    except intents.IntentError as exc:
+        raise AnsibleActionFail(str(exc)) from exc
+    if not intents.is_open(kept, machine, installation):
+        kept = intents.make(machine, installation, given["consent"], **about)
+    return json.dumps({**about, **(kept or {})}, sort_keys=True)
+
+
+class Flow:
+    """One machine's way through one task."""
+
+    def __init__(self, options: Mapping[str, Any], host: str) -> None:
+        """``host``: its name in the inventory, which is the machine's where no other one is given."""
+        self.machine = options.get("machine_name") or host
+        try:
+            names.check_machine_name(self.machine)
+        except names.InvalidName as exc:
+            raise AnsibleActionFail(f"machine_name {self.machine!r}: {exc}") from exc
+        self.timeline = _timeline(self.machine, options)
+        if self.timeline.state:
+            display.state(host, self.timeline.state)
+        self.timeline.heard = lambda state: display.state(host, state)
+        self._directory = options.get("known_hosts_dir") or os.path.join(C.DEFAULT_LOCAL_TMP, "kubenode-known-hosts")
+
+    def known_hosts(self, phase: str) -> KnownHosts:
+        """The host keys of the machine's ``rescue`` or ``os``."""
+        known_hosts = KnownHosts(self._directory, self.machine, phase, run_id())
+        try:
+            known_hosts.prepare()
+        except OSError as exc:
+            raise AnsibleActionFail(f"known_hosts_dir {self._directory!r} cannot be made: {exc.strerror}") from exc
+        return known_hosts
+
+    def result(self, **fields: Any) -> dict[str, Any]:
+        """A task result with the machine's name and time line."""
+        return {"changed": False, "failed": False, "machine_name": self.machine, **fields, **self.timeline.result()}
+
+
+def _timeline(machine: str, options: Mapping[str, Any]) -> _states.Timeline:
+    state, since = options["boot_state"], options.get("boot_state_since")
+    if state not in _states.ORDER:
+        raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, _states.ORDER))}")
+    try:
+        return _states.Timeline(machine, state, _states.from_rfc3339(since) if since else None)
+    except ValueError as exc:
+        raise AnsibleActionFail(
+            f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"
+        ) from exc

@@ -1,0 +1,271 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the SSH phase of a playbook does with each machine, by host variables and the API phase's results (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+
+from ..preflight import known_variables, paths
+
+HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
+PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
+
+Machine = dict[str, Any]
+
+#: Option of a step → the variable of the host that holds it.
+_COMMAND = {
+    "image_url": "kubenode_image_url",
+    "command": "kubenode_image_url_command",
+    "command_dir": "kubenode_command_dir",
+    "command_names": "kubenode_command_names",
+    "require_digest": "kubenode_require_digest",
+    "check_image": "kubenode_check_image",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "oci_registry_auth_token": "kubenode_registry_token",
+    "timeout": "kubenode_command_timeout",
+    "success": "kubenode_success",
+    "reinstall": "kubenode_reinstall",
+}
+_OF_CLOUD = {"root_devices": "kubenode_root_devices", "rescue_timeout": "kubenode_rescue_timeout"}
+_INSTALLIMAGE = {
+    "image": "kubenode_image",
+    "require_digest": "kubenode_require_digest",
+    "swraid": "kubenode_swraid",
+    "swraid_level": "kubenode_swraid_level",
+    "partitions": "kubenode_partitions",
+    "logical_volumes": "kubenode_logical_volumes",
+    "subvolumes": "kubenode_subvolumes",
+    "hostname": "kubenode_hostname",
+    "post_install_script": "kubenode_post_install_script",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "crypt_password": "kubenode_crypt_password",
+    "remote_unlock": "kubenode_remote_unlock",
+    "autosetup": "kubenode_autosetup",
+    "network_config": "kubenode_network_config",
+    "oci_registry_auth_token": "kubenode_registry_token",
+    "timeout": "kubenode_command_timeout",
+    "reinstall": "kubenode_reinstall",
+}
+_DISKS = {
+    "root_device_hints": "kubenode_root_device_hints",
+    "device_strings": "kubenode_device_strings",
+    "wipe": "kubenode_wipe",
+    "health": "kubenode_disk_health",
+    "reinstall": "kubenode_reinstall",
+}
+_PRE_PROVISION = {
+    "command": "kubenode_pre_provision_command",
+    "command_dir": "kubenode_command_dir",
+    "timeout": "kubenode_pre_provision_timeout",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "rescue_timeout": "kubenode_rescue_timeout",
+}
+_BOOT = {
+    "image_url": "kubenode_image_url",
+    "command": "kubenode_image_url_command",
+    "proof": "kubenode_proof",
+    "check_hostname": "kubenode_check_hostname",
+    "os_user": "kubenode_os_user",
+    "os_port": "kubenode_os_port",
+    "os_private_key": "kubenode_os_private_key",
+    "wait_cloud_init": "kubenode_wait_cloud_init",
+    "cloud_init_timeout": "kubenode_cloud_init_timeout",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "host_keys": "kubenode_host_keys",
+    "timeout": "kubenode_boot_timeout",
+}
+#: Seconds in which a dedicated server boots, when nothing else is said.
+_ROBOT_BOOT = 600
+
+
+def plan(
+    hosts: Iterable[Mapping[str, Any]],
+    playbook: str,
+    phase: Iterable[Mapping[str, Any]] | None,
+    directory: str,
+    token: str = "",
+    stay: Iterable[str] = (),
+    last_try: bool = False,
+) -> list[Machine]:
+    """The option ``machines`` of machine_install.
+
+    ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
+    it, when options are to be checked: then every machine takes all steps.
+    ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
+    """
+    hosts, said = list(hosts), dict[str, Mapping[str, Any]]()
+    for one in [_before(host) for host in hosts] if phase is None else phase:
+        said.setdefault(str(one["name"]), one)
+    staying = set(stay)
+    return [
+        _Planned(host, playbook, said[host["inventory_hostname"]], directory, token).machine(
+            host["inventory_hostname"] in staying, last_try
+        )
+        for host in hosts
+        if host["inventory_hostname"] in said
+    ]
+
+
+def _before(host: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": host["inventory_hostname"], "failed": False, "installed": False, "proven": False, "in_rescue": True}
+
+
+class _Planned:
+    """One machine."""
+
+    def __init__(
+        self, host: Mapping[str, Any], playbook: str, said: Mapping[str, Any], directory: str, token: str
+    ) -> None:
+        self._host, self._playbook, self._said, self._token = host, playbook, said, token
+        self._name = str(host["inventory_hostname"])
+        self._of_cloud = playbook == HCLOUD
+        self._intent = f"{directory}/intents/{self._name}.json"
+        self._flow = _known(
+            boot_state=said.get("boot_state"),
+            boot_state_since=said.get("boot_state_since"),
+            known_hosts_dir=f"{directory}/known_hosts",
+        )
+        self._in_rescue = _known(
+            previous_boot_id=said.get("previous_boot_id"),
+            host_keys=None if self._of_cloud else said.get("host_keys"),
+            addresses=[said[name] for name in ("ipv4", "ipv6") if said.get(name)],
+            **self._flow,
+        )
+        self._logs = f"{directory}/logs"
+
+    def machine(self, stays: bool, last_try: bool) -> Machine:
+        """Its steps."""
+        said = self._said
+        machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
+        if said["failed"]:
+            return {**machine, "refused": said["msg"]}
+        notes = [said.get("used"), installed.drift_in_words(said["drift"]) if said.get("drift") else ""]
+        if any(notes):
+            machine["notes"] = [str(note) for note in notes if note]
+        address = self._host.get("kubenode_address") or said.get("ipv4")
+        if address:
+            machine["address"] = address
+        if said["installed"]:
+            machine["installed"] = True
+            if not said["proven"] and not stays:
+                machine["machine_boot"] = self._boot(found=True)
+            return machine
+        if not (self._of_cloud or said["in_rescue"]):
+            return machine
+        # Machines that node images are made on are not the user's nodes.
+        if self._host.get("kubenode_pre_provision_command") and "kubenode_build" not in self._host:
+            machine["pre_provision_command"] = self._pre_provision()
+        if not self._of_cloud:
+            machine["machine_disks"] = self._disks()
+        if self._playbook == INSTALLIMAGE:
+            step = machine["robot_installimage"] = self._written(_INSTALLIMAGE)
+        else:
+            step = self._written({**_COMMAND, **(_OF_CLOUD if self._of_cloud else {})})
+            machine["image_url_command"] = step
+        if self._token:
+            step.setdefault("oci_registry_auth_token", self._token)
+        if not stays:
+            machine["machine_boot"] = self._boot(found=False)
+        return machine
+
+    def _pre_provision(self) -> dict[str, Any]:
+        server = self._said.get("id" if self._of_cloud else "server_number")
+        return {
+            **self._options(_PRE_PROVISION),
+            "provider": "hcloud" if self._of_cloud else "robot",
+            "server": str(server or ""),
+            "secrets": self._secrets(),
+            "intent_file": self._intent,
+            "log_dir": self._logs,
+            **self._in_rescue,
+        }
+
+    def _secrets(self) -> list[str]:
+        """What nothing that is printed may show, besides the bootstrap data."""
+        image = self._get("kubenode_image") or {}
+        found = [self._get("kubenode_image_url"), self._get("kubenode_crypt_password")]
+        found += [image.get("url") if isinstance(image, Mapping) else None]
+        found += [self._get("kubenode_registry_token") or self._token]
+        return [str(secret) for secret in found if secret]
+
+    def _disks(self) -> dict[str, Any]:
+        own = {"device_strings": "by-id"} if self._playbook == INSTALLIMAGE else {}
+        return {
+            **self._options(_DISKS),
+            "state": "ready",
+            "empty": "later",
+            **own,
+            "claim_file": self._intent,
+            **self._in_rescue,
+        }
+
+    def _written(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            **self._options(variables),
+            **_known(installation=self._said.get("installation"), consent=self._said.get("consent") or "empty"),
+            "intent_file": self._intent,
+            "log_dir": self._logs,
+            **self._in_rescue,
+        }
+
+    def _boot(self, found: bool) -> dict[str, Any]:
+        options = {"proof": "disk", **({} if self._of_cloud else {"timeout": _ROBOT_BOOT}), **self._options(_BOOT)}
+        if self._playbook == INSTALLIMAGE:
+            options.pop("image_url", None)
+            options["command"] = "installimage"
+            if boolean(self._get("kubenode_remote_unlock") or False, strict=False):
+                options.update(_known(unlock_password=self._get("kubenode_crypt_password")))
+        # A weaker proof asks for a system that answers, whatever its name.
+        own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
+        options.update(_known(hostname=self._get("kubenode_hostname") or own))
+        if found and self._get("kubenode_adopt") is not None:
+            options["adopt"] = self._get("kubenode_adopt")
+        return {
+            **options,
+            "expect": "os",
+            "reboot": not found,
+            "secrets": self._secrets(),
+            **_known(installation=self._said.get("installation")),
+            "intent_file": self._intent,
+            **self._flow,
+        }
+
+    def _get(self, variable: str) -> Any:
+        if variable == "kubenode_os_port":
+            return known_variables.os_port(self._host)
+        value = self._host.get(variable)
+        return paths.as_found(value, self._host) if variable in paths.PATHS else value
+
+    def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        found = {option: self._get(variable) for option, variable in variables.items()}
+        return {option: value for option, value in found.items() if value is not None}
+
+
+def variables() -> dict[str, dict[str, str]]:
+    """For each step, its options and the variables that hold them."""
+    boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
+    command, installimage = {**_COMMAND, **_OF_CLOUD}, dict(_INSTALLIMAGE)
+    for step in (command, installimage):
+        del step["oci_registry_auth_token"]  # it may come from the environment
+    return {
+        "pre_provision_command": _PRE_PROVISION,
+        "machine_disks": _DISKS,
+        "image_url_command": command,
+        "robot_installimage": installimage,
+        "machine_boot": boot,
+    }
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
