@@ -23,9 +23,9 @@ def contents() -> dict[str, bytes]:
     """The commands by name."""
     if str(linked_tree()) not in sys.path:
         sys.path.append(str(linked_tree()))
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _programs
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import programs
 
-    return {name: _programs.image_command(name) for name in _programs.IMAGE_COMMANDS}
+    return {name: programs.image_command(name) for name in programs.IMAGE_COMMANDS}
 
 
 def write(folder: Path = OUTPUT) -> list[Path]:

@@ -11,8 +11,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._fleet_check import fleet_check
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
 
 
 class ActionModule(ActionBase):
@@ -30,10 +30,10 @@ class ActionModule(ActionBase):
         def examine(
             machine: Mapping[str, Any], variables: Mapping[str, Any] | None
         ) -> tuple[dict[str, Any], list[str]]:
-            find_file, read_file = _inputs.file_finder(self, variables), _inputs.file_reader(self, variables)
-            inputs, findings = _inputs.examine(machine, given["command_dir"], read_file)
-            hook, more = _inputs.examine_pre_provision(machine, given["command_dir"], find_file)
-            findings = findings + _inputs.check_token(machine.get("oci_registry_auth_token")) + more
+            find_file, read_file = image_inputs.file_finder(self, variables), image_inputs.file_reader(self, variables)
+            inputs, findings = image_inputs.examine(machine, given["command_dir"], read_file)
+            hook, more = image_inputs.examine_pre_provision(machine, given["command_dir"], find_file)
+            findings = findings + image_inputs.check_token(machine.get("oci_registry_auth_token")) + more
             if not inputs or findings:
                 return {}, findings
             about = {

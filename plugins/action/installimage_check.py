@@ -13,8 +13,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import layout as layouts
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _installimage_inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._fleet_check import fleet_check
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight.fleet_check import fleet_check
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs, installimage_inputs
 
 
 class ActionModule(ActionBase):
@@ -39,15 +39,15 @@ class ActionModule(ActionBase):
     def _examine(
         self, machine: Mapping[str, Any], command_dir: str, variables: Mapping[str, Any] | None
     ) -> tuple[dict[str, Any], list[str]]:
-        find_file = _inputs.file_finder(self, variables)
-        inputs, findings = _installimage_inputs.examine(
+        find_file = image_inputs.file_finder(self, variables)
+        inputs, findings = installimage_inputs.examine(
             machine,
             machine["name"],
-            _inputs.file_reader(self, variables),
+            image_inputs.file_reader(self, variables),
             find_file,
             with_disks=False,
         )
-        hook, more = _inputs.examine_pre_provision(machine, command_dir, find_file)
+        hook, more = image_inputs.examine_pre_provision(machine, command_dir, find_file)
         count = _disks(machine["root_device_hints"])
         if count and inputs:
             layout = specs.layout_of(inputs.spec, inputs.spec["uefi"] == specs.YES)

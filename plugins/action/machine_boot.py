@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _machine_boot
-from ansible_collections.kubenode.provision.plugins.plugin_utils._step_action import StepAction
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import StepAction
 
 
 class ActionModule(StepAction):
     """See the documentation of the module of the same name."""
 
     specification = staticmethod(options.machine_boot_spec)
-    step = staticmethod(_machine_boot.run)
+    step = staticmethod(machine_boot.run)

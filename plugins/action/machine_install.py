@@ -14,10 +14,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _fleet, _install, _report_files, _say
-from ansible_collections.kubenode.provision.plugins.plugin_utils._host import Host
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_install
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
 
 
 class ActionModule(ActionBase):
@@ -40,7 +42,7 @@ class ActionModule(ActionBase):
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]
         ]
-        found = _say.each(work, _taken, _say.shown(names, given["progress"]))
+        found = display.each(work, _taken, display.view_of(names, given["progress"]))
         results = [
             _unexpected(name, result) if isinstance(result, Exception) else result
             for name, result in zip(names, found, strict=True)
@@ -54,7 +56,7 @@ class ActionModule(ActionBase):
         }
         if failed:
             answer["msg"] = "\n".join(result["msg"] for result in failed)
-        diffs = [one for result in results for one in _install.diffs(result)]
+        diffs = [one for result in results for one in machine_install.diffs(result)]
         if diffs:
             answer["diff"] = diffs
         return answer
@@ -78,12 +80,12 @@ class ActionModule(ActionBase):
 
 def _taken(work: tuple[Host, dict[str, Any]]) -> dict[str, Any]:
     try:
-        result = _install.run(*work)
+        result = machine_install.run(*work)
     except Exception as exc:
-        _say.ended(work[0].name, _fleet.FAILED, _unexpected(work[0].name, exc)["msg"])
+        display.ended(work[0].name, fleet_state.FAILED, _unexpected(work[0].name, exc)["msg"])
         raise
     # The report has it before the slowest machine is done.
-    _report_files.note(result["name"], result, failed=result["failed"])
+    report_files.note(result["name"], result, failed=result["failed"])
     return result
 
 

@@ -14,8 +14,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _say
-from ansible_collections.kubenode.provision.plugins.plugin_utils._locks import Holder, LockError, Locks, this_run
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records.locks import Holder, LockError, Locks, this_run
 
 
 class ActionModule(ActionBase):
@@ -45,13 +45,13 @@ class ActionModule(ActionBase):
         busy = {name: holder for name, holder in others.items() if holder.lives}
         for name, holder in others.items():
             if name not in busy:
-                _say.warning(
+                display.warning(
                     f"{name}: a run on {holder.host} began to work on it at {holder.since}; if that run is still going "
                     "on, the two disturb each other"
                 )
         answer = {"changed": False, "failed": False, "machines": sorted(busy)}
         if busy and self._task.check_mode:
-            _say.warning(_text(busy))
+            display.warning(_text(busy))
         elif busy:
             answer.update(failed=True, msg=f"{_text(busy)}. Nothing was changed")
         return answer
@@ -69,10 +69,10 @@ def _text(busy: Mapping[str, Holder]) -> str:
     runs: dict[Holder, list[str]] = {}
     for name in sorted(busy):
         runs.setdefault(busy[name], []).append(name)
-    told = [
+    texts = [
         f"{', '.join(theirs)}: another run works on {'it' if len(theirs) == 1 else 'them'} (process {run.pid} of this "
         f"controller, since {run.since})"
         for run, theirs in runs.items()
     ]
     limit = ":".join(["all", *(f"!{name}" for name in sorted(busy))])
-    return f"{'; '.join(told)}. Wait for its end, or leave {'it' if len(busy) == 1 else 'them'} out: --limit '{limit}'"
+    return f"{'; '.join(texts)}. Wait for its end, or leave {'it' if len(busy) == 1 else 'them'} out: --limit '{limit}'"

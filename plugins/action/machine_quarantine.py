@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps machines with a permanent error out of later runs until somebody says that they are mended."""
+"""Keeps machines with a permanent error out of later runs until a person says that they are repaired."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, consent
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils._quarantine import Entry, Quarantine, QuarantineError
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import (
+    Entry,
+    Quarantine,
+    QuarantineError,
+)
 
 
 class ActionModule(ActionBase):

@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
@@ -47,11 +47,11 @@ class ActionModule(ActionBase):
             return answer
         secret = secrets.token_urlsafe(18)
         port = _started({f"/{secret}/{name}": str(folder / name) for name in given["files"]})
-        told = [
+        targets = [
             {"name": name, "path": str(folder / name), "url": f"http://127.0.0.1:{port}/{secret}/{name}"}
             for name in given["files"]
         ]
-        return {**answer, "files": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+        return {**answer, "files": targets, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
 
 
 def _check(folder: Path, names: list[str]) -> None:
@@ -68,6 +68,6 @@ def _check(folder: Path, names: list[str]) -> None:
 
 def _started(files: dict[str, Any]) -> int:
     try:
-        return _run_server.start("_file_sink", files)
+        return run_server.start("sink", files)
     except OSError as error:
         raise AnsibleActionFail(str(error)) from error

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_file, _run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import image_file, run_server
 
 
 class ActionModule(ActionBase):
@@ -32,12 +32,12 @@ class ActionModule(ActionBase):
         for image in given["images"]:
             path = Path(image["path"])
             try:
-                digest = _image_file.proven(path, image["sha256"])
-                qcow2 = image["kind"] == "disk" and _image_file.is_qcow2(path)
+                digest = image_file.proven(path, image["sha256"])
+                qcow2 = image["kind"] == "disk" and image_file.is_qcow2(path)
                 if qcow2 and not self._task.check_mode:
-                    path = _image_file.raw_of(path, folder)
-                    digest = _image_file.digest(path)
-            except _image_file.FileNotUsable as exc:
+                    path = image_file.raw_of(path, folder)
+                    digest = image_file.digest(path)
+            except image_file.FileNotUsable as exc:
                 findings.append(f"{image['name']}: {exc}")
                 continue
             switches = "&adapt=no" if image["kind"] == "disk" else ""
@@ -51,7 +51,7 @@ class ActionModule(ActionBase):
         secret = secrets.token_urlsafe(18)
         paths = {f"/{secret}/{position}.img": one for position, one in enumerate(served)}
         port = _started(paths)
-        told = [
+        sources = [
             {
                 "name": one["name"],
                 "converted": one["converted"],
@@ -59,11 +59,11 @@ class ActionModule(ActionBase):
             }
             for path, one in paths.items()
         ]
-        return {**answer, "images": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+        return {**answer, "images": sources, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
 
 
 def _started(files: dict[str, Any]) -> int:
     try:
-        return _run_server.start("_file_server", files)
+        return run_server.start("source", files)
     except OSError as error:
         raise AnsibleActionFail(str(error)) from error

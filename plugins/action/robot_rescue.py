@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._api_phase import ApiAction
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.module_progress import ApiAction
 
 
 class ActionModule(ApiAction):

@@ -111,7 +111,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
 
 #: purposes that need the facts of a machine
 _WITH_NODE = ("preflight", "sources", "artifacts", "settings", "secrets")

@@ -62,7 +62,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
 
 
 def image_server_plan(

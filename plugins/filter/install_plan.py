@@ -75,7 +75,7 @@ _value:
   elements: dictionary
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -92,15 +92,16 @@ def install_plan(
 ) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _install_plan as plans
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan as plans
 
-    if playbook not in plans.PLAYBOOKS:
-        raise AnsibleFilterError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(plans.PLAYBOOKS)}")
-    return plans.plan(hosts, playbook, phase, directory, token, stay, last_try)
+    try:
+        return plans.plan(hosts, playbook, phase, directory, token, stay, last_try)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         return {"install_plan": install_plan}

@@ -97,7 +97,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
 
 #: purpose → what it needs besides the variables
 _NEEDS = {

@@ -50,7 +50,7 @@ _value:
   type: string
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ansible.errors import AnsibleFilterError
 
@@ -58,18 +58,18 @@ from ansible.errors import AnsibleFilterError
 def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str] = (), new: bool = False) -> str:
     """See DOCUMENTATION."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import paths
 
     if not path:
         return ""
     try:
-        return _paths.for_writing(path, inventory_dir) if new else _paths.find(path, inventory_dir, search)
-    except _paths.NotThere as error:
+        return paths.for_writing(path, inventory_dir) if new else paths.find(path, inventory_dir, search)
+    except paths.NotThere as error:
         raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., str]]:
         return {"local_path": local_path}

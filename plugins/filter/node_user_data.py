@@ -131,7 +131,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
+from ansible_collections.kubenode.provision.plugins.plugin_utils.plain import plain
 
 
 def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -> str:

@@ -147,7 +147,7 @@ def _value(host: Mapping[str, Any], name: str, *, strict: bool = False) -> Any:
 def _place(host: Mapping[str, Any], path: str) -> str:
     """Where a path leads to, by the rule for all of them."""
     # ansible-core imports every filter file in each worker, for any one filter
-    from ansible_collections.kubenode.provision.plugins.plugin_utils import _paths as paths
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import paths
 
     return str(paths.for_writing(path, paths.inventory_dir_of(host)))
 

@@ -27,7 +27,7 @@ _ACCESS = {
     "os_port": {"type": "raw"},
     "os_private_key": {"type": "raw", "no_log": False},
 }
-#: Looked at by plugin_utils/_inputs.py, which names the variables.
+#: Looked at by plugin_utils/rescue_run/image_inputs.py, which names the variables.
 _PRE_PROVISION = {"pre_provision_command": {"type": "str"}, "pre_provision_timeout": {"type": "raw"}}
 _COMMAND_NAMES = {"type": "str", "choices": ["prefixed", "any"], "default": "prefixed"}
 

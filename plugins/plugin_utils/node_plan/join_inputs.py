@@ -15,8 +15,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
 from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Network
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import yaml_value
 
+from ..plain import yaml_value
 from . import kubelet_config, node_names, role_specs
 from .plan_types import Discovery, JoinInputs
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import yaml_value
 
+from ..plain import yaml_value
 from . import formats, templates
 
 #: field → its type, or the fields below it (see kubelet_tables)

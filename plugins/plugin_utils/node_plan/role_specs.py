@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml
+from ..plain import own_yaml
 
 ROLES = Path(__file__).parents[3] / "roles"
 

@@ -24,26 +24,18 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, origin, ssh_keys
-from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import (
-    login_keys,
-    ssh,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import login_keys, ssh
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.boot_flow import BootOptions
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import ApiError
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.retry import Deadline
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.robot_rescue import RobotOptions, RobotRescue
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints
-from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _claims,
-    _gate,
-    _known_hosts,
-    _machine_boot,
-    _machine_disks,
-    _rescue_call,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils._probe import CloudInit, System
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, machine_disks, programs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, known_hosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.probe import CloudInit, System
 
 NAME, NUMBER = "n1", 1
 SERIALS = {"sda": "SERIAL-A", "sdb": "SERIAL-B"}
@@ -422,11 +414,11 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait_for(_remote: object, known: Any, judge: Any, _timeout: float, what: str, **more: Any) -> System:
         if world.hears() != ssh.SYSTEM:
-            raise _gate.GateClosed(f"{what} did not answer", None)
+            raise gate.GateClosed(f"{what} did not answer", None)
         found = system()
         verdict = judge(found)
-        if verdict.verdict is not _gate.Verdict.OPEN:
-            raise _gate.GateClosed(verdict.why, found)
+        if verdict.verdict is not gate.Verdict.OPEN:
+            raise gate.GateClosed(verdict.why, found)
         if more.get("ask"):
             world.start()
             return System(**{**found.__dict__, "reboot_sent": True})
@@ -434,9 +426,9 @@ def play(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             known.prove(found.boot_id)
         return found
 
-    monkeypatch.setattr(_rescue_call, "call", _answers(world))
-    monkeypatch.setattr(_gate, "wait_for", wait_for)
-    monkeypatch.setattr(_known_hosts.KnownHosts, "fingerprints", lambda self: [])
+    monkeypatch.setattr(programs, "call", _answers(world))
+    monkeypatch.setattr(gate, "wait_for", wait_for)
+    monkeypatch.setattr(known_hosts.KnownHosts, "fingerprints", lambda self: [])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     monkeypatch.setattr(Deadline, "sleep", _sleep)
 
@@ -541,7 +533,7 @@ def boot(
         "installation": installation, "written": written, "intent_file": str(intent), "image_url": url(plan.image),
         "previous_boot_id": world.boot.id if reboot else None,
     }  # fmt: skip
-    booted = _machine_boot._Boot(Remote(world), about, Flow(about, NAME), []).result()
+    booted = machine_boot._Boot(Remote(world), about, Flow(about, NAME), []).result()
     world.messages.append(booted["msg"])
     verified = bool(booted["verified"] and not booted["failed"])
     if verified:
@@ -559,7 +551,7 @@ def _disks(
     }  # fmt: skip
     named = {"wipe": consents.Words("wipe", words.wipe), "reinstall": consents.Words("reinstall", words.reinstall)}
     assert not guard.check_entries(named["wipe"])
-    return _machine_disks._Disks(Remote(world), given, Flow(given, NAME), named, False).result()
+    return machine_disks._Disks(Remote(world), given, Flow(given, NAME), named, False).result()
 
 
 def new_system(installation: str, consent: str, plan: Plan) -> Content:
@@ -578,7 +570,7 @@ def _command(world: World, intent: Path, installation: str, disks: dict[str, Any
     world.boot.intent = json.dumps(kept or {})
     before = world.disks["sda"]
     if not disks["in_progress"]:
-        _claims.note_begun(str(intent))
+        claims.note_begun(str(intent))
         for disk in disks["to_empty"]:
             world.empties(disk["name"])
         world.write("sda", new_system(installation, disks["consent"], plan))

@@ -23,9 +23,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.cloud_servers import INSTALLATION_LABEL, LABEL
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options, protocol, targets
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _claims, _gate
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow, intent_for
-from ansible_collections.kubenode.provision.plugins.plugin_utils._rescue_run import RescueRun
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow, intent_for
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.program_run import RescueRun
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate as gate_module
 from tests.integration.consent import walk
 from tests.integration.consent.walk import NAME, Content, Cut, Plan, Remote, Shell, Words
 
@@ -313,8 +314,8 @@ class _Run:
         flow = Flow({**walk.defaults(options.image_url_command_spec()), **common}, NAME)
         gate = {"previous_boot_id": result["previous_boot_id"], "addresses": (), "rescue_timeout": 0}
         try:
-            _gate.pass_rescue(cast(Any, Remote(world)), flow.known_hosts("rescue"), [], gate)
-        except _gate.GateClosed as exc:
+            gate_module.pass_rescue(cast(Any, Remote(world)), flow.known_hosts("rescue"), [], gate)
+        except gate_module.GateClosed as exc:
             world.messages.append(str(exc))
             return True, False
         world.boot.named = world.boot.named or NAME in self._words.reinstall
@@ -327,13 +328,13 @@ class _Run:
             protocol.MARKER_AND_EXIT_CODE, "", installation, ["sda"], given["consent"], self._words.reinstall,
             intent_for(given, NAME, installation),
         )  # fmt: skip
-        before = _claims.note_begun(str(self._intent), surely=False)
+        before = claims.note_begun(str(self._intent), surely=False)
         try:
             jobs.start_or_attach(job, world.run, str(world.base), self._prepare)
         except (jobs.JobError, _Left) as exc:
             world.messages.append(str(exc) or "the machine rebooted while the image command ran")
             if isinstance(exc, jobs.JobError) and not exc.begun:
-                _claims.take_back(str(self._intent), before)
+                claims.take_back(str(self._intent), before)
             if isinstance(exc, _Left):
                 self._by_person(world.start)
             return False, False

@@ -184,7 +184,7 @@ def servers_of(folder: Path) -> list[str]:
         with contextlib.suppress(OSError):
             if str(folder) in (path / "environ").read_text(errors="replace"):
                 found.append((path / "cmdline").read_text(errors="replace"))
-    return [line for line in found if "_run_server" in line]
+    return [line for line in found if "run_server" in line]
 
 
 @pytest.mark.mirror

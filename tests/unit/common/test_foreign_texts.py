@@ -21,8 +21,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.info impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import locks as locks_module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import known_hosts, private_key
 from provision import variables
 from tests.unit.common import odd
 
@@ -64,7 +65,7 @@ def test_a_host_key_that_is_none_is_refused(encoded):
 
 
 def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path):
-    known = _known_hosts.KnownHosts(str(tmp_path), "node-1", "os", "run")
+    known = known_hosts.KnownHosts(str(tmp_path), "node-1", "os", "run")
     known.path.write_text("alias ssh-ed25519 A\nalias ssh-ed25519 é\nalias ssh-ed25519 AAAA\n", encoding="utf-8")
     assert len(known.fingerprints()) == 1
 
@@ -72,14 +73,14 @@ def test_a_known_hosts_file_with_a_broken_line_has_no_fingerprint_of_it(tmp_path
 def test_a_private_key_with_other_letters_has_no_public_half(tmp_path):
     key = tmp_path / "key"
     key.write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r\xc3\xa9\n-----END OPENSSH PRIVATE KEY-----\n")
-    assert _private_key._public_blob(key) is None
+    assert private_key._public_blob(key) is None
 
 
 @pytest.mark.parametrize("pid", ["1e999", "-1e999", "NaN", '"x"', "[]", "1" * 5000])
 def test_a_lock_of_no_process_is_none(pid, tmp_path):
     (tmp_path / "node-1.json").write_text('{"pid": %s, "start": "1", "place": "x", "since": "y"}' % pid)
-    locks = _locks.Locks(str(tmp_path))
-    assert locks.take(["node-1"], _locks.this_run(1)) == {}
+    locks = locks_module.Locks(str(tmp_path))
+    assert locks.take(["node-1"], locks_module.this_run(1)) == {}
 
 
 @pytest.mark.parametrize("text", ["a: 2021-13-45", odd.DEEP, "a: [", "9" * 5000])
@@ -121,4 +122,4 @@ def test_a_good_text_is_read():
     assert request._is_url("https://[2001:db8::1]:8443/images")
     assert probe.unpacked_json("e30=") == {}
     assert gather._base(machine(json.dumps({"a": 1}))) == common.json_object('{"a": 1}') == {"a": 1}
-    assert Path(_known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"
+    assert Path(known_hosts.KnownHosts("/x", "n", "os", "r").path).name == "n.os"

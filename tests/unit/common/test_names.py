@@ -16,10 +16,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import name_findings
 from ansible_collections.kubenode.provision.plugins.module_utils._node.settings import spec
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as installimage
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
-from ansible_collections.kubenode.provision.plugins.plugin_utils._inputs import examine
-from ansible_collections.kubenode.provision.plugins.plugin_utils._quarantine import Quarantine, QuarantineError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import Quarantine, QuarantineError
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.image_inputs import examine
 
 TAKEN = ["node-1", "a", "n1.example.com", "rescue-1", "localhost4", "1a", "42", "10.0.0.x", "a" * 63, "my.rescue"]
 REFUSED = {

@@ -21,15 +21,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.origin 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import intent_store as hetzner_intents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
-from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _claims,
-    _gate,
-    _machine_boot,
-    _probe,
-    _proof,
-    _rescue_run,
-)
-from ansible_collections.kubenode.provision.plugins.plugin_utils._flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import claims
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_boot, program_run, proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Flow
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import gate, probe
 
 MINE, OTHER = "a" * 32, "b" * 32
 TARGET = {"name": "sda", "size": 10, "wwns": [], "serials": ["S1"]}
@@ -44,7 +39,7 @@ def on(disk, uuids=()):
 
 
 def judge(record=None, installation=MINE, written=None, origin=None, **options):
-    return _proof.judge("n1", origin or on(TARGET), record, installation, written, **options)
+    return proof.judge("n1", origin or on(TARGET), record, installation, written, **options)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +101,7 @@ def test_what_is_proven(given, kind, why):
     ],
 )
 def test_the_disk_that_it_runs_from(target, same):
-    found, why = _proof.runs_from(on(TARGET), [{**WRITTEN[0], **target}])
+    found, why = proof.runs_from(on(TARGET), [{**WRITTEN[0], **target}])
     assert found is same
     assert bool(why) == (same is not True)
 
@@ -114,9 +109,9 @@ def test_the_disk_that_it_runs_from(target, same):
 def test_every_disk_of_an_array_was_written():
     array = Origin(0, DISK, disks=[TARGET, SECOND])
     both = [WRITTEN[0], {**WRITTEN[0], **SECOND}]
-    assert _proof.runs_from(array, both)[0] is True
-    assert _proof.runs_from(array, WRITTEN)[0] is False
-    assert _proof.runs_from(Origin(0, RAM), both)[0] is None
+    assert proof.runs_from(array, both)[0] is True
+    assert proof.runs_from(array, WRITTEN)[0] is False
+    assert proof.runs_from(Origin(0, RAM), both)[0] is None
 
 
 IDS = st.sampled_from(["", MINE, OTHER])
@@ -126,7 +121,7 @@ WANTED = st.sampled_from([None, "nonce", "disk", "ssh", "port", "none"])
 
 @given(RECORDS, IDS, st.sampled_from([None, WRITTEN, []]), st.sampled_from([on(TARGET), on(SECOND), on(None)]), WANTED)
 def test_verified_is_said_of_nothing_else(record, installation, written, origin, wanted):
-    found = _proof.judge("n1", origin, record, installation, written, wanted)
+    found = proof.judge("n1", origin, record, installation, written, wanted)
     shown = installed.installation_of(record)
     if found.verified:
         expected = shown == installation if installation else installed.is_proven(record, "n1")
@@ -158,7 +153,7 @@ def test_what_the_rescue_saw_of_its_disks():
     ],
 )
 def test_a_host_name_may_be_short_or_qualified(found, wanted, same):
-    assert _gate.same_host(found, wanted) is same
+    assert gate.same_host(found, wanted) is same
 
 
 @pytest.mark.parametrize(
@@ -197,17 +192,17 @@ def test_a_second_run_knows_which_disk_the_first_one_wrote(tmp_path):
         {"reboot": False, "installation": MINE, "intent_file": path, "proof": "disk"}
     )
     given = validated.validated_parameters
-    boot = _machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+    boot = machine_boot._Boot(None, given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
 
     def judged(disk, record):
-        cloud_init = _probe.CloudInit("done")
-        return boot._judge_proof(_probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
+        cloud_init = probe.CloudInit("done")
+        return boot._judge_proof(probe.System("b", "n1", "6", "Debian", on(disk), cloud_init, record))
 
-    assert judged(SECOND, RECORD).verdict is _gate.Verdict.NEVER
+    assert judged(SECOND, RECORD).verdict is gate.Verdict.NEVER
     assert "another disk (sdb, S2)" in judged(SECOND, RECORD).why
-    assert judged(TARGET, RECORD).verdict is _gate.Verdict.OPEN
+    assert judged(TARGET, RECORD).verdict is gate.Verdict.OPEN
     # somebody may have written the disk since
-    assert judged(TARGET, None).verdict is _gate.Verdict.NEVER
+    assert judged(TARGET, None).verdict is gate.Verdict.NEVER
     given["installation"] = OTHER
     assert intents.written_of(path, OTHER) is None
     for damaged in (
@@ -225,20 +220,20 @@ WHOLE = {**RECORD, "command": "c", "image_url": "https://i/a.raw", "installed_at
 @pytest.mark.parametrize(
     ("succeeded", "record", "wanted", "kind"),
     [
-        (True, RECORD, None, _proof.NONCE),
-        (False, WHOLE, None, _proof.UNPROVEN),
-        (False, {**WHOLE, "verified_at": "T"}, None, _proof.UNPROVEN),
-        (False, WHOLE, "ssh", _proof.SSH),
-        (None, WHOLE, None, _proof.NONCE),
-        (None, {**RECORD, "verified_at": "T"}, None, _proof.NONCE),
-        (None, {key: RECORD[key] for key in ("machine", "installation")}, None, _proof.UNPROVEN),
-        (None, None, "disk", _proof.UNPROVEN),
+        (True, RECORD, None, proof.NONCE),
+        (False, WHOLE, None, proof.UNPROVEN),
+        (False, {**WHOLE, "verified_at": "T"}, None, proof.UNPROVEN),
+        (False, WHOLE, "ssh", proof.SSH),
+        (None, WHOLE, None, proof.NONCE),
+        (None, {**RECORD, "verified_at": "T"}, None, proof.NONCE),
+        (None, {key: RECORD[key] for key in ("machine", "installation")}, None, proof.UNPROVEN),
+        (None, None, "disk", proof.UNPROVEN),
     ],
 )
 def test_a_later_run_believes_no_command_that_failed_or_was_not_seen_to_end(succeeded, record, wanted, kind):
-    found = _proof.of_earlier_run(_proof.Proof(_proof.NONCE), "n1", record, succeeded, wanted)
+    found = proof.of_earlier_run(proof.Proof(proof.NONCE), "n1", record, succeeded, wanted)
     assert found.kind == kind
-    assert found.verified == (kind == _proof.NONCE)
+    assert found.verified == (kind == proof.NONCE)
 
 
 @pytest.mark.parametrize("replaces", [False, True])
@@ -250,7 +245,7 @@ def test_how_a_command_ended_is_kept_for_as_long_as_its_system(tmp_path, succeed
     assert intents.seen_to_succeed(None, MINE) is None
     book.open(run, "empty")
     assert intents.seen_to_succeed(book.of("n1"), MINE) is None
-    _claims.note_begun(path)
+    claims.note_begun(path)
     assert intents.seen_to_succeed(book.of("n1"), MINE) is False
     intents.note_written(path, [], succeeded)
     intents.close(path, intents.GIVEN_UP)
@@ -265,7 +260,7 @@ def test_a_command_that_is_started_again_must_succeed_again(tmp_path):
     """Another image in the same rescue: the success of the first one says nothing of what the second one leaves."""
     path = str(tmp_path / "n1.json")
     intents.write(path, intents.make("n1", MINE, "empty"))
-    run = _rescue_run.RescueRun.__new__(_rescue_run.RescueRun)
+    run = program_run.RescueRun.__new__(program_run.RescueRun)
     run._given = {"intent_file": path}
     run._note_start()
     intents.note_written(path, WRITTEN, succeeded=True)
@@ -291,10 +286,10 @@ def test_a_record_is_not_completed_with_what_another_run_asks_for(tmp_path, know
         {"reboot": False, "installation": MINE, "intent_file": path, "image_url": "https://i/b.raw", "command": "b"}
     )
     given = validated.validated_parameters
-    boot = _machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
-    boot._proof = _proof.Proof(_proof.NONCE)
+    boot = machine_boot._Boot(Remote(), given, Flow({**given, "known_hosts_dir": str(tmp_path)}, "n1"), [])
+    boot._proof = proof.Proof(proof.NONCE)
     record = {"machine": "n1", "installation": MINE}
-    system = _probe.System("b", "n1", "6", "Debian", on(TARGET), _probe.CloudInit("done"), record)
+    system = probe.System("b", "n1", "6", "Debian", on(TARGET), probe.CloudInit("done"), record)
     assert boot._write_record(system, {})
     about = {key: written[0].get(key) for key in ("image_url", "command")}
     assert about == (

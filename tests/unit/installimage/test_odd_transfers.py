@@ -12,7 +12,7 @@ from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _upload
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import installimage_inputs, upload
 from tests.unit.common import odd
 
 DATA = b"an image"
@@ -61,7 +61,7 @@ def test_an_image_at_what_is_no_url_is_refused(place, tmp_path):
 
 @pytest.mark.parametrize("place", ["http://[::1/x.tar", "http://h:99999/x.tar", "http://h:0/x.tar"])
 def test_the_controller_refuses_it_before(place):
-    assert _installimage_inputs._check_url(place, {"shown": "x", "digest": DIGEST}, True)
+    assert installimage_inputs._check_url(place, {"shown": "x", "digest": DIGEST}, True)
 
 
 class Rescue:
@@ -80,9 +80,9 @@ class Rescue:
 def refused(text: str, folder: Path) -> None:
     source = folder / "source"
     source.write_bytes(DATA)
-    for kind in (_upload.IMAGE, _upload.COMMAND):
-        with pytest.raises(_upload.UploadFailed):
-            _upload.upload(Rescue(text), kind, source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    for kind in (upload.IMAGE, upload.COMMAND):
+        with pytest.raises(upload.UploadFailed):
+            upload.upload(Rescue(text), kind, source, "/x", DIGEST, lambda said: None, sleep=lambda seconds: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", odd.WORDS)
@@ -95,11 +95,11 @@ def test_an_upload_into_what_tells_no_numbers_fails(text, number, tmp_path):
 @odd.examples("5 ² 4096", "² 5 4096", "5 5", "1 2 3 4", "9" * 5000 + " 1 1", "")
 @given(odd.texts)
 def test_the_room_in_a_rescue_is_a_number(text):
-    assert _upload._room({"memory": "4", "files": text}) >= 0
-    assert _upload._room({"memory": text, "files": "5 5 4096"}) >= 0
+    assert upload._room({"memory": "4", "files": text}) >= 0
+    assert upload._room({"memory": text, "files": "5 5 4096"}) >= 0
 
 
 def test_the_room_is_what_memory_and_file_system_have():
-    assert _upload._room({"memory": "100", "files": "7 5 4096"}) == 5 * 4096
-    assert _upload._room({"memory": "1", "files": "7 5 4096"}) == 1024
-    assert _upload._room({"memory": "100", "files": "0 0 4096"}) == 100 * 1024
+    assert upload._room({"memory": "100", "files": "7 5 4096"}) == 5 * 4096
+    assert upload._room({"memory": "1", "files": "7 5 4096"}) == 1024
+    assert upload._room({"memory": "100", "files": "0 0 4096"}) == 100 * 1024

@@ -21,13 +21,16 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
     preflight,
     program,
 )
-from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import (
-    installer as install,
-)
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import installer as install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import spec as specs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _installimage_inputs, _programs
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _robot_installimage as action
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
+    installimage_inputs,
+    programs,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
+    robot_installimage as action,
+)
 from tests.unit.disks import recorded
 from tests.waiting import until
 
@@ -44,7 +47,7 @@ def given(**fields) -> dict:
 
 
 def examined(find=lambda path: path, **fields):
-    return _installimage_inputs.examine(given(**fields), "node-1", lambda path: Path(path).read_bytes(), find)
+    return installimage_inputs.examine(given(**fields), "node-1", lambda path: Path(path).read_bytes(), find)
 
 
 # --- options
@@ -147,7 +150,7 @@ def test_secrets_are_in_no_finding():
 
 def test_a_look_ahead_of_time_needs_no_disks():
     fields = given(root_devices=None, swraid=1, swraid_level=10)
-    assert _installimage_inputs.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
+    assert installimage_inputs.examine(fields, "n", Path.read_bytes, str, with_disks=False)[1] == []  # type: ignore[arg-type]
 
 
 # --- what only the rescue knows
@@ -331,13 +334,13 @@ def test_the_kept_groups_are_bound_by_name_in_the_configuration():
 
 
 def test_the_program_is_the_same_bytes_every_time():
-    assert _programs.installimage() == _programs.installimage()
-    assert _programs.installimage().startswith(b"#!/usr/bin/python3\nPK")
+    assert programs.installimage() == programs.installimage()
+    assert programs.installimage().startswith(b"#!/usr/bin/python3\nPK")
 
 
 def run_program(folder: Path, spec: dict) -> tuple[int, dict, str]:
     path, data = folder / "image-url-command", folder / "bootstrap.data"
-    path.write_bytes(_programs.installimage())
+    path.write_bytes(programs.installimage())
     path.chmod(0o700)
     data.write_bytes(specs.pack(spec))
     done = subprocess.run([path, "shown", data, "node-1", "wwn-0x1"], capture_output=True, text=True, check=False)

@@ -18,8 +18,9 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image_file
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.processes import Refused
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _lost, _upload
-from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import SILENT, Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import upload
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import SILENT, Unreachable
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024 + 17)
 DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
@@ -201,7 +202,7 @@ class Line:
 
 @pytest.fixture
 def source(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(_upload, "PIECE", 1 << 20)
+    monkeypatch.setattr(upload, "PIECE", 1 << 20)
     (tmp_path / "source").write_bytes(DATA)
     return tmp_path / "source"
 
@@ -211,11 +212,11 @@ def sent(
     source: Path,
     said: list[str] | None = None,
     digest: str = DIGEST,
-    kind: _upload.Kind = _upload.IMAGE,
+    kind: upload.Kind = upload.IMAGE,
 ) -> Path:
     target = source.parent / "work/images/x.tar"
     told = said if said is not None else []
-    _upload.upload(line, kind, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
+    upload.upload(line, kind, source, str(target), digest, told.append, sleep=lambda seconds: None)  # type: ignore[arg-type]
     return target
 
 
@@ -245,7 +246,7 @@ def test_an_upload_goes_on_after_the_connection_was_lost(source):
 
 def test_a_later_run_goes_on_with_what_an_earlier_one_sent(source, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(_upload, "Patience", lambda remote, sleep: _lost.Patience(remote, 0, sleep=sleep))
+        patch.setattr(upload, "Patience", lambda remote, sleep: remote_module.Patience(remote, 0, sleep=sleep))
         with pytest.raises(Unreachable):
             sent(Line(lost={4}), source)
     line = Line()
@@ -262,7 +263,7 @@ def test_other_images_make_room(source):
 
 
 def test_a_file_that_changes_on_its_way_is_refused(source):
-    with pytest.raises(_upload.UploadFailed, match="other bytes"):
+    with pytest.raises(upload.UploadFailed, match="other bytes"):
         sent(Line(), source, digest="sha256:" + "0" * 64)
     assert os.listdir(source.parent / "work/images") == []
 
@@ -272,16 +273,16 @@ def test_a_file_that_changes_on_its_way_is_refused(source):
 
 def test_a_command_can_be_run_where_it_lies_and_is_called_one(source):
     said: list[str] = []
-    target = sent(Line(), source, said, kind=_upload.COMMAND)
+    target = sent(Line(), source, said, kind=upload.COMMAND)
     assert oct(target.stat().st_mode & 0o777) == "0o700"
     assert oct(target.parent.stat().st_mode & 0o777) == "0o700"
     assert said == [f"uploaded {done} MiB of 3 MiB of the image command" for done in (1, 2, 3, 3)]
 
 
-@pytest.mark.parametrize(("kind", "needed"), [(_upload.IMAGE, 3), (_upload.COMMAND, 6)])
+@pytest.mark.parametrize(("kind", "needed"), [(upload.IMAGE, 3), (upload.COMMAND, 6)])
 def test_what_is_missing_names_what_the_user_set(source, kind, needed):
     line = Line(memory=str(((needed << 20) + image_file.RESERVE) // 1024) + "\nbefore=")
-    with pytest.raises(_upload.UploadFailed) as refusal:
+    with pytest.raises(upload.UploadFailed) as refusal:
         sent(line, source, kind=kind)
     room = f"needs {needed} MiB of the rescue's memory, and {256 + needed} MiB are free of which 256 MiB stay with the"
     assert str(refusal.value).startswith(f"{kind.setting} source: it {room} rescue; ")
@@ -289,13 +290,13 @@ def test_what_is_missing_names_what_the_user_set(source, kind, needed):
 
 
 def test_a_command_that_is_there_needs_the_room_of_its_copy(source):
-    target = sent(Line(), source, kind=_upload.COMMAND)
+    target = sent(Line(), source, kind=upload.COMMAND)
     line = Line(memory=str((len(DATA) + image_file.RESERVE) // 1024) + "\nbefore=")
-    with pytest.raises(_upload.UploadFailed, match="needs 3 MiB"):
-        sent(line, source, kind=_upload.COMMAND)
+    with pytest.raises(upload.UploadFailed, match="needs 3 MiB"):
+        sent(line, source, kind=upload.COMMAND)
     assert target.read_bytes() == DATA
     enough = Line(memory=str((len(DATA) + image_file.RESERVE) // 1024 + 1) + "\nbefore=")
-    sent(enough, source, kind=_upload.COMMAND)
+    sent(enough, source, kind=upload.COMMAND)
     assert (enough.calls, enough.sent) == (1, 0)
 
 
@@ -303,13 +304,13 @@ def test_a_command_that_becomes_shorter_while_it_is_sent_is_refused(source):
     def shorten(_said: str) -> None:
         os.truncate(source, (1 << 20) + 5)
 
-    with pytest.raises(_upload.UploadFailed, match="kubenode_image_url_command source: the rescue got other bytes"):
-        _upload.upload(Line(), _upload.COMMAND, source, str(source.parent / "work/x"), DIGEST, shorten)  # type: ignore[arg-type]
+    with pytest.raises(upload.UploadFailed, match="kubenode_image_url_command source: the rescue got other bytes"):
+        upload.upload(Line(), upload.COMMAND, source, str(source.parent / "work/x"), DIGEST, shorten)  # type: ignore[arg-type]
 
 
 def test_too_little_memory_is_refused_before_anything_is_sent(source, monkeypatch):
     monkeypatch.setattr(image_file, "RESERVE", 1 << 60)
     line = Line()
-    with pytest.raises(_upload.UploadFailed, match=r"needs 3 MiB of the rescue's memory"):
+    with pytest.raises(upload.UploadFailed, match=r"needs 3 MiB of the rescue's memory"):
         sent(line, source)
     assert line.sent == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as images
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds as images
 
 DIGEST = "0123456789abcdef" * 4
 TYPES = {"x86": "cx23", "arm": "cax11"}

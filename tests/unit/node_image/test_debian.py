@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _node_image_builds as images
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds as images
 
 PLAIN = {
     "path": "metal.tar.zst",

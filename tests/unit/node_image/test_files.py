@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _file_server, _image_file, _run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import image_file, run_server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -30,7 +30,7 @@ def image(tmp_path):
 def ask(image):
     """Return a function that asks a server with this one file."""
     server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), _file_server.handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
+        ("127.0.0.1", 0), run_server.source_handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -90,18 +90,18 @@ def test_a_backwards_range_is_none(ask):
 
 
 def test_a_process_is_known_by_its_start():
-    assert _run_server.start_of(os.getpid())
+    assert run_server.start_of(os.getpid())
     done = subprocess.Popen(["true"])
     done.wait()
-    assert _run_server.start_of(done.pid) == ""
+    assert run_server.start_of(done.pid) == ""
 
 
 def test_a_file_is_proven_by_its_digest(image, tmp_path):
-    assert _image_file.proven(image, DIGEST.upper()) == DIGEST
-    with pytest.raises(_image_file.FileNotUsable, match="is damaged or not the one you meant"):
-        _image_file.proven(image, "0" * 64)
-    with pytest.raises(_image_file.FileNotUsable, match="there is no such file"):
-        _image_file.proven(tmp_path / "none", DIGEST)
+    assert image_file.proven(image, DIGEST.upper()) == DIGEST
+    with pytest.raises(image_file.FileNotUsable, match="is damaged or not the one you meant"):
+        image_file.proven(image, "0" * 64)
+    with pytest.raises(image_file.FileNotUsable, match="there is no such file"):
+        image_file.proven(tmp_path / "none", DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_a_file_is_proven_by_its_digest(image, tmp_path):
 def test_what_is_no_image_is_named(tmp_path, head, what):
     path = tmp_path / "file"
     path.write_bytes(head + bytes(64))
-    with pytest.raises(_image_file.FileNotUsable, match=f"it is {what}; give a raw image"):
-        _image_file.is_qcow2(path)
+    with pytest.raises(image_file.FileNotUsable, match=f"it is {what}; give a raw image"):
+        image_file.is_qcow2(path)
 
 
 def test_qcow2_is_told_by_its_content(image, tmp_path):
-    assert not _image_file.is_qcow2(image)
+    assert not image_file.is_qcow2(image)
     (tmp_path / "a.raw").write_bytes(b"QFI\xfb" + bytes(64))
-    assert _image_file.is_qcow2(tmp_path / "a.raw")
+    assert image_file.is_qcow2(tmp_path / "a.raw")

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _report, _report_files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files, results
 
 STARTED = boot_states.from_rfc3339("2026-11-21T10:00:00.000Z")
 #: Shortest and longest seconds in each state, as measured on the platform; writing takes as long as the image.
@@ -21,9 +21,9 @@ _REASONS = (
 )
 
 
-def run(count: int, seed: int = 1, roles: bool = False) -> tuple[_report.Report, float]:
+def run(count: int, seed: int = 1, roles: bool = False) -> tuple[results.Report, float]:
     """A report of ``count`` machines, of which about one in twenty fails, and the time at which the run ended."""
-    source, report, end = random.Random(seed), _report.Report(), STARTED
+    source, report, end = random.Random(seed), results.Report(), STARTED
     for number in range(1, count + 1):
         name, at, steps = f"node-{number}", STARTED + 2.0, []
         fails = number % 20 == 7
@@ -84,6 +84,6 @@ def run(count: int, seed: int = 1, roles: bool = False) -> tuple[_report.Report,
 def data(count: int, seed: int = 1, roles: bool = False, *, final: bool = True, check: bool = False) -> dict[str, Any]:
     """The same as the callback makes it."""
     report, end = run(count, seed, roles)
-    files = _report_files.ReportFiles(lambda _data, _now: {"check": check, "cost": None}, print, STARTED)
+    files = report_files.ReportFiles(lambda _data, _now: {"check": check, "cost": None}, print, STARTED)
     files.report = report
     return files.data(end, final=final)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _report_files
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from tests.unit.report import reports
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "report_schema.json").read_text(encoding="utf-8"))
@@ -24,7 +24,7 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def files(tmp_path, warnings):
-    found = _report_files.ReportFiles(
+    found = report_files.ReportFiles(
         lambda _data, _now: {"check": False, "cost": None}, warnings.append, reports.STARTED
     )
     found.json_path, found.page_path = str(tmp_path / "report.json"), str(tmp_path / "report.html")
@@ -54,14 +54,14 @@ def test_the_first_result_replaces_what_an_older_run_wrote(files, tmp_path):
 
 def test_writing_takes_a_small_part_of_the_run(files, tmp_path, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr(_report_files.time, "time", lambda: clock[0])
+    monkeypatch.setattr(report_files.time, "time", lambda: clock[0])
     written = []
 
     def slow(path, text):
         written.append(path)
         clock[0] += 0.25
 
-    monkeypatch.setattr(_report_files, "write", slow)
+    monkeypatch.setattr(report_files, "write", slow)
     for number in range(250):
         files.note("localhost", machine(f"n{number}"))
         clock[0] += 0.1
@@ -105,10 +105,10 @@ def test_a_text_that_cannot_be_written_is_a_warning_too(files, warnings):
 
 
 def test_nothing_is_noted_without_the_callback(monkeypatch, files):
-    monkeypatch.setattr(_report_files, "_current", None)
-    _report_files.note("localhost", machine("n1"))
-    _report_files.begin(files)
-    _report_files.note("localhost", machine("n1"))
+    monkeypatch.setattr(report_files, "_current", None)
+    report_files.note("localhost", machine("n1"))
+    report_files.begin(files)
+    report_files.note("localhost", machine("n1"))
     assert [one["name"] for one in files.report.machines] == ["n1"]
 
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _cost, _metrics, _others, _report
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, metrics, prices, results
 
 
 def step(start, end, seconds):
     return {"from": start, "to": end, "at": f"2026-11-21T00:00:{seconds:06.3f}Z", "seconds": seconds}
 
 
-def fleet() -> _report.Report:
-    report = _report.Report()
+def fleet() -> results.Report:
+    report = results.Report()
     ok = {"boot_state": "OperatingSystemRunning", "changed": True, "verified": True, "price_hourly": 0.5}
     waits = (3.2, 40.0, 5000.0)
     first = step("", "Initializing", 0.4)
@@ -52,9 +52,9 @@ def parsed(text: str) -> dict:
 
 def test_what_a_run_says_of_itself():
     times = {"started": "2026-11-21T00:00:00.000Z", "finished": "2026-11-21T00:01:40.500Z"}
-    found = parsed(_metrics.render({**fleet().as_dict(), **times}))
+    found = parsed(metrics.render({**fleet().as_dict(), **times}))
     name = "kubenode_provision_machines"
-    outcomes = {one: found[name, (("outcome", one),)] for one in _metrics.OUTCOMES}
+    outcomes = {one: found[name, (("outcome", one),)] for one in metrics.OUTCOMES}
     assert outcomes == {"verified": 3, "unverified": 1, "unchanged": 1, "failed": 1}
     assert found["kubenode_provision_run_start_timestamp_seconds", ()] == 1795219200
     assert found["kubenode_provision_run_finish_timestamp_seconds", ()] == 1795219300.5
@@ -76,28 +76,28 @@ def test_what_a_run_says_of_itself():
 
 
 def test_an_empty_report_and_an_unknown_state_are_no_error():
-    found = parsed(_metrics.render({}))
+    found = parsed(metrics.render({}))
     assert found["kubenode_provision_machines", (("outcome", "failed"),)] == 0
     odd = {"machines": [{"transitions": [{"from": "x", "to": 'y"\n', "at": "", "seconds": 1}]}]}
-    assert "bucket" not in _metrics.render(odd)
+    assert "bucket" not in metrics.render(odd)
 
 
 @given(st.text())
 def test_labels_of_a_user_come_back_as_they_were_given(value):
-    labels = _metrics.parse_labels([f"fleet={value}"])
-    assert parsed(_metrics.render({}, labels))["kubenode_provision_run_interrupted", (("fleet", value),)] == 0
+    labels = metrics.parse_labels([f"fleet={value}"])
+    assert parsed(metrics.render({}, labels))["kubenode_provision_run_interrupted", (("fleet", value),)] == 0
 
 
 @pytest.mark.parametrize("label", ["fleet", "=x", "a-b=x", "__name__=x", "le=1", "outcome=x", "fleet\n=x", "1a=x"])
 def test_labels_that_cannot_be(label):
-    with pytest.raises(_metrics.BadLabel):
-        _metrics.parse_labels([label])
+    with pytest.raises(metrics.BadLabel):
+        metrics.parse_labels([label])
 
 
 @given(st.lists(st.floats(0, 1e6)))
 def test_histograms_count_every_value_once(values):
     machine = {"transitions": [step("", "Initializing", 1.0) | {"seconds": value} for value in values]}
-    found = parsed(_metrics.render({"machines": [machine]}))
+    found = parsed(metrics.render({"machines": [machine]}))
     name = "kubenode_provision_boot_state_duration_seconds"
     bounds = sorted(
         (float(dict(labels)["le"]), value) for (one, labels), value in found.items() if one == f"{name}_bucket"
@@ -107,21 +107,21 @@ def test_histograms_count_every_value_once(values):
 
 
 class Callback:
-    """What `_others` needs of a callback."""
+    """What `Exports` needs of a callback."""
 
     def __init__(self, **options):
         self.options = {"metrics_labels": [], "notify_timeout": 10, **options}
         self.said, self.warned = [], []
-        self.others = _others.Others(self.options.get, self.said.append, self.warned.append)
+        self.others = exports.Exports(self.options.get, self.said.append, self.warned.append)
 
 
 def test_the_file_is_whole_readable_and_alone(tmp_path):
     path = tmp_path / "fleet.prom"
     path.write_text("old")
     callback = Callback(metrics_file=str(path))
-    callback.others.tell({**fleet().as_dict(), "check": True})
+    callback.others.send({**fleet().as_dict(), "check": True})
     assert path.read_text() == "old"
-    callback.others.tell(fleet().as_dict())
+    callback.others.send(fleet().as_dict())
     assert parsed(path.read_text())
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert list(tmp_path.iterdir()) == [path]
@@ -131,7 +131,7 @@ def test_the_file_is_whole_readable_and_alone(tmp_path):
 @pytest.mark.parametrize("name", ["fleet.txt", "missing/fleet.prom"])
 def test_a_file_that_cannot_be_is_a_warning(tmp_path, name):
     callback = Callback(metrics_file=str(tmp_path / name))
-    callback.others.tell({})
+    callback.others.send({})
     assert len(callback.warned) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -154,13 +154,13 @@ NOW = 1798765200.0  # 2027-01-01 01:00 UTC
 )
 def test_what_a_server_has_cost(created, monthly, cost):
     machine = {"price_hourly": 0.1, "price_monthly": monthly, "server_created": created}
-    assert _cost.of([machine], NOW)["since_created"] == pytest.approx(cost)
+    assert prices.of([machine], NOW)["since_created"] == pytest.approx(cost)
 
 
 def test_the_line_about_the_cost():
     cloud = {"price_hourly": 0.035, "server_created": "2027-01-01T00:50:00Z"}
-    cost = _cost.of([cloud] * 12 + [{"price_hourly": None}], NOW)
-    assert _cost.line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
-    small = _cost.of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
-    assert _cost.line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
-    assert _cost.of([{"price_hourly": None}, {}], NOW) is None
+    cost = prices.of([cloud] * 12 + [{"price_hourly": None}], NOW)
+    assert prices.line(cost) == "Cost: 12 servers, 0.42 EUR an hour; 0.0700 EUR since they were created"
+    small = prices.of([{"price_hourly": 0.0064, "server_created": "2027-01-01T00:50:00Z"}], NOW, "USD")
+    assert prices.line(small) == "Cost: 1 server, 0.0064 USD an hour; 0.0011 USD since it was created"
+    assert prices.of([{"price_hourly": None}, {}], NOW) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _notify
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import notify
 
 from .test_metrics import Callback
 
@@ -66,7 +66,7 @@ class Receiver:
 def receiver(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(_notify, "_PAUSE", 0.01)
+    monkeypatch.setattr(notify, "_PAUSE", 0.01)
     made = Receiver()
     yield made
     made.close()
@@ -75,7 +75,7 @@ def receiver(monkeypatch):
 def tell(receiver, data=None, **options):
     """Send a report; what was said and warned of, without any secret."""
     callback = Callback(**{"notify_url": receiver.url, "notify_secret": SECRET, **options})
-    callback.others.tell(REPORT if data is None else data)
+    callback.others.send(REPORT if data is None else data)
     text = "\n".join([*callback.said, *callback.warned])
     for secret in (SECRET, "pa55word", "T0K3N", "quer1secret"):
         assert secret not in text
@@ -168,7 +168,7 @@ def test_a_port_where_nobody_listens(receiver):
 )
 def test_what_is_no_address_is_a_warning_without_it(url):
     callback = Callback(notify_url=url)
-    callback.others.tell(REPORT)
+    callback.others.send(REPORT)
     (warning,) = callback.warned
     assert url not in warning.partition("it is no")[0]
     assert "it is no address that begins with https:// or http://" in warning
@@ -185,7 +185,7 @@ def test_the_proxy_of_the_environment_is_used(receiver, monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     callback = Callback(notify_url="http://hooks.example.com/x")
-    callback.others.tell(REPORT)
+    callback.others.send(REPORT)
     assert receiver.got[0][0] == "http://hooks.example.com/x"
 
 
@@ -195,12 +195,12 @@ def test_a_body_is_bounded(lines, truncated):
     machines = [{**machine, "name": "n1"}, {"name": "n2", "failed": True, "reason": "ä" * 900}]
     if not lines:
         machines += [{"name": f"m{number}", "failed": True, "reason": "r" * 400} for number in range(2000)]
-    body = _notify.body({"version": 1, "machines": machines, "finished": "now"})
-    assert len(body) <= _notify.MOST
+    body = notify.body({"version": 1, "machines": machines, "finished": "now"})
+    assert len(body) <= notify.MOST
     sent = json.loads(body)
     assert (sent["truncated"], sent["version"], sent["finished"]) == (truncated, 1, "now")
     assert sent["summary"]["machines"] == len(machines)
     assert ("stderr_tail" in sent["machines"][0]) == (not truncated)
     if truncated == "machines":
-        assert len(sent["machines"]) == _notify.SHOWN
+        assert len(sent["machines"]) == notify.SHOWN
         assert set(sent["machines"][0]) == {"name", "failed", "reason"}

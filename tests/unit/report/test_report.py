@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _report, _report_table
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import results, table
 from tests.unit.report import reports
 
 
@@ -18,7 +18,7 @@ def fleet(*machines, api_calls=0):
 
 
 def test_fleet_and_machine_results_become_one_machine():
-    report = _report.Report()
+    report = results.Report()
     report.add(
         "localhost",
         fleet(
@@ -46,7 +46,7 @@ def test_fleet_and_machine_results_become_one_machine():
 
 
 def test_the_same_transition_is_counted_once():
-    report = _report.Report()
+    report = results.Report()
     result = {"boot_state": "Initializing", "transitions": [step("", "Initializing", 3.0)]}
     report.add("n1", result)
     report.add("n1", result)
@@ -54,27 +54,27 @@ def test_the_same_transition_is_counted_once():
 
 
 def test_results_of_a_loop_are_collected():
-    report = _report.Report()
+    report = results.Report()
     report.add("localhost", {"results": [fleet({"name": "n1", "boot_state": "Initializing"}, api_calls=2)]})
     assert [machine["name"] for machine in report.machines] == ["n1"]
 
 
 def test_foreign_results_are_ignored():
-    report = _report.Report()
+    report = results.Report()
     report.add("n1", {"msg": "hello", "machines": ["a", "b"]})
     report.add("n1", {"transitions": "not a list"}, failed=True)
     assert not report
 
 
 def test_durations_follow_the_order_of_the_states():
-    report = _report.Report()
+    report = results.Report()
     report.add("n1", {"boot_state": "x", "transitions": [step("BootingToRealOS", "OperatingSystemRunning", 5.0)]})
     report.add("n1", {"boot_state": "x", "transitions": [step("", "Initializing", 1.0)]})
     assert [one["to"] for one in report.durations()] == ["Initializing", "OperatingSystemRunning"]
 
 
 def test_a_machine_that_passed_on_its_second_try_is_not_failed():
-    report = _report.Report()
+    report = results.Report()
     report.add("n1", {"boot_state": "BootingToRescue", "msg": "not in the rescue"}, failed=True)
     assert report.machines[0]["failed"]
     report.add("n1", {"boot_state": "OperatingSystemRunning", "changed": True})
@@ -82,14 +82,14 @@ def test_a_machine_that_passed_on_its_second_try_is_not_failed():
 
 
 def test_an_ordinary_task_that_fails_later_fails_the_machine():
-    report = _report.Report()
+    report = results.Report()
     report.add("n1", {"boot_state": "OperatingSystemRunning"})
     report.add("n1", {"msg": "disk full"}, failed=True)
     assert report.machines[0]["reason"] == "disk full"
 
 
 def test_table_names_the_figures_and_the_failure():
-    report = _report.Report()
+    report = results.Report()
     for name, seconds in (("n1", 10.0), ("n2", 30.0)):
         report.add(
             "localhost",
@@ -104,7 +104,7 @@ def test_table_names_the_figures_and_the_failure():
             ),
         )
     report.add("n2", {"boot_state": "ProvisioningFailed", "msg": "rescue \x1b[31mlost\x07\n"}, failed=True)
-    text = "\n".join(_report_table.table(report))
+    text = "\n".join(table.table(report))
     assert "(none) → Initializing        2     20.0     10.0     30.0     10.0     30.0" in text
     assert "API calls: 4 in all, 2.0 per machine" in text
     assert "n2 failed: rescue  [31mlost" in text
@@ -112,13 +112,13 @@ def test_table_names_the_figures_and_the_failure():
 
 
 def test_a_run_without_changes_says_so():
-    report = _report.Report()
+    report = results.Report()
     report.add("localhost", fleet({"name": "n1", "boot_state": "OperatingSystemRunning", "changed": False}))
-    assert "Nothing changed" in "\n".join(_report_table.table(report))
+    assert "Nothing changed" in "\n".join(table.table(report))
 
 
 def test_what_is_not_as_it_was_asked_for_is_told():
-    report = _report.Report()
+    report = results.Report()
     state = {"boot_state": "OperatingSystemRunning", "installed": True, "proven": True}
     differs = {"what": "command", "runs": "a", "since": "2026-11-21T10:00:00Z", "wanted": "b"}
     machines = [
@@ -128,7 +128,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
         {"name": "n4", **state, "failed": True, "msg": "no", "warned": ["n4: disk sdb could start\x1b[31m"]},
     ]
     report.add("localhost", fleet(*machines))
-    text = "\n".join(_report_table.table(report))
+    text = "\n".join(table.table(report))
     assert "Machines: 4, 2 running a verified system, 0 changed, 1 failed" in text
     assert "Not verified: n3" in text
     assert "n1 runs command a since 2026-11-21T10:00:00Z, asked for command b; kubenode_reinstall writes it" in text
@@ -138,7 +138,7 @@ def test_what_is_not_as_it_was_asked_for_is_told():
 
 
 def test_a_failure_shows_what_was_printed_last():
-    report = _report.Report()
+    report = results.Report()
     printed = {
         "stderr_tail": ["no space\x1b[31m"],
         "interleaved_tail": ["0.10 out writing", "0.20 err no space\x1b[31m"],
@@ -150,7 +150,7 @@ def test_a_failure_shows_what_was_printed_last():
     assert n1["reason"] == "the image command failed: exit code 1. Log: x"
     assert (n1["stderr_tail"], n1["interleaved_tail"][0]) == (["no space [31m"], "0.10 out writing")
     assert (n2["stderr_tail"], n2["interleaved_tail"]) == ([], [])
-    text = "\n".join(_report_table.table(report))
+    text = "\n".join(table.table(report))
     assert (
         "n1 failed: the image command failed: exit code 1. Log: x\n    0.10 out writing\n    0.20 err no space" in text
     )
@@ -160,25 +160,25 @@ def test_a_failure_shows_what_was_printed_last():
 
 
 def test_the_table_of_a_large_fleet_stays_short():
-    lines = _report_table.table(reports.run(500)[0])
+    lines = table.table(reports.run(500)[0])
     failed = [line for line in lines if " failed: " in line]
     assert len(failed) == 25
     assert len(lines) < 100
     assert lines.index(failed[0]) > len(lines) - len(failed) - 40, (
         "what failed is what a person reads first, at the end"
     )
-    assert sum("No space left" in line for line in lines) == _report_table.TAILS
+    assert sum("No space left" in line for line in lines) == table.TAILS
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1), st.floats(min_value=0.01, max_value=1))
 def test_percentile_is_a_seen_value_with_the_share_at_or_below_it(values, share):
-    found = _report.percentile(values, share)
+    found = results.percentile(values, share)
     assert found in values
     assert sum(value <= found for value in values) >= share * len(values) - 1e-9
 
 
 def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
-    report = _report.Report()
+    report = results.Report()
     report.phase("node-1", "base", 10.0, 11.0, changed=False, failed=None)
     report.phase("node-1", "base", 11.5, 14.0, changed=True, failed=None)
     report.phase("node-1", "base", 14.0, 15.0, changed=False, failed=None)
@@ -190,7 +190,7 @@ def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
     }  # fmt: skip
     assert (join["started"], join["seconds"], join["failed"]) == ("1970-01-01T00:00:15.000Z", 2.0, True)
     assert join["reason"] == "csr_pending: no approver"
-    lines = _report_table.table(report)
+    lines = table.table(report)
     assert [line.split() for line in lines[1:4]] == [
         ["base", "1", *["5.0"] * 5],
         ["join", "1", *["2.0"] * 5],
@@ -202,7 +202,7 @@ def test_roles_of_the_node_phase_are_rows_of_the_table() -> None:
 
 
 def test_a_task_that_fails_and_is_rescued_leaves_its_role_well() -> None:
-    report = _report.Report()
+    report = results.Report()
     report.phase("node-1", "join", 1.0, 2.0, changed=False, failed="first try")
     report.phase("node-1", "join", 2.0, 3.0, changed=True, failed=None)
     (phase,) = report.phases()

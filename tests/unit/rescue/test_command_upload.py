@@ -12,9 +12,16 @@ import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _image_url_command as image_url_command
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs, _rescue_run, _upload
-from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import LARGEST_SENT_ALONG, find_command
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import (
+    image_inputs,
+    image_url_command,
+    program_run,
+    upload,
+)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
+    LARGEST_SENT_ALONG,
+    find_command,
+)
 
 NAME = "image-url-command-x"
 BOOT_ID = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6"
@@ -31,14 +38,14 @@ class Rescue:
         return 0, self.answer
 
 
-def inputs(folder: Path, size: int) -> _inputs.Inputs:
+def inputs(folder: Path, size: int) -> image_inputs.Inputs:
     path = folder / NAME
     path.write_bytes(b"#!/bin/sh\n" + b"x" * (size - 10))
     path.chmod(0o755)
-    return _inputs.Inputs("node-1", "https://x/y", find_command(NAME, str(folder)), b"data", ["sda"])
+    return image_inputs.Inputs("node-1", "https://x/y", find_command(NAME, str(folder)), b"data", ["sda"])
 
 
-def run_of(given: _inputs.Inputs, rescue: Rescue) -> Any:
+def run_of(given: image_inputs.Inputs, rescue: Rescue) -> Any:
     run = image_url_command._Run.__new__(image_url_command._Run)
     run.command, run._remote = given.command, rescue
     uploaded = image_url_command._uploaded(given)
@@ -52,7 +59,7 @@ def run_of(given: _inputs.Inputs, rescue: Rescue) -> Any:
 def sent(monkeypatch) -> list[tuple[Any, ...]]:
     """What was uploaded."""
     sent: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(_rescue_run._upload, "upload", lambda _remote, *given: sent.append(given[:4]))
+    monkeypatch.setattr(program_run.upload, "upload", lambda _remote, *given: sent.append(given[:4]))
     return sent
 
 
@@ -71,7 +78,7 @@ def test_a_large_command_goes_below_the_folder_of_the_run(tmp_path, sent):
     given = inputs(tmp_path, LARGEST_SENT_ALONG + 1)
     run_of(given, Rescue())._before_start(None)
     sha256 = given.command.sha256
-    assert sent == [(_upload.COMMAND, tmp_path / NAME, f"/root/.kubenode/commands/{sha256}", f"sha256:{sha256}")]
+    assert sent == [(upload.COMMAND, tmp_path / NAME, f"/root/.kubenode/commands/{sha256}", f"sha256:{sha256}")]
 
 
 def test_its_bytes_are_its_identity(tmp_path):

@@ -19,17 +19,18 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
 from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _private_key, _record
-from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
     LARGEST_SENT_ALONG,
     CommandNotUsable,
     find_command,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils._known_hosts import KnownHosts
-from ansible_collections.kubenode.provision.plugins.plugin_utils._logs import Logs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._programs import IMAGE_COMMANDS
-from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, REFUSED, SILENT, classify
-from ansible_collections.kubenode.provision.plugins.plugin_utils._text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.log_files import Logs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.programs import IMAGE_COMMANDS
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import private_key
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts import KnownHosts
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, REFUSED, SILENT, classify
 from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
@@ -306,7 +307,7 @@ MINE, OTHER = "a" * 32, "b" * 32
 
 
 def test_a_record_is_completed_once():
-    first = _record.complete(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
+    first = proof.complete_record(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
     assert first == {
         "machine": "node-1",
         "installation": MINE,
@@ -316,23 +317,23 @@ def test_a_record_is_completed_once():
         "verified_at": "now",
         "proof": "disk",
     }
-    assert _record.complete(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
+    assert proof.complete_record(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
     written = {**first, "installed_at": "before", "digest": "sha256:00"}
     del written["verified_at"]
-    done = _record.complete(written, "node-1", MINE, None, None, "nonce", "now")
+    done = proof.complete_record(written, "node-1", MINE, None, None, "nonce", "now")
     assert (done["installed_at"], done["verified_at"], done["digest"]) == ("before", "now", "sha256:00")
-    assert _record.public({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
+    assert proof.public_record({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
 
 
 def test_a_record_keeps_what_it_says():
     first = {"machine": "node-1", "installation": MINE, "image_url": "https://x/y", "command": "x"}
-    assert _record.complete(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
-    same = _record.complete(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
+    assert proof.complete_record(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
+    same = proof.complete_record(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
     verified = {"installed_at": "now", "verified_at": "now", "proof": "nonce"}
     assert same == {**first, "image_url": "https://x/z", "command": "z", **verified}
-    assert _record.complete(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
+    assert proof.complete_record(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
     # the image was made from another machine, and its disk is what was proven
-    brought = _record.complete({"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now")
+    brought = proof.complete_record({"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now")
     assert (brought["machine"], "image_url" in brought) == ("node-1", False)
 
 
@@ -345,15 +346,15 @@ def make_key(path: Path, passphrase: str = "", *more: str) -> Path:
 
 
 def test_a_private_key_that_opens_is_taken(tmp_path):
-    _private_key.check_private_key(str(make_key(tmp_path / "key")))
+    private_key.check_private_key(str(make_key(tmp_path / "key")))
 
 
 def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch):
     key = make_key(tmp_path / "key", "passphrase")
     key.with_suffix(".pub").unlink()
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    with pytest.raises(_private_key.KeyNotUsable) as refusal:
-        _private_key.check_private_key(str(key))
+    with pytest.raises(private_key.KeyNotUsable) as refusal:
+        private_key.check_private_key(str(key))
     assert "protected by a passphrase and no agent holds it; ssh-add it" in str(refusal.value)
     socket = tmp_path / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
@@ -365,9 +366,9 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
             until(socket.is_socket, "the agent's socket")
             subprocess.run(["ssh-add", "-q", key], env=environment, stdin=subprocess.DEVNULL, check=True)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-            _private_key.check_private_key(str(key))
-            with pytest.raises(_private_key.KeyNotUsable):
-                _private_key.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
+            private_key.check_private_key(str(key))
+            with pytest.raises(private_key.KeyNotUsable):
+                private_key.check_private_key(str(make_key(tmp_path / "other", "passphrase")))
         finally:
             agent.terminate()
 
@@ -382,6 +383,6 @@ def test_a_private_key_behind_a_passphrase_needs_an_agent(tmp_path, monkeypatch)
 )
 def test_a_private_key_that_ssh_cannot_use_is_refused(tmp_path, make, why):
     make(tmp_path / "key")
-    with pytest.raises(_private_key.KeyNotUsable) as refusal:
-        _private_key.check_private_key(str(tmp_path / "key"))
+    with pytest.raises(private_key.KeyNotUsable) as refusal:
+        private_key.check_private_key(str(tmp_path / "key"))
     assert why in str(refusal.value)

@@ -7,8 +7,12 @@ from __future__ import annotations
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _install, _install_plan
-from ansible_collections.kubenode.provision.plugins.plugin_utils._install_plan import HCLOUD, INSTALLIMAGE, ROBOT
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan, machine_install
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.install_plan import (
+    HCLOUD,
+    INSTALLIMAGE,
+    ROBOT,
+)
 
 HOST = {
     "inventory_hostname": "node-1",
@@ -26,12 +30,12 @@ SAID = {
 
 
 def planned(playbook: str, host: dict | None = None, said: dict | None = None, **more: object) -> dict:
-    (machine,) = _install_plan.plan([{**HOST, **(host or {})}], playbook, [{**SAID, **(said or {})}], "/dir", **more)
+    (machine,) = install_plan.plan([{**HOST, **(host or {})}], playbook, [{**SAID, **(said or {})}], "/dir", **more)
     return machine
 
 
 def steps(machine: dict) -> list[str]:
-    return [step for step in _install.STEPS if step in machine]
+    return [step for step in machine_install.STEPS if step in machine]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_every_step_has_options_that_its_module_takes(playbook, expected):
     machine = planned(playbook, {"kubenode_pre_provision_command": "ask"}, token="secret")
     assert steps(machine) == ["pre_provision_command", *expected]
     for step in steps(machine):
-        specification = _install.STEPS[step][0]()
+        specification = machine_install.STEPS[step][0]()
         late = {"root_devices": ["sda"], "boot_state": "BootingToRescue"} if step == "robot_installimage" else {}
         checked = ArgumentSpecValidator(specification).validate({**machine[step], **late})
         assert checked.error_messages == [], step
@@ -58,7 +62,7 @@ def test_every_step_has_options_that_its_module_takes(playbook, expected):
 def test_who_is_left_alone():
     assert planned(HCLOUD, said={"failed": True, "msg": "why"})["refused"] == "why"
     assert steps(planned(ROBOT, said={"in_rescue": False})) == []
-    for playbook in _install_plan.PLAYBOOKS:
+    for playbook in install_plan.PLAYBOOKS:
         assert steps(planned(playbook, said={"installed": True, "proven": True})) == []
         found = planned(playbook, {"kubenode_adopt": True}, {"installed": True})
         assert steps(found) == ["machine_boot"]
@@ -72,7 +76,7 @@ def test_who_is_left_alone():
 @pytest.mark.parametrize(("said", "adopts"), [("false", False), (False, False), (None, False), ("yes", True)])
 def test_a_word_that_denies_adopts_nothing(said, adopts):
     found = planned(ROBOT, {"kubenode_adopt": said}, {"installed": True})
-    checked = ArgumentSpecValidator(_install.STEPS["machine_boot"][0]()).validate(found["machine_boot"])
+    checked = ArgumentSpecValidator(machine_install.STEPS["machine_boot"][0]()).validate(found["machine_boot"])
     assert checked.validated_parameters["adopt"] is adopts
 
 
@@ -85,7 +89,7 @@ def test_only_a_cloud_machine_gets_another_try():
 def test_the_first_word_of_the_api_phase_counts_and_hosts_without_one_are_left_out():
     later = {**SAID, "failed": True, "msg": "older"}
     hosts = [HOST, {**HOST, "inventory_hostname": "node-2"}]
-    (machine,) = _install_plan.plan(hosts, HCLOUD, [SAID, later], "/dir")
+    (machine,) = install_plan.plan(hosts, HCLOUD, [SAID, later], "/dir")
     assert machine["name"] == "node-1"
     assert "refused" not in machine
 
@@ -140,19 +144,19 @@ def taken(monkeypatch, results: dict[str, dict], machine: dict) -> tuple[dict, d
 
         return take
 
-    for name, (specification, _step) in list(_install.STEPS.items()):
-        monkeypatch.setitem(_install.STEPS, name, (specification, step(name)))
+    for name, (specification, _step) in list(machine_install.STEPS.items()):
+        monkeypatch.setitem(machine_install.STEPS, name, (specification, step(name)))
     full = {
         "refused": None,
         "notes": None,
         "installed": False,
         "address": None,
         "may_be_late": False,
-        **dict.fromkeys(_install.STEPS),
+        **dict.fromkeys(machine_install.STEPS),
         **machine,
     }
     host = Host()
-    result = _install.run(host, full)
+    result = machine_install.run(host, full)
     return result, given
 
 
@@ -217,7 +221,7 @@ def test_the_expected_hostname_is_part_of_the_proof(playbook):
 
 def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkeypatch):
     warnings: list[str] = []
-    monkeypatch.setattr(_install._say, "warning", warnings.append)
+    monkeypatch.setattr(machine_install.display, "warning", warnings.append)
     drift = [{"what": "image", "runs": "a", "since": "T", "wanted": "b"}]
     said = {"installed": True, "proven": True, "used": "the word was used up", "drift": drift}
     taken(monkeypatch, {}, planned(HCLOUD, said=said))
@@ -229,7 +233,7 @@ def test_used_up_words_and_drift_are_said_of_a_machine_that_is_left_alone(monkey
 
 def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_report(monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr(_install._say, "warning", said.append)
+    monkeypatch.setattr(machine_install.display, "warning", said.append)
 
     def written(host, given):
         said.append("(written)")
@@ -239,8 +243,8 @@ def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_repo
         about = {"root_devices": ["by-id/a"], "consent": "empty", "to_empty": [], "boot_state": "s"}
         return {"failed": False, "msg": "ok", "boot_state_since": "t", "warnings": ["node-1: sdb could boot"], **about}
 
-    steps = dict(_install.STEPS)
-    monkeypatch.setattr(_install, "STEPS", {
+    steps = dict(machine_install.STEPS)
+    monkeypatch.setattr(machine_install, "STEPS", {
         "machine_disks": (steps["machine_disks"][0], looked),
         "robot_installimage": (steps["robot_installimage"][0], written),
     })  # fmt: skip
@@ -253,7 +257,7 @@ def test_what_a_step_warns_of_is_said_before_the_next_step_and_kept_for_the_repo
 
     machine = {**dict.fromkeys(steps), "notes": None, "refused": None, "address": None, "installed": False,
                **planned(INSTALLIMAGE)}  # fmt: skip
-    result = _install.run(Host(), machine)
+    result = machine_install.run(Host(), machine)
     assert said == ["node-1: sdb could boot", "(written)", "node-1: odd name"]
     assert result["warned"] == ["node-1: sdb could boot", "node-1: odd name"]
 
@@ -291,7 +295,7 @@ def test_what_a_step_shows_as_a_diff_is_shown_for_the_fleet():
     disk = {"before_header": "disk sda (S1)", "after_header": "disk sda, emptied", "before": "Debian\n", "after": ""}
     file = {"before_header": "node-1", "after_header": "/autosetup", "before": "", "after": "HOSTNAME node-1\n"}
     steps = {"machine_disks": {"diff": [disk]}, "robot_installimage": {"diff": file}, "machine_boot": {}}
-    first, second = _install.diffs({"name": "node-1", "steps": steps})
+    first, second = machine_install.diffs({"name": "node-1", "steps": steps})
     assert (first["before_header"], first["after_header"]) == ("node-1: disk sda (S1)", "node-1: disk sda, emptied")
     assert (second["before_header"], second["after_header"]) == ("node-1", "node-1: /autosetup")
     assert (first["before"], second["after"]) == (disk["before"], file["after"])

@@ -11,18 +11,14 @@ from ansible.errors import AnsibleFilterError
 from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.filter import node_user_data
-from ansible_collections.kubenode.provision.plugins.plugin_utils import (
-    _file_sink,
-    _node_image_builds,
-    _node_image_tarballs,
-    _quarantine,
-)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import role_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds, run_server, tarballs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.records import quarantine
 from tests.unit.common import odd
 
 
 def taken(content: bytes, folder) -> bytes:
-    _file_sink._take(str(folder / "x"), io.BytesIO(content))
+    run_server._take(str(folder / "x"), io.BytesIO(content))
     return (folder / "x").read_bytes()
 
 
@@ -32,7 +28,7 @@ def test_a_file_in_chunks_is_taken(tmp_path):
 
 @pytest.mark.parametrize("size", [*odd.WORDS, "", " 3", "0_3", "0X3", "3 3", "g", "\t3"])
 def test_a_chunk_whose_size_is_no_number_is_refused(size, tmp_path):
-    with pytest.raises(_file_sink._Broken):
+    with pytest.raises(run_server._Broken):
         taken(size.encode() + b"\r\nabc\r\n0\r\n\r\n", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -41,14 +37,14 @@ def test_a_chunk_whose_size_is_no_number_is_refused(size, tmp_path):
 @given(odd.texts)
 def test_any_line_is_a_size_or_refused(text):
     try:
-        assert 0 <= _file_sink._chunk_size(io.BytesIO(text.encode("utf-8", "replace") + b"\r\n")) <= 16 << 20
-    except _file_sink._Broken:
+        assert 0 <= run_server._chunk_size(io.BytesIO(text.encode("utf-8", "replace") + b"\r\n")) <= 16 << 20
+    except run_server._Broken:
         return
 
 
 def test_a_damaged_entry_of_any_depth_keeps_its_machine_in_quarantine(tmp_path):
     (tmp_path / "node-1.json").write_text(odd.DEEP)
-    entry = _quarantine.Quarantine(str(tmp_path)).entry("node-1")
+    entry = quarantine.Quarantine(str(tmp_path)).entry("node-1")
     assert entry is not None
     assert "is damaged" in entry.reason
 
@@ -56,14 +52,14 @@ def test_a_damaged_entry_of_any_depth_keeps_its_machine_in_quarantine(tmp_path):
 def test_a_damaged_record_of_an_archive_is_none(tmp_path):
     (tmp_path / "x.tar.json").write_text(odd.DEEP)
     (tmp_path / "x.tar").write_text("x")
-    found = _node_image_tarballs._file({"digest": "x"}, "rootfs", "x.tar", {"dest": str(tmp_path)})
+    found = tarballs._file({"digest": "x"}, "rootfs", "x.tar", {"dest": str(tmp_path)})
     assert found["there"] is False
 
 
 def test_an_upload_from_what_is_no_address_is_a_finding():
     upload = {"name": "a", "image_url": "http://ex\u2100mple.com/a.raw", "sha256": "a" * 64}
     with pytest.raises(ValueError, match="its address is none"):
-        _node_image_builds.builds({"matrix": {}, "uploads": [upload]}, [])
+        builds.builds({"matrix": {}, "uploads": [upload]}, [])
 
 
 @pytest.mark.parametrize("limit", odd.NUMBERS)

@@ -17,8 +17,8 @@ from ansible.errors import AnsibleFileNotFound
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils._command_file import (
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
     CommandNotUsable,
     find_pre_provision_command,
 )
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_used_is_one_finding_with_variable_and_value(tmp_p
     base.mkdir()
     make(base)
     given = str(base / NAME) if by_path else NAME
-    found, findings = _inputs.examine_pre_provision({"pre_provision_command": given}, str(base), lambda path: path)
+    found, findings = image_inputs.examine_pre_provision({"pre_provision_command": given}, str(base), lambda path: path)
     assert found is None
     (finding,) = findings
     assert finding.startswith(f'pre_provision_command "{given}": ')
@@ -103,7 +103,7 @@ def test_a_path_that_ansible_does_not_find(tmp_path):
 
 @pytest.mark.parametrize("seconds", [0, -1, "soon", True, 1.5, 86401, "１０", ""])
 def test_a_time_limit_that_is_none(tmp_path, seconds):
-    _found, findings = _inputs.examine_pre_provision({"pre_provision_timeout": seconds}, str(tmp_path), as_given)
+    _found, findings = image_inputs.examine_pre_provision({"pre_provision_timeout": seconds}, str(tmp_path), as_given)
     (finding,) = findings
     assert finding.startswith("pre_provision_timeout ")
 
@@ -111,7 +111,7 @@ def test_a_time_limit_that_is_none(tmp_path, seconds):
 @pytest.mark.parametrize("seconds", [None, 1, "300", 86400])
 def test_without_a_program_nothing_is_looked_for(tmp_path, seconds):
     spec = {"pre_provision_command": "", "pre_provision_timeout": seconds}
-    assert _inputs.examine_pre_provision(spec, str(tmp_path / "none"), as_given) == (None, [])
+    assert image_inputs.examine_pre_provision(spec, str(tmp_path / "none"), as_given) == (None, [])
 
 
 # --- its start, below a directory of its own

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
-from ansible_collections.kubenode.provision.plugins.plugin_utils import _watch
-from ansible_collections.kubenode.provision.plugins.plugin_utils._remote import OTHER_KEY, SILENT, Unreachable
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import watch
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, SILENT, Unreachable
 
 BOOT, JOB = "9db909e1-5bfc-4279-8ee4-7ec4a94b92f6", "a" * 64
 
@@ -55,9 +55,7 @@ class Rescue:
 
     def watch(self, limit: float = 420, longest: float = 2.0) -> tuple[protocol.Status, bytes, list[str]]:
         logs, messages = [], []
-        watcher = _watch.Watcher(
-            self, JOB, BOOT, logs.append, messages.append, clock=lambda: self.now, sleep=self.sleep
-        )
+        watcher = watch.Watcher(self, JOB, BOOT, logs.append, messages.append, clock=lambda: self.now, sleep=self.sleep)
         status = watcher.until_end(limit, longest)
         return status, b"".join(logs), messages
 
@@ -96,7 +94,7 @@ def test_a_silence_is_sat_out():
 def test_a_silence_beyond_the_limit_is_a_failure():
     rescue = Rescue(ends=10_000, limit=100)
     rescue.silent = (20.0, 10_000.0)
-    with pytest.raises(_watch.WatchFailed) as failure:
+    with pytest.raises(watch.WatchFailed) as failure:
         rescue.watch(limit=100)
     assert "SSH did not come back within the limit of 100 s (Connection timed out)" in str(failure.value)
     assert 160 < rescue.now < 180
@@ -122,7 +120,7 @@ def test_the_limit_of_a_command_that_was_attached_to_is_its_own():
 def test_what_ends_the_watch(change, words):
     rescue = Rescue(ends=100)
     rescue.__dict__.update(change)
-    with pytest.raises(_watch.WatchFailed) as failure:
+    with pytest.raises(watch.WatchFailed) as failure:
         rescue.watch()
     assert words in str(failure.value)
 
@@ -136,7 +134,7 @@ class Bare(Rescue):
 
 
 def test_a_runner_that_is_gone_ends_the_watch():
-    with pytest.raises(_watch.WatchFailed) as failure:
+    with pytest.raises(watch.WatchFailed) as failure:
         Bare().watch()
     assert "the runner of the image command does not answer (exit code 127" in str(failure.value)
 
@@ -144,7 +142,7 @@ def test_a_runner_that_is_gone_ends_the_watch():
 def test_bytes_are_counted_until_the_command_gives_none():
     rescue = Rescue(ends=30)
     counts = [(None, None)]
-    watcher = _watch.Watcher(
+    watcher = watch.Watcher(
         rescue, JOB, BOOT, lambda _log: None, lambda _message: None, clock=lambda: rescue.now, sleep=rescue.sleep,
         measured=lambda done, total: counts.append((done, total)),
     )  # fmt: skip

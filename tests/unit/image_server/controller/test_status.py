@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import (
-    resources,
-)
+from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller import resources
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server.daemon.controller.controller import (
     namespaces,
 )

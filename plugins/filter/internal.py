@@ -1,0 +1,86 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: internal
+short_description: What the playbooks of this collection compute
+version_added: 0.1.0
+positional: function
+description:
+  - The playbooks of this collection use it. It may change in every release; do not use it in a playbook of your own.
+options:
+  _input:
+    description:
+      - What the function works on.
+    type: raw
+    required: true
+  function:
+    description:
+      - The name of a function of this collection. Other arguments are those of the function.
+    type: string
+    required: true
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+# This collection's own tasks/check_variables.yml:
+- name: Fail when variables contradict each other
+  ansible.builtin.assert:
+    that: found | length == 0
+    fail_msg: "{{ found | join('; ') }}"
+  vars:
+    found: >-
+      {{ ansible_play_hosts | map('extract', hostvars)
+         | kubenode.provision.internal('variable_findings', 'hcloud_image_url') }}
+  run_once: true
+"""
+
+RETURN = r"""
+_value:
+  description: What the function returns.
+  type: raw
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+_UTILS = "ansible_collections.kubenode.provision.plugins.plugin_utils."
+#: The name that a playbook gives → the module and its function. It is imported when it is called, see docs/design.md.
+FUNCTIONS: dict[str, tuple[str, str]] = {
+    "variable_findings": ("preflight.conflicts", "variable_findings"),
+    "variable_names": ("preflight.machine_specs", "variable_names"),
+    "leave_plan": ("preflight.leaving", "leave_plan"),
+    "machine_events": ("report.events", "events"),
+    "run_summary": ("report.events", "run_summary"),
+    "node_image_builds": ("node_image.builds", "builds_here"),
+    "node_image_faults": ("node_image.builds", "faults"),
+    "node_image_outcomes": ("node_image.builds", "outcomes"),
+    "node_image_table": ("node_image.builds", "table"),
+    "node_image_tarballs": ("node_image.tarballs", "tarballs"),
+    "node_image_tarball_outcomes": ("node_image.tarballs", "outcomes"),
+    "node_image_tarball_record": ("node_image.tarballs", "record"),
+    "node_image_tarball_table": ("node_image.tarballs", "table"),
+}
+
+
+def internal(value: Any, function: str, *given: Any, **named: Any) -> Any:
+    """See DOCUMENTATION."""
+    module, name = FUNCTIONS[function]
+    try:
+        return getattr(importlib.import_module(_UTILS + module), name)(value, *given, **named)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"internal": internal}

@@ -1,0 +1,286 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables of a playbook that contradict each other, or that it would silently ignore.
+
+A contradiction is refused: nothing is done. A variable that the playbook does not use is a warning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.utils.display import Display
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+
+from . import known_variables
+
+HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"
+ROBOT, INSTALLIMAGE, INSPECT = "robot_image_url", "robot_installimage", "robot_inspect"
+_CLOUD, _ROBOT = (HCLOUD, HCLOUD_NAME), (ROBOT, INSTALLIMAGE)
+_BY_COMMAND = (HCLOUD, ROBOT)
+_WRITING = (*_CLOUD, *_ROBOT)
+_NO_CLUSTER = "without kubenode_kubeconfig no pod is evicted"
+_CONFIG = "kubenode_kubeconfig"
+_DEDICATED = "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts"
+_LEAVING = ("hcloud_delete", "robot_release", "node_reboot")
+_JOINING = ("node", "node_join")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two variables that a machine cannot have both."""
+
+    playbooks: Sequence[str]
+    one: str
+    other: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Unused:
+    """A variable that a playbook does not use; ``unless``: but with this variable, ``when``: only with such a value."""
+
+    playbooks: Sequence[str]
+    variable: str
+    instead: str
+    unless: str = ""
+    of: str = ""
+    values: Sequence[Any] = ()
+
+
+PAIRS = (
+    Pair(
+        _CLOUD,
+        "kubenode_image_name",
+        "kubenode_image_url",
+        "hcloud_image_name makes a machine of the image kubenode_image_name, hcloud_image_url writes "
+        "kubenode_image_url on one that begins with kubenode_placeholder_image; leave one of the two out",
+    ),
+    Pair(
+        (*_BY_COMMAND, INSTALLIMAGE),
+        "kubenode_image",
+        "kubenode_image_url",
+        "robot_installimage writes kubenode_image, an image command kubenode_image_url; leave one of the two out",
+    ),
+    Pair(
+        _JOINING,
+        "join_ca_cert",
+        "join_ca_file",
+        "both say which CA the cluster has; leave one of the two out",
+    ),
+)
+#: Of another kind of machine: going on would make a second one of its name, or reset a wrong one.
+FOREIGN = (
+    Unused(
+        _CLOUD,
+        "kubenode_server_number",
+        "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts",
+    ),
+    Unused(
+        _CLOUD, "kubenode_server_ip", "it is a dedicated server; name the cloud machines by --limit or kubenode_hosts"
+    ),
+)
+UNUSED = (
+    Unused((HCLOUD_NAME,), "kubenode_bootstrap_data", "a machine of an image gets kubenode_user_data"),
+    Unused((HCLOUD_NAME,), "kubenode_bootstrap_data_file", "a machine of an image gets kubenode_user_data"),
+    Unused((HCLOUD_NAME,), "kubenode_image_url_command", "a machine of an image needs no image command"),
+    Unused((HCLOUD_NAME,), "kubenode_placeholder_image", "kubenode_image_name is the image"),
+    Unused((HCLOUD_NAME,), "kubenode_pre_provision_command", "a machine of an image has no rescue"),
+    Unused((HCLOUD_NAME,), "kubenode_reinstall", "delete the machine by hcloud_delete, and run this playbook again"),
+    Unused((HCLOUD_NAME,), "kubenode_drift", "nothing is compared"),
+    Unused((HCLOUD_NAME,), "kubenode_proof", "the system that answers first is the one"),
+    Unused((HCLOUD_NAME,), "kubenode_check_hostname", "the system that answers first is the one"),
+    Unused((HCLOUD_NAME,), "kubenode_wait_cloud_init", "it is always waited for"),
+    Unused((HCLOUD_NAME,), "kubenode_cloud_init_timeout", "kubenode_boot_timeout is the limit"),
+    Unused((HCLOUD_NAME,), "kubenode_require_digest", "an image of the project has none"),
+    Unused(_ROBOT, "kubenode_user_data", "kubenode_bootstrap_data is what the new system gets"),
+    Unused((HCLOUD,), "kubenode_root_device_hints", "a cloud machine's disk is named by kubenode_root_devices"),
+    Unused(_ROBOT, "kubenode_root_devices", "disks of dedicated servers are named by kubenode_root_device_hints"),
+    Unused(_CLOUD, "kubenode_wipe", "it names disks of dedicated servers; kubenode_reinstall is the word here"),
+    Unused(_CLOUD, "kubenode_first_contact", "it is a word about dedicated servers"),
+    Unused((HCLOUD, ROBOT), "kubenode_swraid", "only robot_installimage makes arrays"),
+    Unused((HCLOUD, ROBOT), "kubenode_partitions", "only robot_installimage makes partitions"),
+    Unused((HCLOUD, ROBOT), "kubenode_logical_volumes", "only robot_installimage makes volumes"),
+    Unused((HCLOUD, ROBOT), "kubenode_subvolumes", "only robot_installimage makes volumes"),
+    Unused((HCLOUD, ROBOT), "kubenode_crypt_password", "only robot_installimage encrypts"),
+    Unused((HCLOUD, ROBOT), "kubenode_remote_unlock", "only robot_installimage encrypts"),
+    Unused((HCLOUD, ROBOT), "kubenode_post_install_script", "only robot_installimage runs one"),
+    Unused((HCLOUD, ROBOT), "kubenode_autosetup", "only robot_installimage reads it"),
+    Unused((HCLOUD, ROBOT), "kubenode_network_config", "an image brings its own, only robot_installimage writes one"),
+    Unused((INSTALLIMAGE,), "kubenode_check_image", "the image is always there before a disk is emptied"),
+    Unused((INSTALLIMAGE,), "kubenode_image_url_command", "installimage writes the disks"),
+    Unused((INSTALLIMAGE,), "kubenode_command_names", "no image command is used"),
+    Unused((INSTALLIMAGE,), "kubenode_success", "installimage's own words decide"),
+    Unused((INSTALLIMAGE,), "kubenode_device_strings", "installimage gets names below /dev/disk/by-id"),
+    Unused((INSTALLIMAGE,), "kubenode_swraid_level", "set kubenode_swraid to 1, too", unless="kubenode_swraid"),
+    Unused(_WRITING, "kubenode_pre_provision_timeout", "there is no command", unless="kubenode_pre_provision_command"),
+    Unused(
+        _BY_COMMAND + (INSTALLIMAGE,),
+        "kubenode_host_keys",
+        "with this kubenode_proof no host key is looked at",
+        of="kubenode_proof",
+        values=("port", "none"),
+    ),
+    Unused(
+        _BY_COMMAND + (INSTALLIMAGE,),
+        "kubenode_cloud_init_timeout",
+        "with this kubenode_proof nothing waits for cloud-init",
+        of="kubenode_proof",
+        values=("port", "none"),
+    ),
+    Unused(_LEAVING, "kubenode_evict_timeout", _NO_CLUSTER, unless=_CONFIG),
+    Unused(_LEAVING, "kubenode_evict_force", _NO_CLUSTER, unless=_CONFIG),
+    Unused(
+        _LEAVING, "kubenode_evict_emptydir_data", _NO_CLUSTER, unless=_CONFIG
+    ),
+    Unused(
+        ("node_reboot",), "kubenode_ready_timeout", "without kubenode_kubeconfig no Node is waited for",
+        unless="kubenode_kubeconfig",
+    ),
+)  # fmt: skip
+#: Read once for the whole run, from its first machine: another value of another machine would count for nothing.
+OF_THE_RUN: dict[str, Sequence[str]] = {
+    "kubenode_dir": (*_WRITING, INSPECT, *_LEAVING),
+    "kubenode_command_dir": (HCLOUD, *_ROBOT),
+    "kubenode_reinstall": (HCLOUD, *_ROBOT, INSPECT),
+    "kubenode_drift": (HCLOUD, *_ROBOT),
+    "kubenode_progress": (*_WRITING, "hcloud_delete", "robot_release", INSPECT),
+    "kubenode_rescue_timeout": (HCLOUD,),
+    "kubenode_rename": _ROBOT,
+    **dict.fromkeys(("kubenode_events", "kubenode_kube_context", "kubenode_kubeconfig"), (HCLOUD, *_ROBOT)),
+    **dict.fromkeys(("kubenode_notify_secret", "kubenode_notify_timeout", "kubenode_notify_url"), _WRITING),
+    **dict.fromkeys(
+        (
+            "kubenode_clear_quarantine", "kubenode_give_back_after",
+        ),
+        (*_ROBOT, INSPECT),
+    ),
+    **dict.fromkeys(
+        (
+            "kubenode_host_key_checking", "kubenode_hw_reset_timeout", "kubenode_look_timeout",
+            "kubenode_on_reset_limit", "kubenode_power_reset_timeout", "kubenode_ssh_key_name",
+            "kubenode_ssh_reset_timeout", "kubenode_sw_reset_timeout",
+        ),
+        (*_ROBOT, INSPECT, "robot_release"),
+    ),
+}  # fmt: skip
+#: Other variables that may hold the kubeconfig of a cluster.
+_ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
+_SHOWN = 3
+
+
+def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
+    """A sentence for each contradiction among the variables of the hosts of a run.
+
+    A variable that does not exist, or that the playbook does not use although one could think so, is a warning.
+    ``playbook``: without ``kubenode.provision.``. ``roles``: those of this collection that it runs; a variable that is
+    nearly one of theirs is a warning, too.
+    """
+    hosts = list(hosts)
+    misspelt = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
+    for sentence in [*misspelt, *unused(hosts, playbook)]:
+        Display().warning(sentence)
+    return [*refused(hosts, playbook), *misfits(hosts, playbook)]
+
+
+def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each contradiction among the variables of the hosts of a run."""
+    hosts, found = _of_users(hosts), []
+    for pair in PAIRS:
+        both = [
+            host for host in hosts if playbook in pair.playbooks and _has(host, pair.one) and _has(host, pair.other)
+        ]
+        if both:
+            first = both[0]
+            found.append(
+                f"{_names(both)}: {pair.one} is {_value(first, pair.one)} and {pair.other} is "
+                f"{_value(first, pair.other)}; {pair.fix}"
+            )
+    for one in FOREIGN:
+        strange = [host for host in hosts if playbook in one.playbooks and _has(host, one.variable)]
+        if strange:
+            found.append(f"{_names(strange)}: {one.variable} is {_value(strange[0], one.variable)}: {one.instead}")
+    for variable, playbooks in OF_THE_RUN.items():
+        unlike = [host for host in hosts if playbook in playbooks and host.get(variable) != hosts[0].get(variable)]
+        if unlike:
+            found.append(
+                f"{variable} is {_value(hosts[0], variable)} for {_names(hosts[:1])} and {_value(unlike[0], variable)} "
+                f"for {_names(unlike)}, but it counts for the whole run; give all machines of a run the same, or run "
+                "the playbook once for each value with --limit"
+            )
+    return found
+
+
+def misfits(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each value of a wrong kind, and for each address, user and port that ssh must not be given.
+
+    Playbooks that write machines have a check of their own, which tells these with everything else.
+    """
+    found = []
+    for host in [] if playbook in (*_BY_COMMAND, INSTALLIMAGE) else _of_users(hosts):
+        wrong = known_variables.mistyped(host)
+        given = {"kubenode_address": "address", "kubenode_os_user": "os_user", "kubenode_os_port": "os_port"}
+        access_of = {
+            option: host.get(variable)
+            for variable, option in given.items()
+            if variable in host and variable not in wrong
+        }
+        names = {option: variable for variable, option in given.items()}
+        texts = [in_variables(text, names) for text in access.findings(access_of)]
+        found += [f"{_names([host])}: {text}" for text in (*wrong.values(), *texts, *known_variables.ways(host))]
+    return found
+
+
+def unused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:
+    """A sentence for each variable that the playbook does not use although one could think so."""
+    hosts, found = _of_users(hosts), []
+    for one in UNUSED:
+        these = [host for host in hosts if playbook in one.playbooks and _is_unused(host, one)]
+        if these:
+            found.append(f"{one.variable}, set for {_names(these)}, is not used by {playbook}: {one.instead}")
+    return found
+
+
+def _of_users(hosts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without the temporary machines of node images, whose variables a playbook has made."""
+    return [host for host in hosts if "kubenode_build" not in host and "kubenode_tarball" not in host]
+
+
+def _is_unused(host: Mapping[str, Any], one: Unused) -> bool:
+    if not _has(host, one.variable):
+        return False
+    if one.of:
+        return host.get(one.of) in one.values
+    return not (one.unless and any(_has(host, name) for name in (one.unless, *_ALSO.get(one.unless, ()))))
+
+
+def _has(host: Mapping[str, Any], variable: str) -> bool:
+    """Whether it says anything; a zero or false is how one says no."""
+    return bool(host.get(variable))
+
+
+def _value(host: Mapping[str, Any], variable: str) -> str:
+    value = host.get(variable)
+    if value is None:
+        return "not set"
+    if variable.startswith("kubenode_notify_"):
+        return "(hidden)"
+    if isinstance(value, str) and variable == "kubenode_image_url":
+        value = image_url.redact(value)
+    if isinstance(value, Mapping) and "url" in value:
+        value = {**value, "url": image_url.redact(str(value["url"]))}
+    return one_line(json.dumps(value, default=str, ensure_ascii=False), 100)
+
+
+def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
+    names = [str(host["inventory_hostname"]) for host in hosts]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

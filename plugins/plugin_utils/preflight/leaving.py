@@ -1,0 +1,144 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which machines of a run leave, and everything that is wrong with the inputs, before anything is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
+
+from . import known_variables, paths
+
+_LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
+_SWITCHES = (
+    "kubenode_evict_emptydir_data",
+    "kubenode_evict_force",
+    "kubenode_ignore_unreachable",
+    "kubenode_power_off",
+    "kubenode_reboot_again",
+)
+_BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0")
+_SHOWN = 10
+
+
+def leave_plan(
+    hosts: Iterable[Mapping[str, Any]], word: str = "", given: Any = None, known: Collection[str] = ()
+) -> dict[str, Any]:
+    """Which hosts of a run are to leave, see :func:`plan`. A variable that does not exist is a warning.
+
+    Raises ValueError for another ``word`` than ``delete`` and ``release``.
+    """
+    if word not in ("", "delete", "release"):
+        raise ValueError(f"leave_plan: word is {word!r}; use delete or release, or leave it out")
+    hosts = list(hosts)
+    for sentence in known_variables.unknown(hosts):
+        Display().warning(sentence)
+    # Ansible reads the extra variables of the command line when it starts, and keeps them.
+    return plan(hosts, word, given, known, load_extra_vars(DataLoader()))
+
+
+def plan(
+    hosts: Sequence[Mapping[str, Any]],
+    word: str = "",
+    given: Any = None,
+    known: Collection[str] = (),
+    extra: Collection[str] = (),
+) -> dict[str, Any]:
+    """What a run does with each of its hosts.
+
+    ``word``: ``delete`` or ``release``, empty for playbooks that need none; ``given``: the value of its variable;
+    ``known``: all hosts of the inventory; ``extra``: the names of the variables of the command line.
+    """
+    errors = [error for host in hosts for error in _of_host(host)]
+    here = [str(host["inventory_hostname"]) for host in hosts]
+    if not word:
+        return {
+            "errors": errors,
+            "named": here,
+            "machines": [{"name": name} for name in here],
+            "left": [],
+            "elsewhere": [],
+            "word": [],
+        }
+    variable = f"kubenode_{word}"
+    if variable not in extra and any(variable in host for host in hosts):
+        errors.append(
+            f"{variable} stands in the inventory, where it would count again in every later run; give it for one run: "
+            + consent.extra_var(word, given if isinstance(given, (list, dict)) and given else here[:1])
+        )
+    words = consent.Words(word, given)
+    errors += [f"kubenode_{finding}" for finding in words.findings]
+    if not words.findings and not list(words):
+        errors.append(
+            f"{variable} names no machine; it says which machines of this run are to go ({_listed(here)}): "
+            + consent.extra_var(word, here[:1])
+        )
+    strange = [name for name in words if name not in known and name not in here]
+    if strange:
+        errors.append(
+            f"{variable} names {_listed(strange)}, which the inventory does not have; this run has {_listed(here)}"
+        )
+    named = [name for name in here if words.names(name)]
+    if word == "release":
+        leaving = [host for host in hosts if str(host["inventory_hostname"]) in named]
+        errors += [error for host in leaving for error in _of_wipe(host, extra)]
+    return {
+        "errors": errors,
+        "named": named,
+        "machines": [{"name": name} for name in named],
+        "left": [name for name in here if not words.names(name)],
+        "elsewhere": [name for name in words if name not in here and name not in strange],
+        "word": {name: given[name] for name in named} if isinstance(given, Mapping) else named,
+    }
+
+
+def _of_host(host: Mapping[str, Any]) -> list[str]:
+    name = str(host["inventory_hostname"])
+    errors = []
+    refused = names.machine_error(name)
+    if refused:
+        errors.append(f"the host {name!r:.100} of the inventory cannot be a machine: {refused}")
+    config = host.get("kubenode_kubeconfig")
+    if config and not any(
+        os.access(place, os.R_OK) for place in paths.places(str(config), paths.inventory_dir_of(host))
+    ):
+        errors.append(f"{name}: kubenode_kubeconfig is {config}, which this controller cannot read; correct the path")
+    for variable in _LIMITS:
+        limit = host.get(variable)
+        if limit is not None and not whole_number(str(limit)):
+            errors.append(f"{name}: {variable} is {limit!r:.50}; give whole seconds, at least 1")
+    for switch in _SWITCHES:
+        value = host.get(switch)
+        if value is not None and str(value).lower() not in _BOOLEANS:
+            errors.append(f"{name}: {switch} is {value!r:.50}; give true or false")
+    return errors
+
+
+def _of_wipe(host: Mapping[str, Any], extra: Collection[str]) -> list[str]:
+    """What is wrong with the disks that a machine is to lose; a data disk has no record that uses an old word up."""
+    name, wipe = str(host["inventory_hostname"]), host.get("kubenode_wipe")
+    if not wipe:
+        return []
+    if "kubenode_wipe" not in extra:
+        return [
+            f"{name}: kubenode_wipe stands in the inventory, and robot_release empties only disks that are named for "
+            f"one run; to empty them: {consent.extra_var('wipe', wipe)}, to keep them: {consent.extra_var('wipe', [])}"
+        ]
+    words = consent.Words("wipe", wipe)
+    return [f"{name}: kubenode_{text}" for text in [*words.findings, *guard.check_entries(words)]]
+
+
+def _listed(machines: Iterable[str]) -> str:
+    found = list(machines)
+    text = ", ".join(f"{name:.70}" for name in found[:_SHOWN])
+    return text + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "") or "no host"

@@ -1,0 +1,204 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugins in front of modules: what the user sees while the module runs.
+
+The module itself runs as any other one does, in a thread beside the one that shows its progress. A module of a cloud
+API writes a line into a file (its option ``progress_file``) for each change of a machine. A module that makes
+one large file writes nothing; the size of that file is looked at.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import contextvars
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.plugins.action.normal import ActionModule as NormalAction
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
+
+from . import display, fleet_state, fleet_view
+from .fleet_state import DONE, FAILED
+from .fleet_view import CHOICES, FleetView
+
+#: Bytes that are read at once, and the longest line that is taken.
+_PIECE, _LONGEST = 1 << 20, 1 << 14
+
+
+class ModuleAction(NormalAction):
+    """Runs the module of its name."""
+
+    def run_with(self, view: display.View, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """The result of the module, which runs in a thread while ``view`` shows its progress."""
+        context = contextvars.copy_context()
+        (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), view)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        result: dict[str, Any] = NormalAction.run(self, tmp, task_vars)
+        return result
+
+
+class ApiAction(ModuleAction):
+    """Shows the machines of a module of a provider's API."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module; show its progress where its file can be read."""
+        names, mode = _names(self._task.args), self._task.args.get("progress")
+        if not names or mode not in (None, *CHOICES) or not self._is_here():
+            return self._as_usual(tmp, task_vars)
+        handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
+        os.close(handle)
+        given = self._task.args
+        try:
+            self._task.args = {**given, "progress_file": path}
+            show = display.view_of(names, mode, states=True)
+            for one in given["machines"]:  # as the task before this one left it
+                show.fleet.state(str(one["name"]), str(one.get("boot_state") or ""))
+            variables = given.get("variables")
+            show.feed = Reader(path, show, variables if isinstance(variables, Mapping) else {}).read
+            return self.run_with(show, tmp, task_vars)
+        finally:
+            self._task.args = given
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _is_here(self) -> bool:
+        """Whether the module will run on this host, as this user, while we wait for it, with no file of its own."""
+        connection = str(getattr(self._connection, "_load_name", "")).rpartition(".")[2]
+        become = bool(self._play_context.become or getattr(self._connection, "become", None))
+        quiet = self._task.no_log or self._task.async_val or self._task.args.get("progress_file") is not None
+        return connection == "local" and not become and not quiet
+
+
+class Reader:
+    """Reads the file of a module while it grows; whatever the file holds, it never fails."""
+
+    def __init__(self, path: str, show: FleetView, variables: Mapping[str, str]) -> None:
+        """``variables``: names of options, and of the variables that messages name in their place."""
+        self._path, self._show, self._variables = path, show, dict(variables)
+        self._place, self._rest = 0, b""
+
+    def read(self) -> None:
+        """Take the lines that have come since the last time."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._place)
+                data = file.read(_PIECE)
+        except OSError:
+            return
+        self._place += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST:
+            self._rest = b""
+        for line in lines:
+            if len(line) <= _LONGEST:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            news = json_object(line.decode("utf-8")) or {}
+            name, state, requests = str(news["machine"]), str(news["state"]), news["requests"]
+            made, limit, remaining = (requests[key] for key in ("made", "limit", "remaining"))
+        except (ValueError, KeyError, TypeError):
+            return
+        if isinstance(made, int) and all(one is None or isinstance(one, int) for one in (limit, remaining)):
+            self._show.fleet.requests(made, limit, remaining)
+        self._show.state(name, state)
+        if news.get("ended") is True:
+            text = one_line(in_variables(str(news.get("text", "")), self._variables), 2000)
+            self._show.end(name, FAILED if news.get("failed") is True else DONE, text)
+
+
+def _names(given: Mapping[str, Any]) -> list[str]:
+    """The machines of the task; none when the module will refuse the list."""
+    machines = given.get("machines")
+    if not isinstance(machines, list) or not all(isinstance(one, Mapping) and one.get("name") for one in machines):
+        return []
+    return [str(one["name"]) for one in machines]
+
+
+# --- one large file
+
+
+class Beat:
+    """Prints a line about one file every 15 seconds; several tasks may do so at once, so there is never a table."""
+
+    def __init__(
+        self,
+        path: str,
+        words: tuple[str, str],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``words``: what the module does before the file is there, and while it grows."""
+        self._path, self._words, self._say, self._clock = path, words, say, clock
+        self._at = clock()
+        self._file = fleet_state.Machine(path, self._at)
+
+    def aside(self, speak: Callable[[], None]) -> None:
+        """Print something else."""
+        speak()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        now = self._clock()
+        size = self._size()
+        if size:
+            self._file.measured(size, None, now)
+        if now - self._at < fleet_view.LINE_EVERY:
+            return
+        self._at = now
+        if not size:
+            self._say(self._words[0])
+            return
+        rate = self._file.rate(now)
+        self._say(
+            f"{self._words[1]}: {size // 10**6} MB" + (f", {fleet_state.speed(rate)}" if rate is not None else "")
+        )
+
+    def finish(self) -> None:
+        """The task is over; its result says the rest."""
+
+    def _size(self) -> int:
+        try:
+            return os.stat(self._path, follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
+
+class GrowingFile(ModuleAction):
+    """Shows how large the file of a module is; a subclass says which file."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module; show the size of its file where it can be seen."""
+        path = self._growing()
+        silent = self._task.check_mode or self._task.async_val or self._task.args.get("progress") == fleet_view.NONE
+        if not path or silent:
+            return self._as_usual(tmp, task_vars)
+        host = str((task_vars or {}).get("inventory_hostname", ""))
+        before, while_it_grows = self._words()
+        beat = Beat(
+            path,
+            (f"{host}: {one_line(before, 200)}", f"{host}: {one_line(while_it_grows, 200)}"),
+            display.printer(fleet_view.LINES)[0],
+        )
+        return self.run_with(beat, tmp, task_vars)
+
+    @abc.abstractmethod
+    def _growing(self) -> str:
+        """The file of the controller that grows; empty when it is elsewhere."""
+
+    @abc.abstractmethod
+    def _words(self) -> tuple[str, str]:
+        """What the module does before the file is there, and while it grows."""

@@ -1,0 +1,304 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run says of its machines: collected from task results and summed up (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, cast
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
+
+#: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
+ENDS_WITH = "\nstderr ends with:\n"
+
+
+#: ``at``: when it came into the state ``to``, RFC 3339. ``seconds``: how long it was in the state ``from``.
+Transition = TypedDict("Transition", {"machine": str, "from": str, "to": str, "at": str, "seconds": float})
+#: Seconds that machines spent in the state ``from``: percentiles, least and most.
+Duration = TypedDict(
+    "Duration",
+    {
+        "from": str, "to": str, "count": int,
+        "avg": float, "p50": float, "p95": float, "min": float, "max": float,
+    },
+)  # fmt: skip
+
+
+class Drift(TypedDict):
+    """Something that an installed system runs, and something else is asked for."""
+
+    what: str
+    runs: str
+    since: str
+    wanted: str
+
+
+class Machine(TypedDict):
+    """A machine of the report. Prices are those of its server type; ``seconds`` is the sum of its transitions."""
+
+    name: str
+    boot_state: str
+    changed: bool
+    failed: bool
+    reason: str | None
+    #: The last lines that its program printed, when it failed.
+    stderr_tail: list[str]
+    interleaved_tail: list[str]
+    api_calls: int
+    transitions: list[Transition]
+    #: None for a machine of which it was not asked.
+    verified: bool | None
+    drift: list[Drift]
+    used: str
+    warned: list[str]
+    log_file: str
+    price_hourly: float | None
+    price_monthly: float | None
+    server_created: str | None
+    seconds: float
+
+
+class Phase(TypedDict):
+    """A role of the node phase on one machine; ``started``: RFC 3339."""
+
+    machine: str
+    phase: str
+    started: str
+    seconds: float
+    changed: bool
+    failed: bool
+    reason: str | None
+
+
+class Collected(TypedDict):
+    """What a run has returned so far."""
+
+    version: int
+    changed: bool
+    machines: list[Machine]
+    durations: list[Duration]
+    phases: list[Phase]
+    #: ``total`` and ``per_machine``.
+    api_calls: dict[str, float]
+    #: By the name of an API, ``limit`` and ``remaining``.
+    api_budget: dict[str, dict[str, int]]
+
+
+class ReportData(Collected):
+    """The report as it is written. Times are RFC 3339; ``finished`` is None until the run has ended by itself."""
+
+    started: str
+    updated: str
+    finished: str | None
+    interrupted: bool
+    check: bool
+    #: See :func:`prices.of`.
+    cost: dict[str, Any] | None
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Nearest-rank percentile of a non-empty list, so that every figure is one that was really seen."""
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+
+
+#: Lines of what a failed program printed last that are kept of each machine.
+TAIL = 20
+
+
+class Report:
+    """Collects the results of a run and knows what became of every machine."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, dict[str, Any]] = {}
+        self._seen: set[tuple[str, str, str, str]] = set()
+        self._phases: dict[str, dict[str, dict[str, Any]]] = {}
+        self.api_calls = 0
+        #: By the name of an API: how many requests it allows in an hour, and how many of them were left at last.
+        self.api_budget: dict[str, dict[str, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._machines or self._phases)
+
+    def phase(self, host: str, role: str, began: float, ended: float, *, changed: bool, failed: str | None) -> None:
+        """Take one task of a role of the node phase: when it began and ended (seconds since 1970), what came of it.
+
+        ``failed``: the reason; a role is done when its last task is, and failed when that one was.
+        """
+        phase = self._phases.setdefault(role, {}).setdefault(host, {"began": began, "changed": False})
+        phase.update(
+            seconds=round(ended - phase["began"], 3), changed=phase["changed"] or changed,
+            failed=failed is not None, reason=spaced(failed) if failed is not None else None,
+        )  # fmt: skip
+
+    def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
+        """Take one task result of ``host``; returns whether it says something about boot states, or fails a machine."""
+        if isinstance(result.get("results"), list):
+            items = [item for item in result["results"] if isinstance(item, Mapping)]
+            said = [self.add(host, item, failed=bool(item.get("failed"))) for item in items]
+            return any(said)
+        fleet = result.get("machines")
+        if isinstance(fleet, list) and any(isinstance(one, Mapping) and "boot_state" in one for one in fleet):
+            self.api_calls += _count(result.get("api_calls"))
+            self._budget(result.get("api_budget"))
+            for one in fleet:
+                if isinstance(one, Mapping) and one.get("name"):
+                    self._machine(str(one["name"]), one, bool(one.get("failed")))
+        elif "boot_state" in result:
+            self._machine(str(result.get("machine_name") or host), result, failed)
+        elif failed and host in self._machines:
+            self._machines[host].update(failed=True, reason=_reason(host, result))
+        else:
+            return False
+        return True
+
+    def _budget(self, given: Any) -> None:
+        if isinstance(given, Mapping) and isinstance(given.get("api"), str):
+            self.api_budget[spaced(given["api"], 20)] = {key: _count(given.get(key)) for key in ("limit", "remaining")}
+
+    def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
+        machine = self._machines.setdefault(
+            name,
+            {
+                "name": name,
+                "boot_state": "",
+                "changed": False,
+                "failed": False,
+                "reason": None,
+                "stderr_tail": [],
+                "interleaved_tail": [],
+                "api_calls": 0,
+                "transitions": [],
+                "verified": None,
+                "drift": [],
+                "used": "",
+                "warned": [],
+                "log_file": "",
+                "price_hourly": None,
+                "price_monthly": None,
+                "server_created": None,
+            },
+        )
+        for price in ("price_hourly", "price_monthly", "server_created"):
+            if isinstance(result.get(price), (float, int, str)):
+                machine[price] = result[price]
+        machine["boot_state"] = str(result.get("boot_state") or machine["boot_state"])
+        machine["changed"] = machine["changed"] or bool(result.get("changed"))
+        machine["api_calls"] += _count(result.get("api_calls"))
+        if isinstance(result.get("verified"), bool):
+            machine["verified"] = result["verified"]
+        elif result.get("installed"):
+            # It was left alone: only its record can say that it was verified once.
+            machine["verified"] = bool(result.get("proven"))
+        if isinstance(result.get("drift"), list):
+            machine["drift"] = [
+                {key: spaced(one.get(key) or "") for key in ("what", "runs", "since", "wanted")}
+                for one in result["drift"][:20]
+                if isinstance(one, Mapping)
+            ]
+        for key in ("used", "log_file"):
+            if isinstance(result.get(key), str):
+                machine[key] = spaced(result[key], 1000)
+        for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():
+            if spaced(text) not in machine["warned"]:
+                machine["warned"].append(spaced(text))
+        # A machine that failed a step and passed the same step later (a second try) is not a failed one.
+        machine["failed"] = failed
+        machine["reason"] = _reason(name, result) if failed else None
+        for tail in ("stderr_tail", "interleaved_tail"):
+            lines = result.get(tail) if failed else None
+            machine[tail] = [spaced(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
+        for transition in result.get("transitions") or ():
+            if _is_transition(transition):
+                seen = (name, transition["from"], transition["to"], transition["at"])
+                if seen not in self._seen:
+                    self._seen.add(seen)
+                    machine["transitions"].append({**transition, "machine": name})
+
+    @property
+    def machines(self) -> list[Machine]:
+        """Every machine, by name, with the seconds its transitions add up to."""
+        listing: list[Machine] = []
+        for name in sorted(self._machines):
+            machine = self._machines[name]
+            seconds = sum(step["seconds"] for step in machine["transitions"])
+            listing.append(cast(Machine, {**machine, "seconds": round(seconds, 3)}))
+        return listing
+
+    def durations(self) -> list[Duration]:
+        """Statistics per state pair, in the order in which a machine passes through the states."""
+        pairs: dict[tuple[str, str], list[float]] = {}
+        for machine in self._machines.values():
+            for step in machine["transitions"]:
+                pairs.setdefault((step["from"], step["to"]), []).append(float(step["seconds"]))
+        return [
+            {
+                "from": pair[0],
+                "to": pair[1],
+                "count": len(values),
+                "avg": round(sum(values) / len(values), 3),
+                "p50": percentile(values, 0.50),
+                "p95": percentile(values, 0.95),
+                "min": min(values),
+                "max": max(values),
+            }
+            for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0]))
+        ]
+
+    def phases(self) -> list[Phase]:
+        """Every role of the node phase on every machine, roles in the order in which they began."""
+        return [
+            {
+                "machine": host,
+                "phase": role,
+                "started": boot_states.to_rfc3339(phase["began"]),
+                "seconds": phase["seconds"],
+                "changed": phase["changed"],
+                "failed": phase["failed"],
+                "reason": phase["reason"],
+            }
+            for role, hosts in self._phases.items()
+            for host, phase in sorted(hosts.items())
+        ]
+
+    def as_dict(self) -> Collected:
+        """The whole report as plain data."""
+        machines = self.machines
+        return {
+            "version": 1,
+            "changed": any(one["changed"] for one in machines) or any(one["changed"] for one in self.phases()),
+            "machines": machines,
+            "durations": self.durations(),
+            "phases": self.phases(),
+            "api_calls": {"total": self.api_calls, "per_machine": ratio(self.api_calls, len(machines))},
+            "api_budget": dict(self.api_budget),
+        }
+
+
+def _reason(name: str, result: Mapping[str, Any]) -> str:
+    msg = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0]
+    return spaced(msg, 1000).removeprefix(f"{name}: ")
+
+
+def _position(pair: tuple[str, str]) -> tuple[int, int]:
+    known = {state: place for place, state in enumerate(boot_states.ORDER)}
+    return known.get(pair[0], len(known)), known.get(pair[1], len(known))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def ratio(total: int, machines: int) -> float:
+    return round(total / machines, 2) if machines else 0.0
+
+
+def _is_transition(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    keys: Iterable[str] = ("from", "to", "at")
+    return all(isinstance(value.get(key), str) for key in keys) and isinstance(value.get("seconds"), (int, float))

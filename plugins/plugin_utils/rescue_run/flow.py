@@ -1,0 +1,187 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the steps of the SSH phase have in common: the machine and the way to it, its time line, its host keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible import constants as C  # noqa: N812
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
+from ansible_collections.kubenode.provision.plugins.module_utils._common.ssh_keys import InvalidHostKey, parse_host_key
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
+
+from ..progress import display
+from ..ssh.known_hosts import KnownHosts
+from ..ssh.remote import Remote
+from . import image_inputs
+
+
+class BadInput(AnsibleActionFail):
+    """An input is wrong; nothing was done."""
+
+    def __init__(self, name: str, findings: Sequence[str]) -> None:
+        super().__init__(f"{name}: {'; '.join(findings)}")
+        self.findings = list(findings)
+
+
+def run_id() -> str:
+    """The same in every task of one run of Ansible, another one in the next run."""
+    return os.path.basename(str(C.DEFAULT_LOCAL_TMP))
+
+
+def parse_host_keys(lines: list[str] | None) -> list[str]:
+    """The public host keys of an option ``host_keys``, without comments; fails for a line that is none."""
+    keys = []
+    for line in lines or []:
+        try:
+            keys.append(parse_host_key(line))
+        except InvalidHostKey as exc:
+            raise AnsibleActionFail(f"host_keys {one_line(line, 60)!r}: {exc}") from exc
+    return keys
+
+
+def check_installation(text: str | None) -> str:
+    """The option ``installation``; fails for what is no id."""
+    if text and not installed.is_installation(text):
+        raise AnsibleActionFail(f"installation {one_line(text, 60)!r}: use the id of the step before, or leave it out")
+    return text or ""
+
+
+def check_consent(given: Mapping[str, Any]) -> None:
+    """The options ``consent`` and ``reinstall``; fails for words that mean nothing."""
+    findings = consents.Words("reinstall", given["reinstall"]).findings
+    try:
+        targets.kinds_of(given["consent"])
+    except ValueError as exc:
+        findings.append(str(exc))
+    if findings:
+        raise AnsibleActionFail("; ".join(findings))
+
+
+def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: str) -> str:
+    """The intent that goes into the rescue, as JSON: the controller's own while it is open, else one of this task."""
+    try:
+        kept = intents.read(given["intent_file"]) if given["intent_file"] else None
+    except intents.IntentError as exc:
+        raise AnsibleActionFail(str(exc)) from exc
+    if not intents.is_open(kept, name, installation):
+        kept = intents.make(name, installation, given["consent"], **about)
+    return json.dumps({**about, **(kept or {})}, sort_keys=True)
+
+
+class Flow:
+    """One machine's way through one task."""
+
+    def __init__(self, options: Mapping[str, Any], host: str) -> None:
+        """``host``: its name in the inventory, which is the machine's where no other one is given."""
+        self.name = options.get("machine_name") or host
+        try:
+            names.check_machine_name(self.name)
+        except names.InvalidName as exc:
+            raise AnsibleActionFail(f"machine_name {self.name!r}: {exc}") from exc
+        self.timeline = _timeline(self.name, options)
+        if self.timeline.state:
+            display.state(host, self.timeline.state)
+        self.timeline.heard = lambda state: display.state(host, state)
+        self._directory = options.get("known_hosts_dir") or os.path.join(C.DEFAULT_LOCAL_TMP, "kubenode-known-hosts")
+
+    def known_hosts(self, phase: str) -> KnownHosts:
+        """The host keys of the machine's ``rescue`` or ``os``."""
+        known_hosts = KnownHosts(self._directory, self.name, phase, run_id())
+        try:
+            known_hosts.prepare()
+        except OSError as exc:
+            raise AnsibleActionFail(f"known_hosts_dir {self._directory!r} cannot be made: {exc.strerror}") from exc
+        return known_hosts
+
+    def result(self, **fields: Any) -> dict[str, Any]:
+        """A task result with the machine's name and time line."""
+        return {"changed": False, "failed": False, "machine_name": self.name, **fields, **self.timeline.result()}
+
+
+def _timeline(name: str, options: Mapping[str, Any]) -> boot_states.Timeline:
+    state, since = options["boot_state"], options.get("boot_state_since")
+    if state not in boot_states.ORDER:
+        raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, boot_states.ORDER))}")
+    try:
+        return boot_states.Timeline(name, state, boot_states.from_rfc3339(since) if since else None)
+    except ValueError as exc:
+        raise AnsibleActionFail(
+            f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"
+        ) from exc
+
+
+class Host:
+    """One machine, from its first step to its last: all steps share the connection.
+
+    It also has what a step gets from Ansible: files of the controller, check mode, diff mode.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        action: ActionBase,
+        connect: Callable[[], Any] | None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only.
+
+        ``variables``: of the host, when the options come from them.
+        """
+        self.name, self.only_checks = name, connect is None
+        self.check_mode = self.only_checks or bool(action._task.check_mode)
+        self.diff = bool(action._task.diff)
+        self.find_file, self.read_file = (
+            image_inputs.file_finder(action, variables),
+            image_inputs.file_reader(action, variables),
+        )
+        self._connect = connect
+        self._remote: Remote | None = None
+
+    @property
+    def remote(self) -> Remote:
+        """The connection to the machine; it is made when a step first needs it."""
+        if self._remote is None:
+            if self._connect is None:
+                raise RuntimeError("a check of options does not speak to machines")
+            self._remote = Remote(self._connect())
+        return self._remote
+
+    def flow(self, given: Mapping[str, Any]) -> Flow:
+        """One step with these options."""
+        return Flow(given, self.name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._remote is not None:
+            self._remote.end()
+
+
+class StepAction(ActionBase):
+    """The action plugin of one step, for plays of a user's own: checks the options, and runs it on the task's host."""
+
+    specification: Callable[[], dict[str, Any]]
+    step: Callable[[Host, dict[str, Any]], dict[str, Any]]
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for one machine."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=self.specification())[1]
+        host = Host(str((task_vars or {}).get("inventory_hostname", "")), self, lambda: self._connection)
+        try:
+            return self.step(host, given)
+        finally:
+            host.close()

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a user says about one machine's image, examined on the controller before anything happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName, check_machine_name
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import command_names, image_url
+
+from ..preflight import paths
+from .command_file import Command, CommandNotUsable, find_command, find_pre_provision_command
+
+#: A day.
+MOST_SECONDS = 86400
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One machine's job, complete and checked."""
+
+    name: str
+    image_url: str
+    command: Command
+    bootstrap: bytes
+    root_devices: list[str]
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the runner puts into the command's arguments (it adds the path of the bootstrap data)."""
+        return [self.image_url, self.name, " ".join(self.root_devices)]
+
+
+def examine(
+    spec: Mapping[str, Any], command_dir: str, read_file: Callable[[str], bytes]
+) -> tuple[Inputs | None, list[str]]:
+    """Check everything; returns the inputs, or None and every finding (``field value: why; fix``)."""
+    findings: list[str] = []
+    url, name = spec.get("image_url") or "", spec.get("command") or ""
+    _check(findings, "name", spec["name"], InvalidName, lambda: check_machine_name(spec["name"]))
+    if not url:
+        findings.append("image_url: missing; give what the image command gets as its first argument")
+    if not name:
+        findings.append("command: missing; name the image command, such as image-url-command-raw-disk")
+    if url:
+        shown = image_url.redact(url)
+        _check(findings, "image_url", shown, image_url.InvalidImageURL, lambda: image_url.check_image_url(url))
+        if spec.get("require_digest") and not image_url.digest_in(url):
+            way = "NAME@sha256:… instead of a tag" if url.lower().startswith("oci:") else "#sha256=… behind it"
+            findings.append(
+                f"image_url {_shown(shown)}: it names no digest although require_digest is set; give {way}, so that "
+                "only the image that you mean is installed"
+            )
+    command = None
+    if name:
+        allowed = spec.get("command_names") or command_names.PREFIXED
+        command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
+    devices = spec.get("root_devices") or []
+    _check(findings, "root_devices", devices, InvalidName, lambda: command_names.check_root_devices(devices))
+    bootstrap = read_bootstrap(spec, read_file, findings)
+    if findings or command is None or bootstrap is None:
+        return None, findings
+    return Inputs(spec["name"], url, command, bootstrap, devices), []
+
+
+def examine_pre_provision(
+    spec: Mapping[str, Any], command_dir: str, find_file: Callable[[str], str]
+) -> tuple[Command | None, list[str]]:
+    """The program that may stop a machine before anything is written, None without one, and every finding."""
+    findings: list[str] = []
+    given, seconds, command = spec.get("pre_provision_command"), spec.get("pre_provision_timeout"), None
+    if given:
+        command = _check(
+            findings,
+            "pre_provision_command",
+            given,
+            CommandNotUsable,
+            lambda: find_pre_provision_command(given, command_dir, find_file),
+        )
+    if seconds is not None and (isinstance(seconds, bool) or not whole_number(str(seconds), MOST_SECONDS)):
+        findings.append(
+            f"pre_provision_timeout {_shown(seconds)}: give a whole number of seconds from 1 to {MOST_SECONDS}"
+        )
+    return command, findings
+
+
+def check_token(token: str | None) -> list[str]:
+    """The registry token travels as one line of a file; its value is never shown."""
+    if token and any(character < " " or character == "\x7f" for character in token):
+        return ["oci_registry_auth_token holds a control character (a line break?); give the token alone"]
+    return []
+
+
+def check_seconds(given: Mapping[str, Any], **least: float) -> list[str]:
+    """Findings about options that are numbers of seconds, given the least value of each."""
+    return [
+        f"{name} {given[name]}: give a number of seconds, at least {limit}"
+        for name, limit in least.items()
+        if given[name] < limit
+    ]
+
+
+def check_addresses(given: Mapping[str, Any]) -> list[str]:
+    """Findings about the option ``addresses``."""
+    found = []
+    for one in given["addresses"] or []:
+        try:
+            ip_network(one, strict=False)
+        except ValueError:
+            found.append(f"addresses {_shown(one)}: give an IPv4 address or an IPv6 network")
+    return found
+
+
+def file_finder(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], str]:
+    """Finds files of the controller as Ansible does: relative to role or playbook.
+
+    ``variables``: of the host whose variable holds the path, when it comes from a variable of a playbook of ours.
+    """
+    if variables is None:
+        return lambda path: action._find_needle("files", path)
+    folder, search = paths.inventory_dir_of(variables), action._task.get_search_path()
+    return lambda path: paths.find(path, folder, search)
+
+
+def file_reader(action: Any, variables: Mapping[str, Any] | None = None) -> Callable[[str], bytes]:
+    """Reads files of the controller as `file_finder` finds them, vault decrypted."""
+
+    find = file_finder(action, variables)
+
+    def read(path: str) -> bytes:
+        found = find(path)
+        real = action._loader.get_real_file(found)
+        try:
+            return Path(real).read_bytes()
+        finally:
+            if real != found:
+                action._loader.cleanup_tmp_file(real)
+
+    return read
+
+
+def read_bootstrap(spec: Mapping[str, Any], read_file: Callable[[str], bytes], findings: list[str]) -> bytes | None:
+    """The bootstrap data of a machine, empty when there is none; None when a finding was added."""
+    data, path = spec.get("bootstrap_data"), spec.get("bootstrap_data_file")
+    if data is not None and path:
+        findings.append("bootstrap_data and bootstrap_data_file are both set; use one of them")
+        return None
+    if path:
+        try:
+            content = read_file(path)
+        except (AnsibleError, OSError) as exc:
+            findings.append(f"bootstrap_data_file {_shown(path)}: it cannot be read ({one_line(str(exc), 1000)})")
+            return None
+        if not content.strip():
+            findings.append(
+                f"bootstrap_data_file {_shown(path)}: it is empty; leave the option out to hand over nothing"
+            )
+            return None
+        return content
+    if data is None:
+        return b""
+    if not isinstance(data, str) and not (isinstance(data, Mapping) and "ignition" in data):
+        what = "a mapping without `ignition`" if isinstance(data, Mapping) else "neither a text nor a mapping"
+        findings.append(
+            f"bootstrap_data: it is {what}, so neither cloud-init nor Ignition; give cloud-init as a text that begins "
+            "with #cloud-config (YAML: bootstrap_data: |)"
+        )
+        return None
+    # Ansible turns text that looks like JSON into a dictionary; Ignition is such text.
+    text = data if isinstance(data, str) else json.dumps(data)
+    if not text.strip():
+        findings.append("bootstrap_data is empty; leave the option out to hand over nothing")
+        return None
+    return text.encode("utf-8")
+
+
+def _check(findings: list[str], field: str, value: Any, error: type[Exception], check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except error as exc:
+        findings.append(f"{field} {_shown(value)}: {exc}")
+        return None
+
+
+def _shown(value: Any) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False), 200)

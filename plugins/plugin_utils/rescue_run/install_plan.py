@@ -1,0 +1,321 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the SSH phase of a playbook does with each machine, by host variables and the API phase's results (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Required, TypedDict
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+
+from ..preflight import known_variables, paths
+
+HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
+PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
+
+
+class ApiMachine(TypedDict, total=False):
+    """What the API phase returns for a machine; more keys are in it, which nothing here reads."""
+
+    name: Required[str]
+    failed: Required[bool]
+    #: Why it failed, or what was done.
+    msg: str
+    #: It runs an installed system; ``proven``: an earlier run has verified that.
+    installed: Required[bool]
+    proven: Required[bool]
+    #: Dedicated servers: its rescue has answered.
+    in_rescue: bool
+    #: The id of a cloud server, the number of a dedicated one.
+    id: int | None
+    server_number: int
+    ipv4: str | None
+    ipv6: str | None
+    boot_state: str
+    #: RFC 3339.
+    boot_state_since: str
+    previous_boot_id: str
+    host_keys: list[str]
+    installation: str
+    consent: str
+    #: A sentence about a consent that is used up.
+    used: str
+    drift: list[dict[str, str]]
+
+
+class Machine(TypedDict, total=False):
+    """A machine as machine_install takes it; each step has its options, and a step that is missing is not taken."""
+
+    name: Required[str]
+    #: A machine that does not reach its rescue is late, and another try follows.
+    may_be_late: bool
+    #: Why nothing is done with it.
+    refused: str
+    #: What the user should know.
+    notes: list[str]
+    address: str
+    #: It runs an installed system.
+    installed: bool
+    pre_provision_command: dict[str, Any]
+    machine_disks: dict[str, Any]
+    image_url_command: dict[str, Any]
+    robot_installimage: dict[str, Any]
+    machine_boot: dict[str, Any]
+
+
+#: Option of a step → the variable of the host that holds it.
+_COMMAND = {
+    "image_url": "kubenode_image_url",
+    "command": "kubenode_image_url_command",
+    "command_dir": "kubenode_command_dir",
+    "command_names": "kubenode_command_names",
+    "require_digest": "kubenode_require_digest",
+    "check_image": "kubenode_check_image",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "oci_registry_auth_token": "kubenode_registry_token",
+    "timeout": "kubenode_command_timeout",
+    "success": "kubenode_success",
+    "reinstall": "kubenode_reinstall",
+}
+_OF_CLOUD = {"root_devices": "kubenode_root_devices", "rescue_timeout": "kubenode_rescue_timeout"}
+_INSTALLIMAGE = {
+    "image": "kubenode_image",
+    "require_digest": "kubenode_require_digest",
+    "swraid": "kubenode_swraid",
+    "swraid_level": "kubenode_swraid_level",
+    "partitions": "kubenode_partitions",
+    "logical_volumes": "kubenode_logical_volumes",
+    "subvolumes": "kubenode_subvolumes",
+    "hostname": "kubenode_hostname",
+    "post_install_script": "kubenode_post_install_script",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "crypt_password": "kubenode_crypt_password",
+    "remote_unlock": "kubenode_remote_unlock",
+    "autosetup": "kubenode_autosetup",
+    "network_config": "kubenode_network_config",
+    "oci_registry_auth_token": "kubenode_registry_token",
+    "timeout": "kubenode_command_timeout",
+    "reinstall": "kubenode_reinstall",
+}
+_DISKS = {
+    "root_device_hints": "kubenode_root_device_hints",
+    "device_strings": "kubenode_device_strings",
+    "wipe": "kubenode_wipe",
+    "health": "kubenode_disk_health",
+    "reinstall": "kubenode_reinstall",
+}
+_PRE_PROVISION = {
+    "command": "kubenode_pre_provision_command",
+    "command_dir": "kubenode_command_dir",
+    "timeout": "kubenode_pre_provision_timeout",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "rescue_timeout": "kubenode_rescue_timeout",
+}
+_BOOT = {
+    "image_url": "kubenode_image_url",
+    "command": "kubenode_image_url_command",
+    "proof": "kubenode_proof",
+    "check_hostname": "kubenode_check_hostname",
+    "os_user": "kubenode_os_user",
+    "os_port": "kubenode_os_port",
+    "os_private_key": "kubenode_os_private_key",
+    "wait_cloud_init": "kubenode_wait_cloud_init",
+    "cloud_init_timeout": "kubenode_cloud_init_timeout",
+    "bootstrap_data": "kubenode_bootstrap_data",
+    "bootstrap_data_file": "kubenode_bootstrap_data_file",
+    "host_keys": "kubenode_host_keys",
+    "timeout": "kubenode_boot_timeout",
+}
+#: Seconds in which a dedicated server boots, when no other limit is given.
+_ROBOT_BOOT = 600
+
+
+def plan(
+    hosts: Iterable[Mapping[str, Any]],
+    playbook: str,
+    phase: Iterable[ApiMachine] | None,
+    directory: str,
+    token: str = "",
+    stay: Iterable[str] = (),
+    last_try: bool = False,
+) -> list[Machine]:
+    """The option ``machines`` of machine_install.
+
+    ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
+    it, when options are to be checked: then every machine takes all steps.
+    ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
+    ``last_try``: a machine that does not reach its rescue has failed; otherwise it is only ``late``. Raises ValueError
+    for another playbook than :data:`PLAYBOOKS`.
+    """
+    if playbook not in PLAYBOOKS:
+        raise ValueError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(PLAYBOOKS)}")
+    hosts, returned = list(hosts), dict[str, ApiMachine]()
+    for one in [_before(host) for host in hosts] if phase is None else phase:
+        returned.setdefault(str(one["name"]), one)
+    staying = set(stay)
+    return [
+        _Planned(host, playbook, returned[host["inventory_hostname"]], directory, token).machine(
+            host["inventory_hostname"] in staying, last_try
+        )
+        for host in hosts
+        if host["inventory_hostname"] in returned
+    ]
+
+
+def _before(host: Mapping[str, Any]) -> ApiMachine:
+    return {"name": host["inventory_hostname"], "failed": False, "installed": False, "proven": False, "in_rescue": True}
+
+
+class _Planned:
+    """One machine."""
+
+    def __init__(self, host: Mapping[str, Any], playbook: str, api: ApiMachine, directory: str, token: str) -> None:
+        self._host, self._playbook, self._api, self._token = host, playbook, api, token
+        self._name = str(host["inventory_hostname"])
+        self._of_cloud = playbook == HCLOUD
+        self._intent = f"{directory}/intents/{self._name}.json"
+        self._flow = _known(
+            boot_state=api.get("boot_state"),
+            boot_state_since=api.get("boot_state_since"),
+            known_hosts_dir=f"{directory}/known_hosts",
+        )
+        self._in_rescue = _known(
+            previous_boot_id=api.get("previous_boot_id"),
+            host_keys=None if self._of_cloud else api.get("host_keys"),
+            addresses=[address for address in (api.get("ipv4"), api.get("ipv6")) if address],
+            **self._flow,
+        )
+        self._logs = f"{directory}/logs"
+
+    def machine(self, stays: bool, last_try: bool) -> Machine:
+        """Its steps."""
+        api = self._api
+        machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
+        if api["failed"]:
+            return {**machine, "refused": api["msg"]}
+        notes = [api.get("used"), installed.drift_in_words(api["drift"]) if api.get("drift") else ""]
+        if any(notes):
+            machine["notes"] = [str(note) for note in notes if note]
+        address = self._host.get("kubenode_address") or api.get("ipv4")
+        if address:
+            machine["address"] = address
+        if api["installed"]:
+            machine["installed"] = True
+            if not api["proven"] and not stays:
+                machine["machine_boot"] = self._boot(found=True)
+            return machine
+        if not (self._of_cloud or api["in_rescue"]):
+            return machine
+        # Machines that node images are made on are not the user's nodes.
+        if self._host.get("kubenode_pre_provision_command") and "kubenode_build" not in self._host:
+            machine["pre_provision_command"] = self._pre_provision()
+        if not self._of_cloud:
+            machine["machine_disks"] = self._disks()
+        if self._playbook == INSTALLIMAGE:
+            step = machine["robot_installimage"] = self._written(_INSTALLIMAGE)
+        else:
+            step = self._written({**_COMMAND, **(_OF_CLOUD if self._of_cloud else {})})
+            machine["image_url_command"] = step
+        if self._token:
+            step.setdefault("oci_registry_auth_token", self._token)
+        if not stays:
+            machine["machine_boot"] = self._boot(found=False)
+        return machine
+
+    def _pre_provision(self) -> dict[str, Any]:
+        server = self._api.get("id") if self._of_cloud else self._api.get("server_number")
+        return {
+            **self._options(_PRE_PROVISION),
+            "provider": "hcloud" if self._of_cloud else "robot",
+            "server": str(server or ""),
+            "secrets": self._secrets(),
+            "intent_file": self._intent,
+            "log_dir": self._logs,
+            **self._in_rescue,
+        }
+
+    def _secrets(self) -> list[str]:
+        """What nothing that is printed may show, besides the bootstrap data."""
+        image = self._get("kubenode_image") or {}
+        found = [self._get("kubenode_image_url"), self._get("kubenode_crypt_password")]
+        found += [image.get("url") if isinstance(image, Mapping) else None]
+        found += [self._get("kubenode_registry_token") or self._token]
+        return [str(secret) for secret in found if secret]
+
+    def _disks(self) -> dict[str, Any]:
+        own = {"device_strings": "by-id"} if self._playbook == INSTALLIMAGE else {}
+        return {
+            **self._options(_DISKS),
+            "state": "ready",
+            "empty": "later",
+            **own,
+            "claim_file": self._intent,
+            **self._in_rescue,
+        }
+
+    def _written(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            **self._options(variables),
+            **_known(installation=self._api.get("installation"), consent=self._api.get("consent") or "empty"),
+            "intent_file": self._intent,
+            "log_dir": self._logs,
+            **self._in_rescue,
+        }
+
+    def _boot(self, found: bool) -> dict[str, Any]:
+        options = {"proof": "disk", **({} if self._of_cloud else {"timeout": _ROBOT_BOOT}), **self._options(_BOOT)}
+        if self._playbook == INSTALLIMAGE:
+            options.pop("image_url", None)
+            options["command"] = "installimage"
+            if boolean(self._get("kubenode_remote_unlock") or False, strict=False):
+                options.update(_known(unlock_password=self._get("kubenode_crypt_password")))
+        # A weaker proof asks for a system that answers, whatever its name.
+        own = self._name if self._playbook == INSTALLIMAGE or options["proof"] in ("disk", "nonce") else ""
+        options.update(_known(hostname=self._get("kubenode_hostname") or own))
+        if found and self._get("kubenode_adopt") is not None:
+            options["adopt"] = self._get("kubenode_adopt")
+        return {
+            **options,
+            "expect": "os",
+            "reboot": not found,
+            "secrets": self._secrets(),
+            **_known(installation=self._api.get("installation")),
+            "intent_file": self._intent,
+            **self._flow,
+        }
+
+    def _get(self, variable: str) -> Any:
+        if variable == "kubenode_os_port":
+            return known_variables.os_port(self._host)
+        value = self._host.get(variable)
+        return paths.as_found(value, self._host) if variable in paths.PATHS else value
+
+    def _options(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        found = {option: self._get(variable) for option, variable in variables.items()}
+        return {option: value for option, value in found.items() if value is not None}
+
+
+def variables() -> dict[str, dict[str, str]]:
+    """For each step, its options and the variables that hold them."""
+    boot = {**_BOOT, "hostname": "kubenode_hostname", "adopt": "kubenode_adopt"}
+    command, installimage = {**_COMMAND, **_OF_CLOUD}, dict(_INSTALLIMAGE)
+    for step in (command, installimage):
+        del step["oci_registry_auth_token"]  # it may come from the environment
+    return {
+        "pre_provision_command": _PRE_PROVISION,
+        "machine_disks": _DISKS,
+        "image_url_command": command,
+        "robot_installimage": installimage,
+        "machine_boot": boot,
+    }
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}

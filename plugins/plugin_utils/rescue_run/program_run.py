@@ -1,0 +1,318 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One program in one rescue, from the gate to the logs: what image_url_command and robot_installimage share."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states, intents, origin
+from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
+
+from ..progress import display
+from ..records import claims
+from ..report.results import ENDS_WITH
+from ..ssh import gate
+from ..ssh.probe import System
+from ..ssh.remote import Patience, Remote, Unreachable
+from . import log_files, programs, upload, watch
+from .flow import Flow, parse_host_keys
+
+#: Lines of stderr that a message shows.
+SHOWN = 5
+
+
+class StartFailed(Exception):
+    """The program could not be started; nothing was written to a disk by it.
+
+    ``untouched``: the machine says that nothing was emptied for it, either.
+    """
+
+    def __init__(self, message: str, untouched: bool = False) -> None:
+        super().__init__(message)
+        self.untouched = untouched
+
+
+class RescueRun:
+    """One program on one machine. A subclass names it, and says what it adds to the flow."""
+
+    #: What starts or attaches on the machine, and what people call what it runs.
+    step = ""
+    noun = "image command"
+    #: How lines begin that are for us and not for people.
+    quiet: tuple[str, ...] = ()
+    #: Whether it changes disks from its start on, and does not look at them first.
+    writes_at_once = True
+
+    def __init__(
+        self,
+        remote: Remote,
+        given: dict[str, Any],
+        flow: Flow,
+        job: jobs.Job,
+        logs: log_files.Logs,
+        masker: Masker,
+    ) -> None:
+        self._remote, self._given = remote, given
+        self._flow, self._job, self._logs, self._masker = flow, job, logs, masker
+        self._known_hosts = flow.known_hosts("rescue")
+        self._host_keys = parse_host_keys(given["host_keys"])
+        self._installation = ""
+
+    # --- what a subclass adds
+
+    def _before_start(self, system: System) -> None:
+        """What must be there before the program starts; raises :class:`StartFailed` or :class:`Unreachable`."""
+
+    def _more(self, stdout: bytes | None, best_effort: bool) -> dict[str, Any]:
+        """Results beyond those of every program; ``stdout``: the end of what it printed, None when not fetched."""
+        return {}
+
+    def _touched(self) -> bool:
+        """Whether a program that failed may have changed the machine."""
+        return True
+
+    def _explain(self, status: protocol.Status, about: dict[str, Any]) -> str:
+        """Why the program did not succeed."""
+        text = f"the {self.noun} failed: {protocol.explain_failure(status, self._job.rule)}"
+        return text + self._last_message(about)
+
+    @staticmethod
+    def _last_message(about: dict[str, Any]) -> str:
+        return f" Its last message: {about['message'].rstrip('.')}." if about["message"] else ""
+
+    # --- the flow
+
+    def result(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Gate, start, watch, collect; always a result, never an exception of the flow."""
+        flow, given = self._flow, self._given
+        try:
+            system = self._pass_gate()
+        except gate.GateClosed as exc:
+            msg = self._masker.text(f"{flow.name}: {exc}")
+            return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
+        about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
+        started = time.monotonic()
+        try:
+            self._logs.begin()
+            attached, finished = self._start(system)
+            flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+            watcher = watch.Watcher(
+                self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown,
+                measured=lambda done, total: display.measured(flow.name, done, total),
+            )  # fmt: skip
+            status = watcher.until_end(self._job.limit, given["poll"])
+        except (StartFailed, watch.WatchFailed) as exc:
+            flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+            flow.timeline.to(boot_states.PROVISIONING_FAILED)
+            about.update(self._collect(best_effort=True))
+            if isinstance(exc, StartFailed):  # what an earlier program printed is not its reason
+                about.update(stdout_tail=[], stderr_tail=[], interleaved_tail=[])
+            msg = self._masker.text(f"{flow.name}: the {self.noun} failed: {exc}") + self._ending(about)
+            about["seconds"] = round(time.monotonic() - started, 1)
+            return flow.result(failed=True, changed=isinstance(exc, watch.WatchFailed), msg=msg, **about)
+        if status.output_error:  # ours, nothing of it is the file's
+            display.warning(f"{flow.name}: {self.noun}: {status.output_error}")
+        about["written"] = self._written()
+        empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
+        succeeded = status.succeeded(self._job.rule) and not empty
+        if given["intent_file"]:
+            with contextlib.suppress(intents.IntentError):  # without it no later run can finish the proof
+                intents.note_written(given["intent_file"], about["written"], succeeded)
+        about.update(
+            installation=self._installation,
+            attached=attached,
+            rc=status.exit_code,
+            seconds=status.seconds,
+            message=self._shown(status.message),
+            **self._collect(),
+        )
+        if self._touched():
+            self._note_changed()
+        if status.succeeded(self._job.rule) and empty:
+            flow.timeline.to(boot_states.PROVISIONING_FAILED)
+            msg = f"{flow.name}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
+            msg += f"or to another disk. Log: {about['log_file']}{self._ending(about)}"
+            return flow.result(failed=True, changed=True, msg=msg, **about)
+        if succeeded:
+            msg = f"the {self.noun} succeeded after {status.seconds:.1f} s" + (
+                " (in an earlier run)" if finished else ""
+            )
+            return flow.result(changed=not finished, msg=msg, **about)
+        flow.timeline.to(boot_states.PROVISIONING_FAILED)
+        msg = self._masker.text(f"{flow.name}: {self._explain(status, about)} Log: {about['log_file']}")
+        msg += self._ending(about)
+        return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
+
+    def _pass_gate(self) -> System:
+        return gate.pass_rescue(self._remote, self._known_hosts, self._host_keys, self._given)
+
+    def _start(self, system: System) -> tuple[bool, bool]:
+        try:
+            self._before_start(system)
+        except Unreachable as exc:
+            raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
+        before = self._note_start()
+        # After a lost answer, it is not known what was emptied and what was changed since; the next run finds out.
+        try:
+            answer = start(self._remote, self.step, self._job, self._masker, again=not self._job.empty)
+        except StartFailed as exc:
+            if exc.untouched:
+                self._take_back(before)
+            raise
+        if self.writes_at_once:
+            self._note_changed()
+        self._installation = str(answer.get("installation") or "")
+        if not answer["attached"]:
+            # What will be written makes keys of its own.
+            self._flow.known_hosts("os").forget()
+        return bool(answer["attached"]), bool(answer["finished"])
+
+    def _note_start(self) -> Any:
+        """Write into the intent that a disk may be changed from now on; returns what stood there before."""
+        path = self._given["intent_file"]
+        try:
+            if path:
+                intents.forget_success(path)
+            return claims.note_begun(path, surely=False) if path else None
+        except (claims.ClaimError, intents.IntentError) as exc:
+            raise StartFailed(f"nothing was started: {exc}") from exc
+
+    def _note_changed(self) -> None:
+        """The same, now that it is known; without it, it stays a maybe."""
+        if self._given["intent_file"]:
+            with contextlib.suppress(claims.ClaimError):
+                claims.note_begun(self._given["intent_file"])
+
+    def _take_back(self, before: Any) -> None:
+        """No disk was changed: the words of this run end with it."""
+        path = self._given["intent_file"]
+        if path:
+            with contextlib.suppress(claims.ClaimError):  # it comes again right now, and is shown
+                claims.take_back(path, before)
+            end_refused(self._flow.name, path)
+
+    def _send(self, kind: upload.Kind, source: Path, target: str, digest: str) -> None:
+        """Put a file of the controller into the rescue, when the program will be started and needs it."""
+        if not self._would_start():
+            return
+        self._flow.timeline.to(boot_states.RUNNING_IMAGE_COMMAND)
+        try:
+            upload.upload(self._remote, kind, source, target, digest, self._progress)
+        except (upload.UploadFailed, OSError) as exc:
+            raise StartFailed(str(exc)) from exc
+
+    def _would_start(self) -> bool:
+        """Whether the module will start the program, and not attach to one that runs or has succeeded."""
+        answer = self._remote.run(f"[ ! -e {watch.RUNNER} ] || sh {watch.RUNNER} status 0 0")[1]
+        try:
+            status = protocol.parse_status(answer) if answer.strip() else None
+        except protocol.ProtocolError:
+            return True
+        return protocol.decide(status, self._job.digest, self._job.rule) == protocol.START
+
+    def _written(self) -> list[dict[str, Any]] | None:
+        """The disks of the job: what they hold now, and what they held ``before`` it; None when nothing tells."""
+        before = shlex.quote(f"{protocol.BASE}/{protocol.BEFORE}")
+        script = f"cat {before} 2>/dev/null; echo; echo and now\n{targets.LOOK}"
+        try:
+            then, marked, now = self._remote.run(script, *self._job.devices)[1].partition("\nand now\n")
+        except Unreachable:
+            return None
+        disks, earlier = origin.parse_written(now) if marked else None, origin.parse_written(then)
+        for disk in disks or []:
+            old = [one for one in earlier or [] if one["name"] == disk["name"]]
+            disk["before"] = sorted({*old[0]["holds"], *old[0]["kinds"]}) if old else None
+        return disks
+
+    def _log(self, data: bytes) -> None:
+        for line in self._logs.append(data):
+            display.log_line(self._flow.name, printable(line))
+
+    def _progress(self, message: str) -> None:
+        display.progress(self._flow.name, self._shown(message))
+
+    def _shown(self, text: str) -> str:
+        """One line for people; masked before it is cut, since half a secret is one, too."""
+        return one_line(self._masker.text(text))
+
+    def _collect(self, best_effort: bool = False) -> dict[str, Any]:
+        last: dict[str, bytes] = {}
+        for name in ("stdout", "stderr"):
+            data = self._keep(name, f"sh {watch.RUNNER} fetch {name}", best_effort)
+            if data is not None:
+                last[name] = data
+        stdout, stderr = (last.get(name, b"").decode("utf-8", "replace").splitlines() for name in ("stdout", "stderr"))
+        found = {
+            "stdout_tail": self._tail(stdout),
+            "stderr_tail": self._tail(stderr),
+            "interleaved_tail": self._tail(self._logs.tail, words=2),
+            "log_file": str(self._logs.interleaved),
+        }
+        return {**found, **self._more(last.get("stdout"), best_effort)}
+
+    def _tail(self, lines: Iterable[str], words: int = 0) -> list[str]:
+        """The last lines that are for people; ``words``: how many there are in front of the text of each."""
+        texts = [(line, (line.split(" ", words) + [""] * words)[words]) for line in lines]
+        return [printable(line, 500) for line, text in texts if not text.startswith(self.quiet)][-log_files.TAIL :]
+
+    @staticmethod
+    def _ending(about: dict[str, Any]) -> str:
+        """The last lines of stderr, for a message."""
+        lines = [line for line in about["stderr_tail"] if line.strip()][-SHOWN:]
+        return ENDS_WITH + "\n".join(f"  {line}" for line in lines) if lines else ""
+
+    def _keep(self, name: str, script: str, best_effort: bool) -> bytes | None:
+        """Store the log that ``script`` prints (gzip, base64, ``end=1``) as ``name``; returns its end."""
+        try:
+            return self._logs.store(name, self._fetch(script, best_effort))
+        except (Unreachable, protocol.ProtocolError, OSError) as exc:
+            if not best_effort:
+                display.warning(f"{self._flow.name}: the {name} of the {self.noun} was not fetched: {exc}")
+            return None
+
+    def _fetch(self, script: str, best_effort: bool) -> bytes:
+        patience = Patience(self._remote, 0) if best_effort else Patience(self._remote)
+        while True:
+            try:
+                return protocol.parse_fetch(self._remote.run(script)[1])
+            except Unreachable as exc:
+                patience.bear(exc)
+
+
+def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool = True) -> dict[str, Any]:
+    """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
+    try:
+        # Starting is attaching when it was started already, so it may be tried again.
+        return programs.call_step(remote, step, again, payload=job.pack())
+    except programs.StepFailed as exc:
+        raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
+
+
+def open_logs(directory: str | None, name: str, masker: Masker, stem: str = "image-url-command") -> log_files.Logs:
+    """The logs of a machine, their directory made; fails the task when nothing can be written there."""
+    logs = log_files.Logs(directory or log_files.default_directory(), name, masker, stem)
+    try:
+        logs.prepare()
+    except OSError as exc:
+        raise AnsibleActionFail(f"log_dir {str(logs.directory)!r} cannot be written: {exc.strerror}") from exc
+    return logs
+
+
+def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
+    """A run was refused before it changed a disk: no later run may write what this one was allowed to."""
+    try:
+        claims.release_unbegun(intent_file, maybe)
+    except claims.ClaimError as exc:
+        display.warning(f"{name}: {exc}")

@@ -1,0 +1,292 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gates: wait until the right system answers, and be able to say what answered instead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from . import probe
+from .known_hosts import KnownHosts
+from .probe import System
+from .remote import OTHER_KEY, REFUSED, Remote, Unreachable
+
+#: How long another system may answer before it is clear that it is no passing state of the boot.
+STEADY = 20.0
+#: Seconds between two looks whether a port is open.
+LOOKS = 0.25
+
+
+class Verdict(Enum):
+    """What a gate says of a system that answered."""
+
+    OPEN = "open"
+    WAIT = "wait"
+    #: Wrong, and staying so: no need to wait for the whole limit when it goes on answering.
+    WRONG = "wrong"
+    #: Wrong for good, now.
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict and its reason."""
+
+    verdict: Verdict
+    why: str = ""
+    #: It is the system to wait for, and only not ready: the connection to it is kept.
+    arrived: bool = False
+    #: Another try cannot help.
+    final: bool = False
+
+
+class GateClosed(Exception):
+    """The right system did not answer in time; the text says what did instead. ``system``: who answered last."""
+
+    def __init__(self, message: str, system: System | None, final: bool = False) -> None:
+        """``final``: another try cannot help."""
+        super().__init__(message)
+        self.system, self.final = system, final
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Who answered, for results."""
+        return {"boot_id": self.system.boot_id, "hostname": self.system.hostname} if self.system else {}
+
+
+class OtherKey(Exception):
+    """A system shows a host key that is not the pinned one, where that was asked for."""
+
+
+def judge_rescue(system: System, previous_boot_id: str | None, addresses: Sequence[str] = ()) -> Decision:
+    """The rescue gate: a root file system in memory, and not the boot that was seen before the reset.
+
+    ``addresses``: the server's public ones, of which it must have one.
+    """
+    if addresses and not _has_one_of(system.addresses, addresses):
+        own = [one for one in system.addresses if not (ip_address(one).is_loopback or ip_address(one).is_link_local)]
+        return Decision(
+            Verdict.NEVER,
+            f"the server that answers is another one: it has {', '.join(own[:10]) or 'no address that it tells'}; this "
+            f"machine's has {', '.join(addresses)}. Correct kubenode_address, or the way that SSH takes",
+            final=True,
+        )
+    if system.boot_id == previous_boot_id:
+        return Decision(Verdict.WAIT, f"the system seen before the reset still answers ({_who(system)})")
+    if system.is_rescue:
+        return Decision(Verdict.OPEN)
+    return Decision(Verdict.WRONG, f"another system answers instead of the rescue ({_who(system)})")
+
+
+def judge_system(system: System, previous_boot_id: str | None, expect: str) -> Decision:
+    """The gate after a reboot: another boot, of the kind that was expected."""
+    if system.boot_id == previous_boot_id:
+        return Decision(Verdict.WAIT, f"it did not reboot: the boot seen before still answers ({_who(system)})")
+    if expect == "rescue":
+        return judge_rescue(system, previous_boot_id)
+    if system.is_rescue:
+        return Decision(
+            Verdict.NEVER,
+            "the disk did not boot: the rescue answers again. Look at the image (partition table, boot loader for this "
+            "machine's firmware) and at the boot order, and check that no rescue is armed",
+        )
+    return Decision(Verdict.OPEN)
+
+
+def judge_hostname(system: System, hostname: str) -> Decision:
+    """The new system has its name, short or qualified; what waits for the network may give it a moment later."""
+    if same_host(system.hostname, hostname):
+        return Decision(Verdict.OPEN)
+    # cloud-init sets the name while it runs.
+    verdict = Verdict.WAIT if system.cloud_init.state == "running" else Verdict.WRONG
+    why = (
+        f"its hostname is {system.hostname!r}, expected {hostname!r}. kubenode_hostname says which name the new system "
+        "has; kubenode_check_hostname: false leaves the name to the image"
+    )
+    return Decision(verdict, why, arrived=True)
+
+
+def same_host(found: str, wanted: str) -> bool:
+    """Whether two host names are the same, where one of them may lack its domain."""
+    if "." in found and "." in wanted:
+        return found.lower() == wanted.lower()
+    return found.partition(".")[0].lower() == wanted.partition(".")[0].lower()
+
+
+def judge_cloud_init(system: System, unknown_for: float) -> Decision:
+    """cloud-init has ended well, or is not there."""
+    state = system.cloud_init.state
+    # The generator that decides whether cloud-init runs is one of the first things of a boot.
+    if state == "running" or (state == "unknown" and unknown_for < STEADY):
+        return Decision(Verdict.WAIT, "cloud-init is still running", arrived=True)
+    if system.cloud_init.status in ("error", "degraded"):
+        reasons = system.cloud_init.errors or system.cloud_init.warnings
+        return Decision(
+            Verdict.NEVER,
+            f"cloud-init ended with status {system.cloud_init.status}: {'; '.join(reasons[:5])}. The new system's "
+            "/var/log/cloud-init.log and cloud-init-output.log say more; wait_cloud_init: false skips this check",
+        )
+    return Decision(Verdict.OPEN)
+
+
+def wait_for(
+    remote: Remote,
+    known_hosts: KnownHosts,
+    judge: Callable[[System], Decision],
+    timeout: float,
+    what: str,
+    *,
+    ask: tuple[str, ...] = (),
+    prove: bool = True,
+    stop_at_other_key: bool = False,
+    same_boot: bool = False,
+    mask: Callable[[str], str] = str,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> System:
+    """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
+
+    ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
+    no reboot was sent, so a system that shows a wrong host key will go on to do so; ``mask``: takes secrets out of
+    what cloud-init says.
+    """
+    began = clock()
+    pause, wrong_since, last = 0.2, None, None
+    seen: dict[str, int] = {}
+    while True:
+        remote.use(known_hosts)
+        was_open, asked = remote.is_open, False
+        if not was_open:
+            known_hosts.forget_unproven()
+        try:
+            remote.look()
+            asked = True
+            system = probe.parse(remote.run(probe.SCRIPT, *ask)[1], mask)
+        except Unreachable as exc:
+            if stop_at_other_key and exc.kind == OTHER_KEY:
+                raise OtherKey from exc
+            stays = same_boot and exc.kind == OTHER_KEY
+            verdict = Decision(Verdict.WRONG if stays else Verdict.WAIT, _of_unreachable(exc))
+            wrong_since = wrong_since if stays else None
+        except probe.ProbeError as exc:
+            verdict = Decision(Verdict.WAIT, f"it answers, but not as expected: {exc}")
+        else:
+            last = system
+            verdict = judge(system)
+            if verdict.verdict is Verdict.OPEN:
+                if prove and was_open and not known_hosts.shows_one_of(system.host_keys):
+                    # The keys were made after we had come in; the next contact shows the new one.
+                    remote.close()
+                    continue
+                if prove:
+                    known_hosts.prove(system.boot_id)
+                return system
+        seen[verdict.why] = seen.get(verdict.why, 0) + 1
+        if verdict.verdict is Verdict.NEVER:
+            raise GateClosed(verdict.why, last, verdict.final)
+        if verdict.verdict is Verdict.WRONG:
+            wrong_since = wrong_since or clock()
+            if clock() - wrong_since >= STEADY:
+                raise GateClosed(f"{verdict.why}, for {STEADY:.0f} s", last)
+        waited = clock() - began
+        if waited >= timeout:
+            raise GateClosed(_summary(what, timeout, seen), last)
+        if not verdict.arrived:
+            remote.close()
+        sleep(min(pause if asked else LOOKS, max(0.0, timeout - waited)))
+        if asked:
+            pause = min(pause * 1.3, 1.0 if verdict.arrived else 2.0)
+
+
+def wait_for_port(
+    remote: Remote,
+    known_hosts: KnownHosts,
+    previous_boot_id: str | None,
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    any_boot: bool = False,
+) -> None:
+    """Wait until the SSH port of another boot is open, whatever listens there; raises :class:`GateClosed`.
+
+    ``any_boot``: of this boot or another one, since none was asked for.
+    """
+    began = clock()
+    while True:
+        remote.use(known_hosts)
+        known_hosts.forget_unproven()
+        try:
+            if remote.look(any_boot):
+                return
+            found = probe.parse(remote.run(probe.SCRIPT)[1])
+            if any_boot or found.boot_id != previous_boot_id:
+                return
+            why = "it did not reboot: the boot seen before still answers"
+        except Unreachable as exc:
+            if exc.kind in (REFUSED, OTHER_KEY):
+                return
+            why = _of_unreachable(exc)
+        except probe.ProbeError:
+            return
+        remote.close()
+        if clock() - began >= timeout:
+            raise GateClosed(f"no port of the new system was open within {timeout:.0f} s; at last: {why}", None)
+        sleep(1.0)
+
+
+def pass_rescue(remote: Remote, pin: KnownHosts, host_keys: list[str], given: Mapping[str, Any]) -> System:
+    """Wait until the rescue answers; the connection is one to it afterwards. Raises :class:`GateClosed`.
+
+    ``host_keys``: the rescue's, when they are known; else the first contact of a boot within a run is pinned.
+    ``given``: ``previous_boot_id``, ``addresses`` and ``rescue_timeout`` of the step.
+    """
+    previous_boot_id, addresses = given["previous_boot_id"] or None, given["addresses"] or ()
+    # A boot that we asked for ourselves, or another run's: the next contact is a first one.
+    if host_keys:
+        pin.require(host_keys)
+    elif not pin.of_this_run or pin.boot_id == previous_boot_id:
+        pin.forget()
+    return wait_for(
+        remote,
+        pin,
+        lambda found: judge_rescue(found, previous_boot_id, addresses),
+        given["rescue_timeout"],
+        "the rescue",
+    )
+
+
+def _has_one_of(found: Sequence[str], wanted: Sequence[str]) -> bool:
+    # Robot names an IPv6 network without its length, which is 64.
+    networks = [ip_network(one if "/" in one or ":" not in one else f"{one}/64", strict=False) for one in wanted]
+    return any(ip_address(address) in network for address in found for network in networks)
+
+
+def _summary(what: str, timeout: float, seen: dict[str, int]) -> str:
+    reasons = list(seen)
+    text = f"{what} did not answer within {timeout:.0f} s; at last: {reasons[-1]}"
+    # Who refused us matters more than the silence around it.
+    telling = [why for why in reasons[:-1] if why.startswith(("another system", "somebody", "the system", "it "))]
+    return f"{text}; before: {'; '.join(telling[-3:])}" if telling else text
+
+
+def _of_unreachable(failure: Unreachable) -> str:
+    if failure.kind == REFUSED:
+        return (
+            f"somebody answers but refuses our key ({failure.detail}): another system, or the key is not the armed one"
+        )
+    if failure.kind == OTHER_KEY:
+        return "somebody answers with a host key that is not the pinned one: another system, or somebody in between"
+    return f"nobody answers ({failure.detail})"
+
+
+def _who(system: System) -> str:
+    text = f"hostname {system.hostname!r}, {system.os or 'unknown system'}, boot {system.boot_id}"
+    if system.hostname == "rescue" and not system.is_rescue:
+        text += f"; it is no rescue: {system.origin.why_no_rescue}"
+    return text

@@ -1,0 +1,296 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Short scripts on a machine, over Ansible's own connection: jump hosts, ports, keys and agents work as everywhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
+
+from ..progress import display
+from .known_hosts import KnownHosts
+from .session import Lost, Session
+
+SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
+#: Seconds in which an open port answers a connection.
+_LOOK = 1.0
+#: Seconds in which a system that got the reboot closes its connections; one that does not is asked again.
+_LEAVING = 8.0
+
+#: Seconds for one question of `ask`.
+_ASK = 120.0
+#: Settings of ssh by which it takes another way than a plain connection would.
+_OTHER_WAYS = ("proxyjump", "proxycommand", "bindaddress", "bindinterface")
+
+_PREFIX = re.compile(r"^(Failed to connect to the host via ssh:|ssh:)\s*")
+_NOISE = re.compile(r"^(Warning: Permanently added|mux_client|ControlSocket|\Z)")
+_SLOW = re.compile(r"banner exchange|kex_exchange|during (key exchange|authentication)", re.IGNORECASE)
+
+
+class Unreachable(Exception):
+    """SSH did not get through. ``kind`` says whether no system answered, or another one did."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.detail = kind, detail
+
+
+def classify(error: str) -> Unreachable:
+    """What a failed ssh says of who is there."""
+    lines = [_PREFIX.sub("", _PREFIX.sub("", line.strip())) for line in error.splitlines()]
+    telling = [line for line in lines if not _NOISE.match(line)]
+    detail = one_line(telling[-1] if telling else error) or "no reason given"
+    if re.search(r"host key verification failed|host identification has changed|No .* host key is known", error, re.I):
+        return Unreachable(OTHER_KEY, "it shows a host key that is not the pinned one")
+    if re.search(r"permission denied|too many authentication failures", error, re.IGNORECASE):
+        return Unreachable(REFUSED, detail)
+    return Unreachable(SILENT, detail)
+
+
+class Remote:
+    """One machine, whichever of its systems runs.
+
+    One ssh stays open to a system; with a password, or over another kind of connection, each script is a call of its
+    own, as in every task of Ansible.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        """``connection``: of Ansible, with its options set; only this object may use it."""
+        self._connection = connection
+        self._is_ssh = connection.transport == "ssh"
+        self._stays_open = self._is_ssh and not _asks_for_password(connection)
+        self._ssh_args = (connection.get_option("ssh_args") or "") if self._is_ssh else ""
+        self._known_hosts: KnownHosts | None = None
+        self._session: Session | None = None
+        self._leaving: tuple[Session, float] | None = None
+        self._ended = self._went_down = False
+        self._patience = 5
+        self._access: list[str] = []
+        self._address: tuple[str, int] | None = None
+        self._address_known = False
+        if self._is_ssh:
+            # We retry ourselves, and know better how long.
+            connection.set_option("reconnection_retries", 0)
+            # A terminal would end commands with the connection and turn line ends.
+            connection.set_option("use_tty", False)
+
+    def use(self, known_hosts: KnownHosts) -> None:
+        """Speak under these host keys."""
+        if self._known_hosts is None or self._known_hosts.path != known_hosts.path:
+            self.close()
+        self._known_hosts = known_hosts
+        self._set_arguments()
+
+    def log_in(self, user: str | None, port: int | None, private_key: str | None) -> None:
+        """From now on, as this user, on this port, with this key; None leaves what the inventory says."""
+        access = [f"-oUser={shlex.quote(user)}"] if user else []
+        access += [f"-oPort={port}"] if port else []
+        if private_key:
+            quoted = '"' + private_key.replace("%", "%%") + '"'
+            access += ["-oIdentitiesOnly=yes", shlex.quote(f"-oIdentityFile={quoted}")]
+        if access != self._access:
+            self.close()
+            self._access, self._address_known = access, False
+        self._set_arguments()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next script goes to the system that answered the last one."""
+        return self._session is not None and self._session.alive
+
+    def close(self) -> None:
+        """Leave the system that answered last: the next script goes to whichever answers then."""
+        if self._session:
+            self._session.close()
+            self._session = None
+        elif self._is_ssh and not self._stays_open:
+            self._connection.close()
+
+    def end(self) -> None:
+        """Close every connection to the machine."""
+        self.close()
+        if self._leaving:
+            self._leaving[0].close()
+            self._leaving = None
+
+    def leave(self) -> None:
+        """The reboot was sent: until the system has closed the connection, it is not asked again."""
+        if self._session:
+            self._leaving = (self._session, time.monotonic() + _LEAVING)
+            self._session = None
+
+    def look(self, any_boot: bool = False) -> bool:
+        """Whether the port of another system than the one that was left is open; False when it is not known.
+
+        ``any_boot``: whether the port of any system will do.
+
+        The port of a system that goes down may be open when its connections are closed: it must have been seen closed.
+        Raises :class:`Unreachable` when an ssh would be in vain.
+        """
+        if self._session or not self._stays_open:
+            return False
+        if self._leaving:
+            session, until = self._leaving
+            if session.alive and time.monotonic() < until:
+                raise Unreachable(SILENT, "it is going down")
+            self._ended, self._went_down = not session.alive, False
+            session.close()
+            self._leaving = None
+        address = self._direct_address()
+        if address is None:
+            return False
+        try:
+            socket.create_connection(address, timeout=_LOOK).close()
+        except OSError as exc:
+            self._went_down = self._ended
+            reason = "timed out" if isinstance(exc, TimeoutError) else exc.strerror or str(exc)
+            raise Unreachable(SILENT, f"connect to {address[0]} port {address[1]}: {reason}") from exc
+        return self._went_down or any_boot
+
+    def run(self, script: str, *arguments: str, data: bytes | None = None) -> tuple[int, str]:
+        """Run a POSIX shell script; returns exit code and stdout, or raises :class:`Unreachable`.
+
+        ``data``: what the script finds on its stdin.
+        """
+        try:
+            code, text = (
+                self._in_session(script, arguments, data)
+                if self._stays_open
+                else self._in_call(script, arguments, data)
+            )
+        except (Lost, AnsibleError) as exc:
+            self._session = None
+            raise self._failed(str(exc)) from exc
+        return code, text.replace("\r\n", "\n")
+
+    def ask(self, data: bytes) -> tuple[int, str]:
+        """One ssh whose other side runs what it runs for our key; ``data`` is its stdin, and in no argument.
+
+        Returns its exit code, 255 when the connection ended early, and all that was printed.
+        Raises :class:`Unreachable` when there was no connection.
+        """
+        if not self._stays_open:
+            raise Unreachable(REFUSED, "an initramfs is only reached by ssh and a key, without a password")
+        try:
+            done = subprocess.run(self._command("-T"), input=data, capture_output=True, timeout=_ASK, check=False)
+        except subprocess.TimeoutExpired as exc:
+            raise Unreachable(SILENT, "it did not answer any more") from exc
+        out, error = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.returncode == 255 and not out:
+            raise self._failed(error)
+        return done.returncode, (out + error).replace("\r\n", "\n")
+
+    def _failed(self, error: str) -> Unreachable:
+        """What an ssh says that did not get through; the next one has more time when this one had too little."""
+        # On a loaded machine the handshake alone may take longer than an absent machine deserves.
+        self._patience = 30 if _SLOW.search(error) else 5
+        self._set_arguments()
+        return classify(error)
+
+    def _in_session(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
+        if self._session is None:
+            command = self._command()
+            display.detail(self._host, b" ".join(command).decode("utf-8", "replace"))
+            self._session = Session(command)
+        return self._session.run(script, *arguments, data=data)
+
+    def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
+        words = " ".join(shlex.quote(argument) for argument in arguments)
+        command = f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip()
+        code, out, error = self._connection.exec_command(command, in_data=data, sudoable=False)
+        if self._is_ssh and code == 255:
+            raise Lost(error.decode("utf-8", "replace"))
+        return code, out.decode("utf-8", "replace")
+
+    def _command(self, *more: str) -> list[bytes]:
+        """The ssh that Ansible would start, without a command for the other side."""
+        connection = self._connection
+        return list(connection._build_command(connection.get_option("ssh_executable"), "ssh", *more, self._host))
+
+    @property
+    def _host(self) -> str:
+        return str(self._connection.get_option("host") or self._connection._play_context.remote_addr)
+
+    def _direct_address(self) -> tuple[str, int] | None:
+        """Where a TCP connection leads to the machine; None behind a jump host, where only ssh finds the way."""
+        if not self._address_known:
+            self._address_known, self._address = True, None
+            done = subprocess.run(
+                self._command("-G"), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+            ways = {found.get(name, "none") for name in _OTHER_WAYS}
+            port = whole_number(found.get("port"))
+            if done.returncode == 0 and ways == {"none"} and port:
+                self._address = (found.get("hostname", self._host), port)
+        return self._address
+
+    def _set_arguments(self) -> None:
+        if not self._is_ssh or self._known_hosts is None:
+            return
+        self._known_hosts.prepare()
+        # ssh takes the first value of an option it finds: ours come before the user's.
+        ours = [
+            self._known_hosts.ssh_options(),
+            f"-oConnectTimeout={self._patience}",
+            "-oServerAliveInterval=5 -oServerAliveCountMax=3",
+            # The connection is ours alone, and no terminal.
+            "-oControlMaster=no -oControlPath=none -oRequestTTY=no",
+            *self._access,
+        ]
+        self._connection.set_option("ssh_args", " ".join([*ours, self._ssh_args]).strip())
+
+
+def _asks_for_password(connection: Any) -> bool:
+    """Whether Ansible would type a password or a PIN, which needs its own way to call ssh."""
+    known = connection.get_options() if hasattr(connection, "get_options") else {}
+    return any(known.get(name) for name in ("password", "pkcs11_provider")) or bool(
+        getattr(connection._play_context, "password", None)
+    )
+
+
+# --- trying again when SSH is lost
+
+#: Seconds for which a machine that has answered may be out of reach; then the loss is an error.
+PATIENCE = 60.0
+_LONGEST_PAUSE = 5.0
+
+
+class Patience:
+    """How long to try again after SSH was lost: a machine or a network may be slow for a while.
+
+    One object is for one script; its time begins with the first loss.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        seconds: float = PATIENCE,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self._remote, self._seconds = remote, seconds
+        # looked up late, so that a test can put another clock there
+        self._clock, self._sleep = clock or time.monotonic, sleep or time.sleep
+        self._since: float | None = None
+        self._pause = 0.5
+
+    def bear(self, loss: Unreachable) -> None:
+        """Close the connection and wait a little; raises the loss when it has lasted too long, or will last."""
+        now = self._clock()
+        self._since = now if self._since is None else self._since
+        if loss.kind == OTHER_KEY or now - self._since >= self._seconds:
+            raise loss
+        self._remote.close()
+        self._sleep(self._pause)
+        self._pause = min(_LONGEST_PAUSE, self._pause * 1.6)

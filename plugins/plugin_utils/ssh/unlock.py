@@ -1,0 +1,82 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Unlocks an encrypted system that waits in its initramfs: the passphrase goes to the stdin of ssh, and nowhere else.
+
+The SSH server of the initramfs has host keys of its own, which the installation returned. A server with another
+key never gets the passphrase.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+
+from . import gate, probe
+from .known_hosts import KnownHosts
+from .remote import OTHER_KEY, Remote, Unreachable
+
+#: What cryptroot-unlock says of a passphrase that opens nothing; another try would be as vain.
+_WRONG = ("bad password", "maximum number of tries exceeded")
+#: What it says of one that opened a device, also when the connection ends before it does.
+_OPENED = "set up successfully"
+#: Seconds between two tries, and until a system that shows another key is left to the gate of the new system.
+PAUSE, STEADY = 2.0, 60.0
+
+
+def unlock(
+    remote: Remote,
+    initramfs: KnownHosts,
+    system: KnownHosts,
+    password: str,
+    previous_boot_id: str | None,
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Wait for the initramfs, and open every device that it asks for; raises :class:`gate.GateClosed`.
+
+    Returns whether a device was opened; False when the new system runs already. ``initramfs`` and ``system`` are the
+    host keys that either may show, those of ``initramfs`` known in advance.
+    """
+    began, opened, other_since = clock(), False, None
+    while True:
+        remote.use(initramfs)
+        try:
+            code, said = remote.ask(password.encode())
+        except Unreachable as exc:
+            if opened:
+                # After the last device its SSH server goes away.
+                return True
+            why = exc.detail
+            other_since = (clock() if other_since is None else other_since) if exc.kind == OTHER_KEY else None
+            if other_since is not None and _runs(remote, system, previous_boot_id, clock() - other_since):
+                return False
+        else:
+            other_since, why = None, one_line(said, 300)
+            if any(words in said for words in _WRONG):
+                raise gate.GateClosed(
+                    "the initramfs does not take the passphrase: it is not the one that the disks were encrypted with "
+                    f"({why}). Give the right one as kubenode_crypt_password",
+                    None,
+                    final=True,
+                )
+            # Each device is asked for on its own.
+            opened = opened or code == 0 or _OPENED in said
+        if clock() - began >= timeout:
+            raise gate.GateClosed(f"the initramfs was not unlocked within {timeout:.0f} s; at last: {why}", None)
+        sleep(PAUSE)
+
+
+def _runs(remote: Remote, system: KnownHosts, previous_boot_id: str | None, seconds: float) -> bool:
+    """Whether who shows another key is the new system, which a person unlocked; not the one that goes down."""
+    if not (system.strict or system.boot_id):  # neither given nor pinned by an earlier proof
+        return seconds >= STEADY
+    remote.use(system)
+    try:
+        found = probe.parse(remote.run(probe.SCRIPT)[1])
+    except (Unreachable, probe.ProbeError):
+        return False
+    return found.boot_id != previous_boot_id

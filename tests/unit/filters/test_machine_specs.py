@@ -1,0 +1,85 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs as specs
+
+
+def test_only_what_a_host_sets_is_passed_on():
+    hosts = [{"inventory_hostname": "n1", "kubenode_server_type": "cx23", "kubenode_adopt": False, "unrelated": 1}]
+    assert machine_specs(hosts, "hcloud_machine") == [{"name": "n1", "server_type": "cx23", "adopt": False}]
+
+
+def test_dynamic_inventory_is_the_fallback():
+    hosts = [
+        {"inventory_hostname": "n1", "hcloud_server_type": "cx33", "hcloud_location": "fsn1"},
+        {"inventory_hostname": "n2", "hcloud_server_type": "cx33", "kubenode_server_type": "cx43"},
+    ]
+    assert machine_specs(hosts, "hcloud_machine") == [
+        {"name": "n1", "server_type": "cx33", "location": "fsn1"},
+        {"name": "n2", "server_type": "cx43"},
+    ]
+
+
+def test_the_check_gets_the_image_variables():
+    hosts = [{"inventory_hostname": "n1", "kubenode_image_url": "https://i/x", "kubenode_image_url_command": "c"}]
+    assert machine_specs(hosts, "image_url_check") == [{"name": "n1", "image_url": "https://i/x", "command": "c"}]
+
+
+@pytest.mark.parametrize("purpose", ["image_url_check", "installimage_check"])
+def test_the_policy_about_digests_reaches_every_check(purpose):
+    hosts = [{"inventory_hostname": "n1", "kubenode_require_digest": True}]
+    assert machine_specs(hosts, purpose) == [{"name": "n1", "require_digest": True}]
+
+
+def test_every_host_that_cannot_be_a_machine_is_named():
+    hosts = [{"inventory_hostname": name} for name in ("n1", "rescue", "Node_1")]
+    with pytest.raises(AnsibleFilterError, match=r"nothing was changed: the host 'rescue' .*; the host 'Node_1' "):
+        machine_specs(hosts, "robot_rescue")
+
+
+@pytest.mark.parametrize("hosts", [[None], [{"name": "n1"}], ["n1"]])
+def test_other_input_is_refused(hosts):
+    with pytest.raises(AnsibleFilterError, match="hostvars"):
+        machine_specs(hosts, "hcloud_machine")
+
+
+def test_an_unknown_purpose_is_refused():
+    with pytest.raises(AnsibleFilterError, match="'robot'"):
+        machine_specs([], "robot")
+
+
+@pytest.mark.parametrize("purpose", ["access", "image_url_check", "installimage_check"])
+def test_how_the_new_system_is_reached_is_checked_before_anything_is_created(purpose):
+    hosts = [{"inventory_hostname": "n1", "kubenode_os_user": "admin", "kubenode_os_port": "ssh"}]
+    assert machine_specs(hosts, purpose) == [{"name": "n1", "os_user": "admin", "os_port": "ssh"}]
+
+
+@pytest.mark.parametrize("purpose", ["access", "image_url_check", "installimage_check"])
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({"ansible_port": 2222}, 2222),
+        ({"ansible_port": "2222"}, "2222"),
+        ({"kubenode_os_port": 2200, "ansible_port": 2222}, 2200),
+        ({"ansible_port": "ssh"}, None),
+        ({}, None),
+    ],
+)
+def test_the_port_of_the_installed_system_is_the_inventorys(purpose, variables, port):
+    """A wrong ``ansible_port`` is told by its own name."""
+    (machine,) = machine_specs([{"inventory_hostname": "n1", **variables}], purpose)
+    assert machine.get("os_port") == port
+
+
+@pytest.mark.parametrize(("given", "counts"), [({}, "once"), ({"kubenode_first_contact": "reset"}, "reset")])
+def test_a_word_about_the_first_contact_in_an_inventory_is_one_that_may_be_left_over(monkeypatch, given, counts):
+    monkeypatch.setattr(specs, "_of_the_command_line", lambda: given)
+    hosts = [{"inventory_hostname": "n1", "kubenode_first_contact": "reset"}]
+    assert machine_specs(hosts, "robot_rescue") == [{"name": "n1", "first_contact": counts}]
+    refused = [{"inventory_hostname": "n1", "kubenode_first_contact": "refuse"}]
+    assert machine_specs(refused, "robot_rescue") == [{"name": "n1", "first_contact": "refuse"}]

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which machines of a run go, and what is refused before anything is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import leaving
+
+
+def hosts(*names, **variables):
+    return [{"inventory_hostname": name, **variables} for name in names]
+
+
+def test_names_are_sorted_into_those_that_go_stay_and_are_elsewhere():
+    found = leaving.plan(hosts("a", "b"), "delete", ["b", "c"], ["a", "b", "c"])
+    assert found == {
+        "errors": [],
+        "named": ["b"],
+        "machines": [{"name": "b"}],
+        "left": ["a"],
+        "elsewhere": ["c"],
+        "word": ["b"],
+    }
+    exact = leaving.plan(hosts("a", "b"), "release", {"b": "0123abcd", "c": "0123abcd"}, ["a", "b", "c"])
+    assert (exact["errors"], exact["word"]) == ([], {"b": "0123abcd"})
+
+
+@pytest.mark.parametrize("given", [None, [], {}])
+def test_without_a_name_nothing_goes(given):
+    (error,) = leaving.plan(hosts(*(f"n{number}" for number in range(12))), "delete", given)["errors"]
+    assert "kubenode_delete names no machine" in error
+    assert "n0, n1" in error
+    assert "and 2 more" in error
+    assert """-e '{"kubenode_delete": ["n0"]}'""" in error
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("a", "kubenode_delete: 'a' is neither"), ({"a": "1"}, "is no id of an installation"), (["z"], "names z, which")],
+)
+def test_words_that_cannot_be_meant(given, words):
+    errors = leaving.plan(hosts("a"), "delete", given, ["a"])["errors"]
+    assert len(errors) == 1
+    assert words in errors[0]
+
+
+def test_a_word_of_the_inventory_is_refused_unless_the_command_line_has_it():
+    run = hosts("a", kubenode_delete=["a"])
+    (error,) = leaving.plan(run, "delete", ["a"], ["a"])["errors"]
+    assert "stands in the inventory" in error
+    assert """-e '{"kubenode_delete": ["a"]}'""" in error
+    assert leaving.plan(run, "delete", ["a"], ["a"], {"kubenode_delete"})["errors"] == []
+    # variables of an importing playbook are no inventory
+    assert leaving.plan(hosts("a"), "delete", ["a"], ["a"])["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"kubenode_evict_timeout": 0}, "kubenode_evict_timeout is 0"),
+        ({"kubenode_evict_timeout": "5m"}, "kubenode_evict_timeout is '5m'"),
+        ({"kubenode_ready_timeout": -1}, "kubenode_ready_timeout is -1"),
+        ({"kubenode_kubeconfig": "/nowhere/config"}, "kubenode_kubeconfig is /nowhere/config"),
+        ({"kubenode_power_off": "perhaps"}, "kubenode_power_off is 'perhaps'"),
+        ({"kubenode_wipe": ["all"]}, "'all' names no disk"),
+        ({"kubenode_wipe": "S1"}, "kubenode_wipe: 'S1' is neither"),
+    ],
+)
+def test_other_variables(variables, words):
+    (error,) = leaving.plan(hosts("a", **variables), "release", ["a"], ["a"], {"kubenode_wipe"})["errors"]
+    assert error.startswith("a: ")
+    assert words in error
+
+
+def test_a_disk_that_the_inventory_names_is_not_emptied_by_a_release():
+    """What a forgotten entry names may hold data by now, and data has no record that uses the entry up."""
+    run = [*hosts("a", kubenode_wipe=["S1"]), *hosts("b", kubenode_wipe=["S2"])]
+    (error,) = leaving.plan(run, "release", ["a"], ["a", "b"])["errors"]
+    assert error.startswith("a: kubenode_wipe stands in the inventory")
+    assert """-e '{"kubenode_wipe": ["S1"]}'""" in error
+    assert """-e '{"kubenode_wipe": []}'""" in error
+    assert leaving.plan(run, "release", ["a"], ["a", "b"], {"kubenode_wipe"})["errors"] == []
+    assert leaving.plan(run, "delete", ["a"], ["a", "b"])["errors"] == []
+
+
+def test_good_values_and_bad_names(tmp_path):
+    config = tmp_path / "config"
+    config.touch()
+    good = {"kubenode_evict_timeout": "60", "kubenode_kubeconfig": str(config), "kubenode_ignore_unreachable": "yes"}
+    assert leaving.plan(hosts("a", **good))["errors"] == []
+    (error,) = leaving.plan(hosts("../a"))["errors"]
+    assert "cannot be a machine" in error

@@ -1,0 +1,91 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of variables that no machine can be made with are found before anything is created."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, names
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, known_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_inputs
+
+
+@pytest.mark.parametrize("name", ["a", "Node-1", "n1.example.com", "a" * 63, "rescue", "42", "3com.example"])
+def test_host_names_that_a_machine_can_have(name):
+    assert names.host_name_error(name) is None
+    assert names.address_error(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "-a", "a-", "a_b", "a..b", "a.", "", "a" * 64, ".".join(["a" * 63] * 4), "ä", "\u212a", "a\n", None, 7],
+)
+def test_host_names_that_no_machine_can_have(name):
+    assert "RFC 1123" in names.host_name_error(name)
+    assert "RFC 1123" in names.address_error(name)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1", "fe80::1%eth0"])
+def test_addresses(address):
+    assert names.address_error(address) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1 -o ProxyCommand=id", "-oProxyCommand=id", "1.2.3", "256.1.1.1", "fe80::1% -o x", "root@h", 7]
+)
+def test_what_ssh_is_never_given_as_a_host(address):
+    assert names.address_error(address)
+    assert access.findings({"address": address})
+
+
+def test_a_secret_of_a_wrong_kind_is_not_shown():
+    host = {"inventory_hostname": "n1", "kubenode_registry_token": ["user:s3cr3t"]}
+    assert known_variables.mistyped(host) == {
+        "kubenode_registry_token": "kubenode_registry_token (hidden): give a text, not a list"
+    }
+
+
+@pytest.mark.parametrize("variable", sorted(known_variables.KINDS))
+def test_every_variable_refuses_what_it_cannot_be(variable):
+    assert variable in known_variables.OF_USERS
+    value = {"a": ["s3cr3t"]} if known_variables.KINDS[variable]["type"] != "dict" else ["s3cr3t"]
+    found = known_variables.mistyped({variable: value})
+    assert list(found) == [variable]
+    assert found[variable].startswith(f"{variable} ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("kubenode_address", "127.0.0.1 -o ProxyCommand=id"), ("kubenode_os_user", "-oProxyCommand=id"),
+        ("kubenode_os_port", "22 -v"), ("ansible_host", "-oProxyCommand=id"), ("ansible_user", "a b"),
+        ("ansible_port", "ssh"), ("kubenode_evict_force", "maybe"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("playbook", ["hcloud_image_name", "robot_inspect", "robot_release", "node_reboot"])
+def test_playbooks_without_a_check_of_their_own_look_at_what_ssh_gets(playbook, variable, value):
+    (sentence,) = conflicts.misfits([{"inventory_hostname": "n1", variable: value}], playbook)
+    assert sentence.startswith("n1: ")
+    assert variable in sentence
+
+
+def test_what_the_check_tells_is_not_told_before_it():
+    hosts = [{"inventory_hostname": "n1", "kubenode_require_digest": "maybe"}]
+    assert machine_specs(hosts, "image_url_check") == [{"name": "n1"}]
+
+
+@pytest.mark.parametrize("data", [{"a": "s3cr3t"}, ["s3cr3t"], 7])
+def test_bootstrap_data_that_is_neither_cloud_init_nor_ignition(data):
+    findings: list[str] = []
+    assert image_inputs.read_bootstrap({"bootstrap_data": data}, lambda path: b"", findings) is None
+    assert "neither cloud-init nor Ignition" in findings[0]
+    assert "s3cr3t" not in findings[0]
+
+
+@pytest.mark.parametrize("data", ["#cloud-config\n", '{"a": 1}', {"ignition": {"version": "3.4.0"}}])
+def test_bootstrap_data_that_is_handed_over(data):
+    findings: list[str] = []
+    assert image_inputs.read_bootstrap({"bootstrap_data": data}, lambda path: b"", findings)
+    assert findings == []

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module of the API tells in a file, and what is made of a file that holds anything."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubenode.provision.plugins.module_utils._common import boot_states
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import fleet
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.budget import Budget
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.errors import FleetError, MachineError
+from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.fleet import News
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import fleet_view, module_progress
+
+
+class Api:
+    """What News asks of an API."""
+
+    def __init__(self) -> None:
+        self.calls, self.news = 7, None
+        self.budget = Budget(lambda: 0.0)
+
+    def stop(self, error: Exception) -> None:
+        raise error
+
+
+def work(run: fleet.MachineRun) -> None:
+    run.timeline.to(boot_states.INITIALIZING)
+    if run.name == "bad":
+        raise MachineError("server_type: secret is no type")
+    run.result["msg"] = "created"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The file after two machines went through a module."""
+    api = Api()
+    api.budget.answered({"RateLimit-Limit": "3600", "RateLimit-Remaining": "3590"}, api.budget.sent())
+    path = tmp_path / "news"
+    api.news = News(str(path), api, lambda text: text.replace("secret", "********"))
+    fleet.run_all(api, [fleet.MachineRun("good"), fleet.MachineRun("bad")], work)
+    return path
+
+
+def test_every_change_of_a_machine_is_a_line(written):
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    good = [line for line in lines if line["machine"] == "good"]
+    assert [(line["state"], line["ended"], line["text"]) for line in good] == [
+        ("", False, ""), ("Initializing", False, ""), ("Initializing", True, "created"),
+    ]  # fmt: skip
+    assert good[0]["requests"] == {"made": 7, "limit": 3600, "remaining": 3590}
+    last = [line for line in lines if line["machine"] == "bad"][-1]
+    assert (last["state"], last["failed"]) == ("ProvisioningFailed", True)
+    assert last["text"] == "server_type: ******** is no type"
+    assert written.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_first_of_two_works_ends_only_what_failed(tmp_path):
+    api = Api()
+    api.news = News(str(tmp_path / "news"), api)
+    fleet.run_all(api, [fleet.MachineRun("good"), fleet.MachineRun("bad")], work, last=False)
+    lines = [json.loads(line) for line in (tmp_path / "news").read_text().splitlines()]
+    assert [line["machine"] for line in lines if line["ended"]] == ["bad"]
+
+
+def test_a_file_that_cannot_be_made_is_an_error(tmp_path):
+    with pytest.raises(FleetError, match=r"progress_file: '.*' cannot be written: "):
+        News(str(tmp_path / "missing" / "news"), Api())
+
+
+def reader(path, names=("good", "bad"), variables=None):
+    said: list[str] = []
+    show = fleet_view.FleetView(names, "fleet", lambda text, **_how: said.append(text))
+    return module_progress.Reader(str(path), show, variables or {}), show, said
+
+
+def test_the_news_make_a_view(written):
+    read, show, said = reader(written, variables={"server_type": "kubenode_server_type"})
+    read.read()
+    read.read()
+    assert said == ["bad: FAILED: kubenode_server_type: ******** is no type"]
+    assert show.fleet.sum_line() == "1/2 done · 1 failed · API 10 of 3600"
+
+
+def test_half_a_line_waits_for_its_other_half(written, tmp_path):
+    data, path = written.read_bytes(), tmp_path / "copy"
+    read, show, _said = reader(path)
+    read.read()
+    for place in range(0, len(data), 7):
+        with path.open("ab") as file:
+            file.write(data[place : place + 7])
+        read.read()
+    assert show.fleet.sum_line() == "1/2 done · 1 failed · API 10 of 3600"
+
+
+@given(st.lists(st.one_of(st.binary(max_size=200), st.builds(
+    lambda value: json.dumps({"machine": value, "state": value, "text": value, "ended": True, "requests": {
+        "made": value, "limit": value, "remaining": value}}).encode(),
+    st.one_of(st.text(max_size=50), st.none(), st.integers(), st.lists(st.text(max_size=5), max_size=3)),
+)), max_size=10))  # fmt: skip
+def test_a_file_that_holds_anything_does_no_harm(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("news") / "news"
+    path.write_bytes(b"\n".join([*lines, b"x" * 70000, b""]))
+    read, show, said = reader(path)
+    read.read()
+    assert set(show.fleet.machines) == {"good", "bad"}
+    assert not [text for text in said if "\x1b" in text or "\n" in text]
+    show.fleet.sum_line()
+
+
+@pytest.mark.parametrize(
+    ("output", "count"),
+    [
+        (b'{"message": "x", "bytes": {"done": 5, "total": 10}}', (5, 10)),
+        (b'{"bytes": {"done": 5}}', (5, None)),
+        (b'{"bytes": {"done": 5, "total": null}}', (5, None)),
+        (b'{"bytes": {"done": -5}}', None),
+        (b'{"bytes": {"done": 5.5}}', None),
+        (b'{"bytes": {"done": true}}', None),
+        (b'{"bytes": {"done": "5"}}', None),
+        (b'{"bytes": {"done": 99999999999999999999}}', None),
+        (b'{"bytes": [5, 10]}', None),
+        (b'{"bytes": {"done": 5, "total": "10"}}', None),
+        (b'{"message": "x"}', None),
+        (b"[1]", None),
+        (b"\xff", None),
+        (b"", None),
+    ],
+)
+def test_the_bytes_of_an_image_command(output, count):
+    assert protocol.bytes_of(output) == count
+
+
+def test_threads_of_a_module_write_whole_lines(tmp_path):
+    api = Api()
+    news = News(str(tmp_path / "news"), api)
+    runs = [fleet.MachineRun(f"n{number}" * 20) for number in range(8)]
+    threads = [threading.Thread(target=lambda run=run: [news.tell(run) for _time in range(50)]) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = (tmp_path / "news").read_text().splitlines()
+    assert len([json.loads(line) for line in lines]) == 400
