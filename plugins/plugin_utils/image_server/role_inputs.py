@@ -23,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agen
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 
-from .._plain import own_yaml
+from ..plain import own_yaml
 from . import machine_paths
 from .daemon import host_file
 

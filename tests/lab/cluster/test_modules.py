@@ -111,7 +111,7 @@ def test_that_it_cannot_be_had_is_found_out_once(tmp_path: Path, monkeypatch: py
         raise Unavailable("there is no proxy")
 
     monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
-    monkeypatch.setattr(programs.kept, "once", once)
+    monkeypatch.setattr(programs.go_build, "once", once)
     monkeypatch.setattr(programs, "_missing", {})
     for _time in range(3):
         with pytest.raises(Unavailable, match="there is no proxy"):
