@@ -21,6 +21,7 @@ IMAGE_SERVER = "plugins/plugin_utils/image_server"
 ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
+    "dev/toolchain/image_server": ("dev", IMAGE_SERVER + "/pack_program"),
     "dev/stage": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/nodes": ("dev", "lab"),  # asks the mirror for its sums, as the tests do
     "dev/kubelet_api": ("dev", "lab"),  # takes Go modules as the lab does
@@ -40,7 +41,7 @@ ALLOWED = {
     UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
     UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
     IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
-    IMAGE_SERVER + "/pack_program": (),  # runs on its own, too
+    IMAGE_SERVER + "/pack_program": (COMMON + "/zip_program",),  # runs without ansible-core, too
     UTILS + "/_node": (UTILS + "/_node", COMMON, STATES),
     "tests/unit": ("commands", "plugins", "provision", "tests", "dev", "playbooks"),
 }
