@@ -21,6 +21,7 @@ ALLOWED = {
     "lab": ("lab",),
     "dev": ("dev",),
     "dev/toolchain/image_commands": ("dev", "plugins/plugin_utils/rescue_run/programs"),
+    "dev/toolchain/image_server": ("dev", IMAGE_SERVER + "/pack_program"),
     "dev/toolchain": ("dev", COMMON + "/zip_program"),  # programs are put together in one way
     "dev/testbed": ("dev", "lab"),  # asks the lab's own routes, which a program would take half a second for
     "dev/demos": ("dev", "lab"),  # ask the mirror for its sums, and cut a machine off from all but its control plane
@@ -38,7 +39,7 @@ ALLOWED = {
     UTILS + "/_liveimage": (UTILS + "/_liveimage", COMMON + "/text"),  # packed into the image server's program
     UTILS + "/_liveimage/module": (UTILS + "/_liveimage", COMMON),
     IMAGE_SERVER + "/daemon": (IMAGE_SERVER + "/daemon", UTILS + "/_liveimage", COMMON + "/text"),  # the program
-    IMAGE_SERVER + "/pack_program": (),  # runs on its own, too
+    IMAGE_SERVER + "/pack_program": (COMMON + "/zip_program",),  # runs without ansible-core, too
     UTILS + "/_node": (UTILS + "/_node", COMMON),
     "tests/unit": ("plugins", "provision", "tests", "dev", "playbooks"),
 }

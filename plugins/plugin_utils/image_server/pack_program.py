@@ -3,23 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pack the image server into one executable file: a zip archive that Python runs, of sources of this collection.
 
-The role packs it for its machines. ``dev/image-server`` and the Containerfile run this file, which therefore imports
-nothing of the collection. In the archive, the packages lie under the names they have in the collection.
+The role packs it for its machines. ``dev/image-server`` and the Containerfile start this file as a program, from a
+checkout and without ansible-core. In the archive, the packages lie under the names they have in the collection.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import os
 import py_compile
 import re
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+from ...module_utils._common.zip_program import main_of, zip_program
 
 PYTHON = "/usr/bin/python3"
 #: where these sources lie, and below which names the archive has them
@@ -31,22 +31,15 @@ SOURCES = (
     "module_utils/_liveimage/nmstate/*.py",
     "plugin_utils/image_server/daemon/**/*.py",
 )
-MAIN = f"""\
-import os
-import sys
-from {".".join(TOP.parts)}.plugin_utils.image_server.daemon.main import main
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
-"""
+MAIN = main_of(".".join([*TOP.parts, "plugin_utils.image_server.daemon.main"]), "sys.argv[1:], os.environ")
 _INTERPRETER = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")
-#: the same bytes every time: the role restarts the service when the digest is another one
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def program_bytes(python: str = PYTHON) -> bytes:
-    """The program for a machine: its first line names this interpreter. Equal trees give equal bytes.
+    """The program for a machine: its first line names this interpreter.
 
-    Raises ValueError for an interpreter that cannot stand in such a line.
+    Equal trees give equal bytes: the role restarts the service when the digest is another one. Raises ValueError for
+    an interpreter that cannot stand in such a line.
     """
     if not _INTERPRETER.fullmatch(python):
         raise ValueError(f"python {python!r} must be the full path of an interpreter, without blanks")
@@ -68,7 +61,7 @@ def sources() -> Iterator[tuple[str, Path]]:
 
 
 def _packed(first_line: str, compiled: bool) -> bytes:
-    members = {"__main__.py": MAIN.encode("ascii")}
+    members = {"__main__.py": MAIN}
     for name, path in sources():
         members[name] = path.read_bytes()
         if compiled:
@@ -76,15 +69,7 @@ def _packed(first_line: str, compiled: bool) -> bytes:
         for package in PurePosixPath(name).parents:
             if package.name:
                 members.setdefault(f"{package}/__init__.py", b"")
-    buffer = io.BytesIO()
-    buffer.write(first_line.encode("ascii"))
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for name in sorted(members):
-            entry = zipfile.ZipInfo(name, _ZIP_TIME)
-            entry.external_attr = 0o644 << 16
-            # stored: it starts faster, and every zlib makes other bytes
-            archive.writestr(entry, members[name])
-    return buffer.getvalue()
+    return zip_program(first_line.encode("ascii"), members)
 
 
 def _compiled(path: Path, name: str) -> bytes:
