@@ -12,6 +12,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from ..._common.names import host_name_error
 from .basics import MIB, Refused
 from .incoming import MAGIC
 from .root_device import Disk
@@ -121,7 +122,7 @@ class Job:
             raise Refused("bootstrap data: %s: %s" % (bootstrap_file, error.strerror)) from None
         keys = Path(bootstrap_file).with_name(".ssh") / "authorized_keys"
         self.bootstrap = Bootstrap(data, authorized_keys(keys) if with_keys else [])
-        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", machine):
+        if host_name_error(machine) is not None:
             raise Refused("machine name: %r is not a host name" % machine)
         self.machine = machine
         names = devices.split()
