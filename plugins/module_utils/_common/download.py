@@ -98,7 +98,7 @@ class Download:
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
         """The error to raise; see :class:`DownloadError`."""
-        return DownloadError("%s: %s" % (self.shown, text), final, status)
+        return DownloadError(f"{self.shown}: {text}", final, status)
 
     def request(self) -> Any:
         """Ask for the bytes that are missing; the response."""
@@ -117,7 +117,7 @@ class Download:
 
     def judge(self, error: urllib.error.HTTPError) -> Exception:
         """What an error status means: the exception to raise."""
-        text = "HTTP %d %s" % (error.code, error.reason)
+        text = f"HTTP {error.code} {error.reason}"
         if error.code == 416 and self.received and self.can_restart:
             return _Changed()
         if error.code not in BUSY:
@@ -125,7 +125,7 @@ class Download:
             return self.refused(text, final=error.code in (404, 410), status=error.code)
         wait = retry_after(error.headers)
         if wait > LONGEST_WAIT:
-            return self.refused("%s, and the server asks to come back in %d s" % (text, wait))
+            return self.refused(f"{text}, and the server asks to come back in {wait} s")
         return Interrupted(text, wait)
 
     # --- the transfer
@@ -143,7 +143,7 @@ class Download:
                         yield chunk
                 if self.size is None or self.received == self.size:
                     return
-                reason = "the connection ended after %d of %d bytes" % (self.received, self.size)
+                reason = f"the connection ended after {self.received} of {self.size} bytes"
             except _Changed:
                 changes += 1
                 if changes > CHANGES:
@@ -159,7 +159,7 @@ class Download:
             if failures >= self.tries or connections >= CONNECTIONS or late:
                 values = {"connections": connections, "tries": failures, "reason": reason}
                 raise self.refused(self.given_up % values) from None
-            self.say("%s: %s; trying again" % (self.shown, reason))
+            self.say(f"{self.shown}: {reason}; trying again")
             time.sleep(pause)
 
     def open(self) -> Any:
@@ -182,7 +182,7 @@ class Download:
             if value:
                 request.add_unredirected_header(name, value)
         if self.received:
-            request.add_header("Range", "bytes=%d-" % self.received)
+            request.add_header("Range", f"bytes={self.received}-")
             if self.validator and not self.content_addressed:
                 request.add_header("If-Range", self.validator)
         timeout = self.stall if self.deadline is None else max(1.0, min(self.stall, self.deadline - time.monotonic()))
@@ -195,17 +195,17 @@ class Download:
             raise self.refused("its URL holds characters that must be percent-encoded", final=True) from None
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
-                text = "the server shows a certificate that is not trusted: %s" % error.reason.verify_message
+                text = f"the server shows a certificate that is not trusted: {error.reason.verify_message}"
                 raise self.refused(text, final=True) from None
             if getattr(error.reason, "reason", "") in _NO_TLS:
                 raise self.refused("the server does not speak TLS (https) there", final=True) from None
             raise Interrupted(str(error.reason)) from None
         except BadRedirect as error:
-            text = "the server redirects to %s, which is not https" % error.scheme
+            text = f"the server redirects to {error.scheme}, which is not https"
             raise self.refused(text, final=True) from None
         except (ValueError, OverflowError) as error:
             # by urllib, of a redirect; UnicodeError is one, of a host name
-            raise self.refused("this or a redirect of the server is no URL: %s" % error, final=True) from None
+            raise self.refused(f"this or a redirect of the server is no URL: {error}", final=True) from None
 
     def _place(self, response: Any) -> None:
         """Find out where an answer begins: the bytes that have come must be of the same file."""
@@ -243,7 +243,7 @@ class Download:
         if self.deadline is None:
             return stream.read(CHUNK)
         if time.monotonic() > self.deadline:
-            raise self.refused("it did not come within its time; %d bytes are there" % self.received)
+            raise self.refused(f"it did not come within its time; {self.received} bytes are there")
         return stream.read1(CHUNK)  # what is there now, as a slow server must not hide that the time is over
 
     @staticmethod

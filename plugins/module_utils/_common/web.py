@@ -19,7 +19,7 @@ class BadRedirect(ValueError):
     """The server redirects to where we do not go, of which the text says the ``scheme`` alone."""
 
     def __init__(self, old: str, new: str) -> None:
-        super().__init__("the server redirects from %s to %s, refused" % (old, new))
+        super().__init__(f"the server redirects from {old} to {new}, refused")
         self.scheme = new
 
 

@@ -34,13 +34,11 @@ def check_command_name(name: str, allowed: str = PREFIXED) -> str:
             )
         return name
     if not name.startswith(COMMAND_PREFIX):
-        raise InvalidName(
-            "it does not begin with '%s'; rename the program, or set command_names to any" % COMMAND_PREFIX
-        )
+        raise InvalidName(f"it does not begin with '{COMMAND_PREFIX}'; rename the program, or set command_names to any")
     if not _COMMAND.match(name):
         raise InvalidName(
-            "after '%s' it may hold only lower-case letters, digits, '.', '_' and '-', "
-            "and must begin with a letter or digit" % COMMAND_PREFIX
+            f"after '{COMMAND_PREFIX}' it may hold only lower-case letters, digits, '.', '_' and '-', "
+            "and must begin with a letter or digit"
         )
     return name
 
@@ -51,11 +49,11 @@ def check_root_devices(devices: Sequence[str]) -> Sequence[str]:
         raise InvalidName("the list is empty; name at least one device, such as sda")
     for device in devices:
         if "/" in device:
-            raise InvalidName("%r holds a '/'; give the name below /dev (sda, nvme0n1) or the WWN alone" % device)
+            raise InvalidName(f"{device!r} holds a '/'; give the name below /dev (sda, nvme0n1) or the WWN alone")
         if not _DEVICE.match(device):
             raise InvalidName(
-                "%r is not a device name; give a kernel name (sda, nvme0n1), a WWN or a by-id name" % device
+                f"{device!r} is not a device name; give a kernel name (sda, nvme0n1), a WWN or a by-id name"
             )
     if len(set(devices)) != len(devices):
-        raise InvalidName("a device is named twice: %s" % " ".join(devices))
+        raise InvalidName(f"a device is named twice: {' '.join(devices)}")
     return devices

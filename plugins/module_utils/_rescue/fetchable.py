@@ -53,7 +53,7 @@ class _Status(Exception):
     """The server answered with an error status."""
 
     def __init__(self, error: urllib.error.HTTPError) -> None:
-        super().__init__("HTTP %d %s" % (error.code, error.reason))
+        super().__init__(f"HTTP {error.code} {error.reason}")
         self.code = error.code
         #: How it wants us to log in.
         self.challenges = error.headers.get_all("WWW-Authenticate", []) if error.headers else []
@@ -73,7 +73,7 @@ def check(url: str, token: str = "", pause: float = 1.0, patience: float = ALL) 
             ask()
             return
         except _Status as error:
-            reason = "%s; check the URL and who may read it" % error
+            reason = f"{error}; check the URL and who may read it"
             if error.code not in BUSY:
                 break
         except (_Passing, http.client.HTTPException, OSError) as error:
@@ -88,7 +88,7 @@ def check(url: str, token: str = "", pause: float = 1.0, patience: float = ALL) 
         if attempt + 1 >= TRIES and time.monotonic() - began >= patience:
             break
         time.sleep(min(PAUSE, pause * 2 ** min(attempt, 10)))
-    raise NotFetchable("%s cannot be fetched in this rescue: %s" % (redact(url), reason))
+    raise NotFetchable(f"{redact(url)} cannot be fetched in this rescue: {reason}")
 
 
 def _way_to(url: str, token: str) -> Callable[[], object] | None:
@@ -98,7 +98,7 @@ def _way_to(url: str, token: str) -> Callable[[], object] | None:
         try:
             location, login = web.split_login(url)
         except ValueError:
-            raise NotFetchable("%s cannot be fetched: its address or its port is none" % redact(url)) from None
+            raise NotFetchable(f"{redact(url)} cannot be fetched: its address or its port is none") from None
         return lambda: _file(location, login)
     place, dummy, fragment = url.partition("#")
     reference = OCI_REFERENCE.match(place) if scheme == "oci" else None
@@ -153,7 +153,7 @@ class _Registry:
         if host == "docker.io":
             host, name = "registry-1.docker.io", name if "/" in name else "library/" + name
         wanted = reference.group("digest") or reference.group("tag")
-        self._location = "%s://%s/v2/%s/manifests/%s" % (scheme, host, name, wanted)
+        self._location = f"{scheme}://{host}/v2/{name}/manifests/{wanted}"
         self._scheme, self._name, self._given = scheme, name, bool(token)
         self._basic, self._logins = "", [""]
         if ":" in token:
@@ -176,7 +176,7 @@ class _Registry:
                 if error.code == 401 and not logins and tried < 3:
                     logins = [one for one in [self._answer_to(error.challenges)] if one and one != login]
                 if error.code != 401 or not logins:
-                    raise _Final("%s; %s" % (error, self._way_out(error.code))) from None
+                    raise _Final(f"{error}; {self._way_out(error.code)}") from None
 
     def _manifest(self, login: str) -> bytes:
         headers = {"Accept": _MANIFESTS}
@@ -199,10 +199,10 @@ class _Registry:
     def _token_of(self, values: dict[str, str]) -> str:
         realm = web.split_url(values["realm"])
         if realm.scheme not in (("https", "http") if self._scheme == "http" else ("https",)) or not realm.hostname:
-            raise _Final("the registry wants the login sent to %s, refused" % realm.scheme)
+            raise _Final(f"the registry wants the login sent to {realm.scheme}, refused")
         query = urllib.parse.parse_qsl(realm.query)
         query += [("service", values["service"])] if "service" in values else []
-        query.append(("scope", values.get("scope") or "repository:%s:pull" % self._name))
+        query.append(("scope", values.get("scope") or f"repository:{self._name}:pull"))
         location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
         try:
             answer = json.loads(_ask(location, self._basic, "GET", read=_MOST_BYTES).decode("utf-8"))
@@ -210,12 +210,12 @@ class _Registry:
         except _Status as error:
             if error.code in BUSY:
                 raise
-            text = "no token from %s: %s; %s" % (realm.hostname, error, self._way_out(401))
+            text = f"no token from {realm.hostname}: {error}; {self._way_out(401)}"
             raise _Final(text) from None
         except (ValueError, AttributeError, RecursionError):
             token = None
         if not isinstance(token, str) or not re.match(r"[!-~]+\Z", token):
-            raise _Final("%s handed out no token" % realm.hostname)
+            raise _Final(f"{realm.hostname} handed out no token")
         return token
 
     def _way_out(self, code: int) -> str:

@@ -83,8 +83,8 @@ def digest_in(url: str) -> str:
         return found.group(1) if found else ""
     for switch in fragment.split("&"):
         name, dummy, value = switch.partition("=")
-        if _DIGEST.match("%s:%s" % (name, value.lower())):
-            return "%s:%s" % (name, value.lower())
+        if _DIGEST.match(f"{name}:{value.lower()}"):
+            return f"{name}:{value.lower()}"
     return ""
 
 
@@ -140,14 +140,12 @@ def _check_ipv6_literal(literal: bytes) -> None:
 def _unescape_host(text: bytes) -> bytes:
     bad = _NOT_IN_HOST.search(text)
     if bad:
-        raise InvalidImageURL("the host holds %r, which no host name may hold" % bad.group().decode("latin-1"))
+        raise InvalidImageURL(f"the host holds {bad.group().decode('latin-1')!r}, which no host name may hold")
 
     def unescape(digits: bytes) -> None:
         # In a host, escapes are for bytes that are not ASCII, and for the percent sign of an IPv6 zone.
         if digits[:1] < b"8" and digits != b"25":
-            raise InvalidImageURL(
-                "the host holds the escape %%%s; only bytes ≥ 80 may be escaped there" % digits.decode()
-            )
+            raise InvalidImageURL(f"the host holds the escape %{digits.decode()}; only bytes ≥ 80 may be escaped there")
 
     return _check_escapes(text, unescape)
 
@@ -155,12 +153,12 @@ def _unescape_host(text: bytes) -> bytes:
 def _unescape_zone(text: bytes) -> bytes:
     bad = _NOT_IN_HOST.search(text)
     if bad:
-        raise InvalidImageURL("the zone of the IPv6 address holds %r" % bad.group().decode("latin-1"))
+        raise InvalidImageURL(f"the zone of the IPv6 address holds {bad.group().decode('latin-1')!r}")
 
     def unescape(digits: bytes) -> None:
         byte = bytes([int(digits, 16)])
         if digits != b"25" and byte != b" " and not _HOST_BYTE.match(byte):
-            raise InvalidImageURL("the zone of the IPv6 address holds the escape %%%s" % digits.decode())
+            raise InvalidImageURL(f"the zone of the IPv6 address holds the escape %{digits.decode()}")
 
     return _check_escapes(text, unescape)
 
@@ -170,9 +168,7 @@ def _check_escapes(text: bytes, check: Callable[[bytes], object] | None = None) 
         digits = match.group(1)
         if not _HEX.match(digits):
             shown = match.group().decode("utf-8", "replace")
-            raise InvalidImageURL(
-                "it holds %r: a percent sign needs two hexadecimal digits (%%25 for the sign)" % shown
-            )
+            raise InvalidImageURL(f"it holds {shown!r}: a percent sign needs two hexadecimal digits (%25 for the sign)")
         if check:
             check(digits)
         return bytes([int(digits, 16)])

@@ -203,13 +203,13 @@ class _Runner:
         try:
             return protocol.parse_status(answer)
         except protocol.ProtocolError as exc:
-            raise JobError("%s answers nonsense (%s); remove it if no command runs" % (self.path, exc)) from exc
+            raise JobError(f"{self.path} answers nonsense ({exc}); remove it if no command runs") from exc
 
     def start(self, job: Job) -> protocol.Status:
         """Start the installed job; returns the first status."""
         code, answer, error = self._call("start", job.digest, str(job.limit))
         if code != 0:
-            raise JobError("the command could not be started: %s" % error.strip())
+            raise JobError(f"the command could not be started: {error.strip()}")
         return protocol.parse_status(answer)
 
     def _call(self, *words: str) -> tuple[int, str, str]:
@@ -250,10 +250,10 @@ def _stage(job: Job, base: str) -> None:
             )
     except OSError as exc:
         raise JobError(
-            "nothing was started: the uploaded image command %s cannot be copied (%s)" % (source, exc.strerror)
+            f"nothing was started: the uploaded image command {source} cannot be copied ({exc.strerror})"
         ) from exc
     if found != job.digest:
-        raise JobError("nothing was started: %s does not hold the image command that was sent; run again" % source)
+        raise JobError(f"nothing was started: {source} does not hold the image command that was sent; run again")
 
 
 def _copied(source: BinaryIO, target: BinaryIO) -> Iterator[bytes]:
@@ -311,7 +311,7 @@ def _lock(path: str, patience: float = 120.0) -> Iterator[None]:
                 break
             except OSError:
                 if time.monotonic() > deadline:
-                    raise JobError("another run is setting up this machine (lock %s); run again later" % path) from None
+                    raise JobError(f"another run is setting up this machine (lock {path}); run again later") from None
                 time.sleep(0.1)
         yield
     finally:

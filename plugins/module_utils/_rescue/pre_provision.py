@@ -23,7 +23,7 @@ BASE = protocol.BASE + "/" + protocol.STATE_DIR + "/pre-provision"
 UPLOADS = BASE + "/upload"
 #: Below the base: which run of Ansible started the program.
 STARTED_BY = protocol.STATE_DIR + "/started-by"
-RUNNER = "env KUBENODE_BASE=%s sh %s/%s" % (BASE, BASE, protocol.RUNNER)
+RUNNER = f"env KUBENODE_BASE={BASE} sh {BASE}/{protocol.RUNNER}"
 
 #: The rule of CAPH, whose controller takes such a program as --pre-provision-command.
 _NAME = re.compile(r"[a-z][a-z0-9_.-]+[a-z0-9]\Z")
@@ -65,7 +65,7 @@ def make(
 ) -> jobs.Job:
     """The job of a program; ``facts``: what it finds in its environment."""
     environment = dict(_ENVIRONMENT, **{key: value for key, value in facts.items() if value})
-    words = ["%s=%s" % pair for pair in sorted(environment.items())] + ["%s/%s" % (base, name)]
+    words = ["%s=%s" % pair for pair in sorted(environment.items())] + [f"{base}/{name}"]
     launcher = _LAUNCHER.format(folder=shlex.quote(base), words=" ".join(shlex.quote(word) for word in words))
     return jobs.Job(
         command=launcher.encode("utf-8"),
@@ -95,12 +95,13 @@ def explain(status: protocol.Status, interpreter: str) -> str:
         return protocol.explain_failure(status, protocol.MARKER_ONLY)
     if status.exit_code == 0:
         return (
-            "it ended with exit code 0, but %d of its processes could not be ended (stuck in the kernel); reset the "
-            "machine and run again." % status.left
+            f"it ended with exit code 0, but {status.left} of its processes could not be ended (stuck in the "
+            "kernel); reset the "
+            "machine and run again."
         )
     code = status.exit_code or 0
-    signal = " (signal %d)" % (code - 128) if code > 128 else ""
-    return "it ended with exit code %d%s.%s" % (code, signal, protocol.explain_code(code, interpreter))
+    signal = f" (signal {code - 128})" if code > 128 else ""
+    return f"it ended with exit code {code}{signal}.{protocol.explain_code(code, interpreter)}"
 
 
 def start_or_attach(job: jobs.Job, run: Callable[..., Any], base: str = protocol.BASE) -> dict[str, bool]:

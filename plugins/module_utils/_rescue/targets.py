@@ -30,7 +30,7 @@ def kinds_of(text: str) -> list[str]:
     kinds = (text or consents.EMPTY).split("+")
     unknown = sorted(set(kinds) - set(consents.KINDS) - {NAMED, CHECKED})
     if unknown:
-        raise ValueError("consent %r: use one of %s" % (unknown[0], ", ".join(consents.KINDS + (NAMED, CHECKED))))
+        raise ValueError(f"consent {unknown[0]!r}: use one of {', '.join(consents.KINDS + (NAMED, CHECKED))}")
     return kinds
 
 
@@ -79,7 +79,7 @@ def prepare(run: Run, wanted: Job, base: str = protocol.BASE) -> bool:
         try:
             job.keep(base, protocol.BEFORE, out)
         except OSError as exc:
-            raise job.JobError("nothing was started: %s" % exc, begun=empties) from exc
+            raise job.JobError(f"nothing was started: {exc}", begun=empties) from exc
     return empties
 
 
@@ -129,7 +129,7 @@ def _guard(run: Run, wanted: Job, named: bool) -> None:
         disks = serve.look(_in_english(run), health=False)["disks"]
         chosen = [_name(device, disks) for device in wanted.devices]
     except (serve.ServeError, disk_names.Unresolved) as exc:
-        raise job.JobError("nothing was started: %s" % exc) from exc
+        raise job.JobError(f"nothing was started: {exc}") from exc
     for disk in (one for one in disks if one["name"] in chosen and one["holds"]):
         records = [entry["installed"] for entry in disk["holds"] if entry.get("installed")]
         if not records and not any(str(entry.get("uuid")).lower() in goes for entry in disk["holds"]):
@@ -152,7 +152,7 @@ def _intent(wanted: Job) -> dict[str, Any]:
 
 
 def _way_out(machine: str) -> str:
-    return "To write it, name the machine: %s" % consents.extra_var("reinstall", [machine])
+    return f"To write it, name the machine: {consents.extra_var('reinstall', [machine])}"
 
 
 def _look_at_interpreter(head: bytes) -> None:
@@ -167,8 +167,9 @@ def _look_at_interpreter(head: bytes) -> None:
         missing = words[1] if plain and shutil.which(words[1], path=_path()) is None else ""
     if missing:
         raise job.JobError(
-            "nothing was started: the first line of the image command names %s, which is not in this rescue. No disk "
-            "was touched. Use a program that is there, or install it in the pre-provision command" % missing
+            f"nothing was started: the first line of the image command names {missing}, which is not in this "
+            "rescue. No disk "
+            "was touched. Use a program that is there, or install it in the pre-provision command"
         )
 
 
@@ -185,8 +186,9 @@ def _look_at_image(wanted: Job) -> None:
         fetchable.check(wanted.arguments[0], wanted.token)
     except fetchable.NotFetchable as exc:
         raise job.JobError(
-            "nothing was started: kubenode_image_url %s. No disk was touched. Where the image command gets the image "
-            "in a way of its own, kubenode_check_image: false skips this look" % exc
+            f"nothing was started: kubenode_image_url {exc}. No disk was touched. Where the image command gets "
+            "the image "
+            "in a way of its own, kubenode_check_image: false skips this look"
         ) from exc
 
 
@@ -201,9 +203,9 @@ def _empty(run: Run, wanted: Job, checked: bool, base: str) -> None:
             raw = gather.read(able, ("disk",), health=False)
             wiping.wipe(able, [_name(device, facts.identities(raw)) for device in wanted.devices])
     except wiping.WipeError as exc:
-        raise job.JobError("the disks could not be emptied before the start: %s" % exc, exc.begun) from exc
+        raise job.JobError(f"the disks could not be emptied before the start: {exc}", exc.begun) from exc
     except (gather.GatherError, disk_names.Unresolved) as exc:
-        raise job.JobError("the disks could not be emptied before the start: %s" % exc) from exc
+        raise job.JobError(f"the disks could not be emptied before the start: {exc}") from exc
 
 
 def _in_english(run: Run) -> Run:

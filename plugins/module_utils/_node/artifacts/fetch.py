@@ -79,7 +79,7 @@ class _Part(download.Download):
         try:
             location, login = web.split_login(url)
         except ValueError:
-            raise FetchError("%s is no URL: its address or its port is none" % self._public) from None
+            raise FetchError(f"{self._public} is no URL: its address or its port is none") from None
         given = {name: value for name, value in fetcher.headers.items() if name.lower() not in _SET}
         shown = {name: value for name, value in given.items() if name.lower() in _OPEN}
         private = {"Authorization": login, **{name: value for name, value in given.items() if name not in shown}}
@@ -120,13 +120,13 @@ class _Part(download.Download):
                     self._digest.update(chunk)
                     self.came += len(chunk)
         except OSError as error:
-            raise FetchError("%s cannot be saved to %s: %s" % (self._public, self._path, error.strerror)) from error
+            raise FetchError(f"{self._public} cannot be saved to {self._path}: {error.strerror}") from error
         finally:
             self._file = None
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
         """The error to raise."""
-        return FetchError("%s cannot be fetched: %s" % (self._public, text))
+        return FetchError(f"{self._public} cannot be fetched: {text}")
 
     def ready(self, coming: int | None) -> None:
         """Refuse what does not fit."""
@@ -180,8 +180,8 @@ class Fetcher:
             part.restart()
             if not resumed:
                 raise FetchError(
-                    "%s has the wrong content: expected %s %s, got %s; check the version, the digest and the mirror"
-                    % (public(url), algorithm, digest, found)
+                    f"{public(url)} has the wrong content: expected {algorithm} {digest}, got {found}; check the "
+                    "version, the digest and the mirror"
                 )
             # the part that was there may have been of another file: once more, from the beginning
 
@@ -190,6 +190,4 @@ def enough_space(folder: str, size: int, what: str) -> None:
     """Raise FetchError unless ``size`` bytes fit there."""
     free = shutil.disk_usage(folder).free
     if free < size + RESERVE:
-        raise FetchError(
-            "%s needs %d bytes in %s, where %d are free (%d stay free)" % (what, size, folder, free, RESERVE)
-        )
+        raise FetchError(f"{what} needs {size} bytes in {folder}, where {free} are free ({RESERVE} stay free)")

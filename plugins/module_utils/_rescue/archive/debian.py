@@ -125,28 +125,28 @@ def findings(options: dict[str, Any]) -> list[str]:
     """What speaks against the options of node_image_debian, one text each."""
     found = []
     if not options["path"].endswith(SUFFIXES):
-        found.append("path %r: let its name end with one of %s" % (options["path"], ", ".join(SUFFIXES)))
+        found.append(f"path {options['path']!r}: let its name end with one of {', '.join(SUFFIXES)}")
     if not _SUITE.fullmatch(options["suite"]):
-        found.append("suite %r: give the code name of a release, such as trixie" % options["suite"])
+        found.append(f"suite {options['suite']!r}: give the code name of a release, such as trixie")
     for field, names in (("kernel", [options["kernel"] or "linux"]), ("include", options["include"])):
         wrong = [name for name in names if not _PACKAGE.fullmatch(name)]
-        found += ["%s %r: this is no name of a package" % (field, name) for name in wrong]
+        found += [f"{field} {name!r}: this is no name of a package" for name in wrong]
     for field in ("mirrors", "apt_options"):
         if any(_LOGIN.search(text) for text in options[field]):
             # it would be in the arguments of a program, and the mirrors in the sources of every machine
-            found.append("%s: a login has no place here; give a proxy's by the environment variable http_proxy" % field)
+            found.append(f"{field}: a login has no place here; give a proxy's by the environment variable http_proxy")
     for mirror in options["mirrors"]:
         if not (_MIRROR.fullmatch(mirror) or _LINE.fullmatch(mirror)) and not _LOGIN.search(mirror):
-            found.append("mirrors %r: give a URL, or a line of sources.list that begins with deb" % mirror)
+            found.append(f"mirrors {mirror!r}: give a URL, or a line of sources.list that begins with deb")
     for line in options["apt_options"]:
         if not line.isprintable() or not line.rstrip().endswith(";"):
-            found.append("apt_options %r: give one line of apt.conf each, which ends with a semicolon" % line)
+            found.append(f"apt_options {line!r}: give one line of apt.conf each, which ends with a semicolon")
     return list(dict.fromkeys(found))
 
 
 def packages(options: dict[str, Any]) -> list[str]:
     """All packages that are asked for by name, sorted."""
-    kernel = options["kernel"] or "linux-image-%s" % options["architecture"]
+    kernel = options["kernel"] or f"linux-image-{options['architecture']}"
     return sorted({kernel, *PACKAGES, *LOADERS[options["architecture"]], *options["include"]})
 
 
@@ -171,15 +171,15 @@ def options_digest(options: dict[str, Any]) -> str:
 def command(options: dict[str, Any], target: str) -> list[str]:
     """The arguments of mmdebstrap that make the archive ``target``, whose suffix chooses the compression."""
     return [
-        "--architectures=%s" % options["architecture"],
+        f"--architectures={options['architecture']}",
         "--variant=apt",
         "--format=tar",
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=force-unsafe-io",
-        *("--aptopt=%s" % line for line in options["apt_options"]),
-        *(["--keyring=%s" % options["keyring"]] if options["keyring"] else []),
-        "--include=%s" % ",".join(packages(options)),
-        *("--customize-hook=%s" % hook for hook in hooks(options)),
+        *(f"--aptopt={line}" for line in options["apt_options"]),
+        *([f"--keyring={options['keyring']}"] if options["keyring"] else []),
+        f"--include={','.join(packages(options))}",
+        *(f"--customize-hook={hook}" for hook in hooks(options)),
         "--",
         options["suite"],
         target,
@@ -197,17 +197,17 @@ def run(options: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict
     """Make the archive; returns the results of the module. Raises :class:`NotPacked`."""
     found = findings(options)
     if found:
-        raise NotPacked("nothing was made:\n" + "\n".join("- %s" % one for one in found))
+        raise NotPacked("nothing was made:\n" + "\n".join(f"- {one}" for one in found))
     path, digest = options["path"], options_digest(options)
     about = {"path": path, "packages": packages(options)}
     known = None if options["force"] else _known(path, digest)
     if known:
         return dict(about, changed=False, **known)
     if not tools.has(_PROGRAM):
-        raise NotPacked("the program %s is missing on the host that this runs on; install the package" % _PROGRAM)
+        raise NotPacked(f"the program {_PROGRAM} is missing on the host that this runs on; install the package")
     folder = _nearest(os.path.dirname(os.path.abspath(path)))
     if not os.access(folder, os.W_OK):
-        raise NotPacked("path %s: the folder %s cannot be written" % (path, folder))
+        raise NotPacked(f"path {path}: the folder {folder} cannot be written")
     if check_mode:
         return dict(about, changed=True)
     began = time.monotonic()
@@ -218,19 +218,19 @@ def run(options: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict
 
 def _made(options: dict[str, Any], tools: Tools) -> dict[str, Any]:
     folder, name = os.path.split(os.path.abspath(options["path"]))
-    partial = os.path.join(folder, ".partial-%s" % name)  # with the suffix, which chooses the compression
+    partial = os.path.join(folder, f".partial-{name}")  # with the suffix, which chooses the compression
     try:
         os.makedirs(folder, exist_ok=True)
         code, _out, err = tools(_PROGRAM, *command(options, partial), limit=options["timeout"])
         if code:
-            raise NotPacked("mmdebstrap made no root file system of %s: %s" % (options["suite"], _last(err)))
+            raise NotPacked(f"mmdebstrap made no root file system of {options['suite']}: {_last(err)}")
         made = {"sha256": _sha256_of(partial), "size": os.path.getsize(partial)}
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_record(options["path"]))  # an old record must not describe a new file
         os.rename(partial, options["path"])
         return made
     except OSError as error:
-        raise NotPacked("%s: %s" % (error.filename or options["path"], error.strerror or error)) from error
+        raise NotPacked(f"{error.filename or options['path']}: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(partial)

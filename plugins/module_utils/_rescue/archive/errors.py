@@ -12,4 +12,4 @@ class NotPacked(Exception):
 def shown(name: bytes) -> str:
     """A file name (bytes) as text that is safe to print, at most 200 characters of it."""
     text = name.decode("utf-8", "backslashreplace")
-    return "".join(one if one.isprintable() else "\\x%02x" % ord(one) for one in text)[:200]
+    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)[:200]

@@ -35,11 +35,11 @@ class Order:
         if not self.name:
             raise NotPacked("name: with url, the name of the file is needed")
         if self.kind == RAW and not _RAW_NAME.match(self.name):
-            raise NotPacked("name %r: name a raw image like node.raw.zst" % self.name)
+            raise NotPacked(f"name {self.name!r}: name a raw image like node.raw.zst")
         self.compressor = compressor(self.name, params["level"], tools)
         folder = os.path.dirname(self.path or "") or "."
         if self.path and not os.access(folder, os.W_OK):
-            raise NotPacked("path %s: its folder is missing or cannot be written" % self.path)
+            raise NotPacked(f"path {self.path}: its folder is missing or cannot be written")
 
     def target(self) -> FileTarget | HttpTarget:
         """Where the file goes."""
@@ -58,12 +58,12 @@ def run(params: dict[str, Any], tools: Tools, check_mode: bool = False) -> dict[
         try:
             is_folder = stat.S_ISDIR(os.stat(top).st_mode)
         except OSError as error:
-            raise NotPacked("source %s: %s" % (order.source, error.strerror)) from error
+            raise NotPacked(f"source {order.source}: {error.strerror}") from error
         if not is_folder:
             disk = Disk(tools, top)
             top, partition, crossed = stack.enter_context(disk.mounted())
         elif order.kind == RAW:
-            raise NotPacked("source %s: a raw image is made of a disk, and this is a folder" % order.source)
+            raise NotPacked(f"source {order.source}: a raw image is made of a disk, and this is a folder")
         root = Root(top)
         _judge(order, root)
         epoch = order.epoch if order.epoch is not None else root.epoch()
@@ -90,8 +90,9 @@ def _judge(order: Order, root: Root) -> None:
     faults = root.faults() if order.prebaked else []
     if faults:
         raise NotPacked(
-            "source %s is not fit to become a node image: %s. base_prebake and node_cleanup make it so; prebaked: "
-            "false packs it as it is" % (order.source, "; ".join(faults))
+            f"source {order.source} is not fit to become a node image: {'; '.join(faults)}. base_prebake and "
+            "node_cleanup make it so; prebaked: "
+            "false packs it as it is"
         )
 
 
@@ -108,7 +109,7 @@ def _let_out(order: Order, make: Callable[[ArchiveWriter], dict[str, Any]]) -> d
         writer.finish()
     except OSError as error:
         writer.abort()
-        raise NotPacked("%s: %s" % (error.filename or order.source, error.strerror or error)) from error
+        raise NotPacked(f"{error.filename or order.source}: {error.strerror or error}") from error
     except BaseException:
         writer.abort()
         raise

@@ -144,7 +144,7 @@ def attributes(path: bytes) -> dict[bytes, bytes]:
         try:
             value = os.getxattr(path, name, follow_symlinks=False)
         except OSError as error:
-            raise NotPacked("%s: its attribute %s cannot be read: %s" % (shown(path), name, error.strerror)) from error
+            raise NotPacked(f"{shown(path)}: its attribute {name} cannot be read: {error.strerror}") from error
         records[b"SCHILY.xattr." + os.fsencode(name)] = value
     return records
 
@@ -200,7 +200,7 @@ class Packing:
         finally:
             os.close(fd)
         if (after.st_size, after.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
-            raise NotPacked("%s changed while it was packed; pack a file system that nobody uses" % shown(name))
+            raise NotPacked(f"{shown(name)} changed while it was packed; pack a file system that nobody uses")
 
     def _sparse(
         self,
@@ -238,7 +238,7 @@ class Packing:
             while length:
                 piece = os.pread(fd, min(_PIECE, length), place)
                 if not piece:
-                    raise NotPacked("%s became shorter while it was packed" % shown(name))
+                    raise NotPacked(f"{shown(name)} became shorter while it was packed")
                 self._write(piece)
                 place, length = place + len(piece), length - len(piece)
         self._write(bytes(-total % pax.BLOCK))
@@ -252,7 +252,7 @@ def _open(path: bytes, info: os.stat_result) -> int:
     if (found.st_dev, found.st_ino) != (info.st_dev, info.st_ino):
         with contextlib.suppress(OSError):
             os.close(fd)
-        raise NotPacked("%s was replaced while it was packed; pack a file system that nobody uses" % shown(path))
+        raise NotPacked(f"{shown(path)} was replaced while it was packed; pack a file system that nobody uses")
     return fd
 
 

@@ -33,8 +33,9 @@ class RawImage:
         self._disk, self._root, self._epoch = disk, root, epoch
         if root.kind != "ext4" or disk.partitions[-1].node != root.node:
             raise NotPacked(
-                "raw image: the root file system must be an ext4 on the last partition, and it is %s on %s; install "
-                "the archive by image-url-command-rootfs-tar instead" % (root.kind, root.node)
+                f"raw image: the root file system must be an ext4 on the last partition, and it is {root.kind} on "
+                f"{root.node}; install "
+                "the archive by image-url-command-rootfs-tar instead"
             )
 
     def write(self, write: Callable[[bytes], object]) -> int:
@@ -50,7 +51,7 @@ class RawImage:
 
     def _tool(self, *argv: str, accept: Sequence[int] = (0,)) -> str:
         # times that e2fsprogs writes would be the only difference between two images of a disk
-        return self._disk.run("env", "E2FSPROGS_FAKE_TIME=%d" % self._epoch, *argv, limit=1800, accept=accept)
+        return self._disk.run("env", f"E2FSPROGS_FAKE_TIME={self._epoch}", *argv, limit=1800, accept=accept)
 
     def _shrink(self) -> int:
         node = self._root.node
@@ -60,12 +61,12 @@ class RawImage:
         found = re.search(r"^Block size: +([0-9]+)$", header, re.M)
         block, blocks = whole_number(found and found.group(1)), whole_number(answer.rpartition(":")[2].strip())
         if block is None:
-            raise NotPacked("raw image: dumpe2fs tells no block size of %s" % node)
+            raise NotPacked(f"raw image: dumpe2fs tells no block size of {node}")
         if blocks is None:
-            raise NotPacked("raw image: resize2fs does not tell how small the file system of %s can be" % node)
+            raise NotPacked(f"raw image: resize2fs does not tell how small the file system of {node} can be")
         smallest = blocks * block
         length = min(self._root.size, -(-(smallest + _SLACK) // MIB) * MIB)
-        self._tool("resize2fs", node, "%dK" % (length // 1024))
+        self._tool("resize2fs", node, f"{length // 1024}K")
         self._tool("e2fsck", "-f", "-y", node, accept=(0, 1))  # 1: it mended something
         return length
 
@@ -78,15 +79,15 @@ class RawImage:
         lines = [line for line in dump.splitlines() if not line.startswith(("device:", "last-lba:", "sector-size:"))]
         node = re.escape(self._root.node)
         wanted = "\n".join(
-            re.sub(r"size= *[0-9]+", "size=%d" % (length // SECTOR), line) if re.match(node + r"\s*:", line) else line
+            re.sub(r"size= *[0-9]+", f"size={length // SECTOR}", line) if re.match(node + r"\s*:", line) else line
             for line in lines
         )
-        command = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe=never", "/proc/self/fd/%d" % fd]
+        command = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe=never", f"/proc/self/fd/{fd}"]
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             command, input=wanted + "\n", capture_output=True, text=True, check=False, pass_fds=(fd,)
         )
         if done.returncode:
-            raise NotPacked("raw image: sfdisk failed: %s" % done.stderr.strip()[-300:])
+            raise NotPacked(f"raw image: sfdisk failed: {done.stderr.strip()[-300:]}")
 
     def _head(self, table: int, write: Callable[[bytes], object]) -> None:
         """Everything before the root file system: the new table, then boot loaders and small partitions as they are."""
@@ -98,7 +99,7 @@ class RawImage:
             while left:
                 piece = source.read(min(_PIECE, left))
                 if not piece:
-                    raise NotPacked("%s ends before its root file system" % self._disk.path)
+                    raise NotPacked(f"{self._disk.path} ends before its root file system")
                 write(piece)
                 left -= len(piece)
 
@@ -123,7 +124,7 @@ class RawImage:
             said.seek(0)
             complaint = said.read().decode("utf-8", "replace").strip()[-300:]
         if code and done < length:
-            raise NotPacked("raw image: e2image failed (exit code %d): %s" % (code, complaint))
+            raise NotPacked(f"raw image: e2image failed (exit code {code}): {complaint}")
         while done < length:
             piece = bytes(min(_PIECE, length - done))
             write(piece)

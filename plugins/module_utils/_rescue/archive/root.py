@@ -40,7 +40,7 @@ class Root:
         self.top = top
         self.release: dict[str, str] = next((found for found in map(self._release, _RELEASES) if found), {})
         if not self.release:
-            raise NotPacked("%s is no root file system: there is neither /usr/lib/os-release nor /etc/os-release" % top)
+            raise NotPacked(f"{top} is no root file system: there is neither /usr/lib/os-release nor /etc/os-release")
         self.name = self.release.get("PRETTY_NAME") or self.release.get("NAME") or "unknown system"
         self.machine = self._machine()
         self.base = self._base()
@@ -50,21 +50,21 @@ class Root:
         try:
             named = image_names.parse_image_name(file_name)
         except image_names.InvalidImageName as error:
-            raise NotPacked("name %r: %s" % (file_name, error)) from error
+            raise NotPacked(f"name {file_name!r}: {error}") from error
         own = self.release.get("ID", "")
         own = _DISTROS.get(own, own)
         if own != named.distro:
             raise NotPacked(
-                "name %r: installimage takes it for %s, and the root file system is %s" % (file_name, named.distro, own)
+                f"name {file_name!r}: installimage takes it for {named.distro}, and the root file system is {own}"
             )
         digits = re.sub(r"[^0-9]", "", self.release.get("VERSION_ID", ""))
         if named.version and digits and not str(named.version).startswith(digits):
             raise NotPacked(
-                "name %r: its version is %d, and the root file system is %s; begin the number with %s"
-                % (file_name, named.version, self.name, digits)
+                f"name {file_name!r}: its version is {named.version}, and the root file system is {self.name}; begin "
+                f"the number with {digits}"
             )
         if self.machine and named.machine != self.machine:
-            raise NotPacked("name %r: it says %s, the programs are %s" % (file_name, named.machine, self.machine))
+            raise NotPacked(f"name {file_name!r}: it says {named.machine}, the programs are {self.machine}")
 
     def faults(self) -> list[str]:
         """What speaks against a node image of it: not prebaked, or one machine's identity is in it."""
@@ -76,10 +76,10 @@ class Root:
         for folder in ("etc/ssh", "etc/dropbear/initramfs"):
             keys = [name for name in self._names(folder) if _KEYS.match(name)]
             if keys:
-                found.append("/%s holds host keys (%s)" % (folder, ", ".join(sorted(keys))))
+                found.append(f"/{folder} holds host keys ({', '.join(sorted(keys))})")
         for path, why in _OF_ONE:
             if self._exists(path):
-                found.append("/%s is there: %s" % (path, why))
+                found.append(f"/{path} is there: {why}")
         return found
 
     def epoch(self) -> int:
@@ -111,7 +111,7 @@ class Root:
             head = self._bytes(path, 20)
             if head[:4] == b"\x7fELF":
                 number = int.from_bytes(head[18:20], "big" if head[5:6] == b"\x02" else "little")
-                return _ELF.get(number, "machine type %d" % number)
+                return _ELF.get(number, f"machine type {number}")
         return ""
 
     def _base(self) -> dict[str, Any]:

@@ -43,16 +43,14 @@ class Disk:
     def __init__(self, tools: Tools, path: str) -> None:
         self._tools, self.path = tools, path
         if not stat.S_ISBLK(os.stat(path).st_mode):
-            raise NotPacked("source %s: it is neither a folder nor a disk" % path)
+            raise NotPacked(f"source {path}: it is neither a folder nor a disk")
         self.partitions = self._partitions()
 
     def run(self, *argv: str, limit: float = 60, accept: Sequence[int] = (0,)) -> str:
         """Standard output of a tool that must succeed; ``limit``: seconds, ``accept``: exit codes of success."""
         code, out, err = self._tools(*argv, limit=limit)
         if code not in accept:
-            raise NotPacked(
-                "%s: %s failed (exit code %d): %s" % (self.path, argv[0], code, (err or out).strip()[-500:])
-            )
+            raise NotPacked(f"{self.path}: {argv[0]} failed (exit code {code}): {(err or out).strip()[-500:]}")
         return out
 
     @contextlib.contextmanager
@@ -67,11 +65,11 @@ class Disk:
                 if partition.kind in _OPTIONS:
                     found += [(partition, sub) for sub in self._roots(partition, folder)]
             if not found:
-                kinds = ", ".join("%s: %s" % (one.node, one.kind or "?") for one in self.partitions) or "no partition"
-                raise NotPacked("%s holds no root file system (%s)" % (self.path, kinds))
+                kinds = ", ".join(f"{one.node}: {one.kind or '?'}" for one in self.partitions) or "no partition"
+                raise NotPacked(f"{self.path} holds no root file system ({kinds})")
             if len(found) > 1:
                 raise NotPacked(
-                    "%s holds several systems (%s); keep one" % (self.path, ", ".join(one.node for one, _sub in found))
+                    f"{self.path} holds several systems ({', '.join(one.node for one, _sub in found)}); keep one"
                 )
             partition, sub = found[0]
             self._mount(partition, folder, sub)
@@ -101,13 +99,11 @@ class Disk:
         if partition.kind in ("ext3", "ext4"):
             features = self.run("dumpe2fs", "-h", partition.node)
             if "needs_recovery" in features:
-                raise NotPacked(
-                    "%s was not shut down cleanly or is in use; power the machine off first" % partition.node
-                )
+                raise NotPacked(f"{partition.node} was not shut down cleanly or is in use; power the machine off first")
         options = ",".join([_OPTIONS[partition.kind], _HARMLESS] + (["subvol=" + sub] if sub else []))
         code, _out, err = self._tools("mount", "--types", partition.kind, "--options", options, partition.node, folder)
         if code != 0 and must:
-            raise NotPacked("%s cannot be mounted: %s" % (partition.node, err.strip()[-300:]))
+            raise NotPacked(f"{partition.node} cannot be mounted: {err.strip()[-300:]}")
         return code == 0
 
     def _mount_parts(self, folder: str, mounts: list[str]) -> list[str]:
@@ -118,10 +114,10 @@ class Disk:
                 continue
             partition = next((one for one in self.partitions if line[0] in one.names), None)
             if partition is None or partition.kind not in _OPTIONS:
-                raise NotPacked("%s: its fstab wants %s for %s, which is not there" % (self.path, line[0], line[1]))
+                raise NotPacked(f"{self.path}: its fstab wants {line[0]} for {line[1]}, which is not there")
             where = folder + line[1]
             if os.path.realpath(where) != where or not os.path.isdir(where):
-                raise NotPacked("%s: %s of its fstab is no plain folder" % (self.path, line[1]))
+                raise NotPacked(f"{self.path}: {line[1]} of its fstab is no plain folder")
             sub = next((word[7:] for word in (line[3:4] or [""])[0].split(",") if word.startswith("subvol=")), "")
             self._mount(partition, where, sub)
             mounts.append(where)
@@ -137,7 +133,7 @@ class Disk:
             values = [tags.get("PART_ENTRY_" + key) or "0" for key in ("NUMBER", "OFFSET", "SIZE")]
             number, start, size = (whole_number(one, _MOST_SECTORS) for one in values)
             if number is None or start is None or size is None:
-                raise NotPacked("%s: blkid does not tell number, start and size of it" % node)
+                raise NotPacked(f"{node}: blkid does not tell number, start and size of it")
             found.append(Partition(node, number, tags, start * 512, size * 512))
         return sorted(found, key=lambda one: one.start)
 

@@ -33,10 +33,10 @@ def compressor(name: str, level: int, tools: Tools) -> list[str] | None:
     if suffix not in COMPRESSORS:
         return None
     if not 1 <= level <= _HIGHEST[suffix]:
-        raise NotPacked("level %d: for %s it is 1 to %d" % (level, suffix, _HIGHEST[suffix]))
+        raise NotPacked(f"level {level}: for {suffix} it is 1 to {_HIGHEST[suffix]}")
     command = [word % {"level": level} for word in COMPRESSORS[suffix]]
     if not tools.has(command[0]):
-        raise NotPacked("the program %s is missing on this machine; install it, or choose another suffix" % command[0])
+        raise NotPacked(f"the program {command[0]} is missing on this machine; install it, or choose another suffix")
     return command
 
 
@@ -71,7 +71,7 @@ class ArchiveWriter:
             self._raise()
             code = self._compressor.wait()
             if code:
-                raise NotPacked("the compressor failed (exit code %d)" % code)
+                raise NotPacked(f"the compressor failed (exit code {code})")
         self.sha256 = self._digest.hexdigest()
         self._target.finish(self.sha256)
 
@@ -151,18 +151,18 @@ class FileTarget:
     """A file of this machine."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._partial = path, "%s.partial" % path
+        self._path, self._partial = path, f"{path}.partial"
         try:
             self._stream = open(self._partial, "wb")  # noqa: SIM115
         except OSError as error:
-            raise NotPacked("path %s cannot be written: %s" % (path, error.strerror)) from error
+            raise NotPacked(f"path {path} cannot be written: {error.strerror}") from error
 
     def write(self, piece: bytes) -> None:
         """Append."""
         try:
             self._stream.write(piece)
         except OSError as error:
-            raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
+            raise NotPacked(f"path {self._path} cannot be written: {error.strerror}") from error
 
     def finish(self, _sha256: str) -> None:
         """Show the file under its name."""
@@ -172,7 +172,7 @@ class FileTarget:
             self._stream.close()
             os.replace(self._partial, self._path)
         except OSError as error:
-            raise NotPacked("path %s cannot be written: %s" % (self._path, error.strerror)) from error
+            raise NotPacked(f"path {self._path} cannot be written: {error.strerror}") from error
 
     def abort(self) -> None:
         """Remove what was written."""
@@ -209,7 +209,7 @@ class HttpTarget:
         status, text = self._answer()
         self._connection.close()
         if status != 201 or text != sha256:
-            raise NotPacked("the file did not arrive whole at %s (status %d: %s)" % (self._where, status, text[:200]))
+            raise NotPacked(f"the file did not arrive whole at {self._where} (status {status}: {text[:200]})")
 
     def abort(self) -> None:
         """Cut the connection, which tells the server that the file is not whole."""
@@ -233,4 +233,4 @@ class HttpTarget:
 
     def _why(self, error: Exception) -> str:
         reason = "it took nothing for too long" if isinstance(error, socket.timeout) else str(error)
-        return "the file cannot be sent to %s: %s" % (self._where, reason)
+        return f"the file cannot be sent to {self._where}: {reason}"

@@ -70,15 +70,16 @@ def one(text: str, disks: Sequence[AnyDisk]) -> AnyDisk:
         return found[0]
     if found:
         raise Unresolved(
-            "%r is the name of several disks: %s; use a name that only one of them has"
-            % (text, ", ".join(disk["name"] for disk in found))
+            f"{text!r} is the name of several disks: {', '.join(disk['name'] for disk in found)}; use a name that "
+            "only one of them has"
         )
     if is_kernel_name(text):
         raise Unresolved(
-            "%r is the kernel's name, which may mean another disk after the next boot; use a WWN, a serial number or "
-            "a name below %s" % (text, _BY_ID)
+            f"{text!r} is the kernel's name, which may mean another disk after the next boot; use a WWN, a serial "
+            "number or "
+            f"a name below {_BY_ID}"
         )
-    raise Unresolved("no disk has the WWN, serial number or by-id name %r; there are: %s" % (text, known(disks)))
+    raise Unresolved(f"no disk has the WWN, serial number or by-id name {text!r}; there are: {known(disks)}")
 
 
 def resolve(wanted: Iterable[str], disks: Sequence[AnyDisk]) -> list[AnyDisk]:
@@ -87,14 +88,14 @@ def resolve(wanted: Iterable[str], disks: Sequence[AnyDisk]) -> list[AnyDisk]:
     for text in wanted:
         disk = one(text, disks)
         if disk in found:
-            raise Unresolved("%r and another name mean the same disk, %s; name each disk once" % (text, disk["name"]))
+            raise Unresolved(f"{text!r} and another name mean the same disk, {disk['name']}; name each disk once")
         found.append(disk)
     return found
 
 
 def known(disks: Sequence[Identity]) -> str:
     """The disks by their stable names, in a line for people."""
-    return "; ".join("%s (%s)" % (disk["name"], identity(disk)) for disk in disks) or "no disks"
+    return "; ".join(f"{disk['name']} ({identity(disk)})" for disk in disks) or "no disks"
 
 
 def identity(disk: Identity) -> str:

@@ -33,10 +33,10 @@ class Tools:
         """Exit code, stdout and stderr of a tool, which is killed after ``limit`` seconds; 127 when it is not there."""
         path = self.find(name)
         if path is None:
-            return MISSING, "", "%s is not there" % name
+            return MISSING, "", f"{name} is not there"
         # TERM, and KILL when that does not help; `timeout` ends with 124 or 137 then.
         guard = [self.find("timeout") or "timeout", "--kill-after=5", str(limit)]
         code, out, err = self._run(guard + [path] + [str(word) for word in arguments])
         if code in (124, 137):
-            err = "%s did not end within %d s" % (name, limit)
+            err = f"{name} did not end within {int(limit)} s"
         return code, out, err

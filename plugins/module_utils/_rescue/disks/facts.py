@@ -322,7 +322,7 @@ def contents(raw: Raw, node: Node) -> list[Content]:
                     "uuid": tags.get("UUID", ""),
                     "label": tags.get("LABEL", ""),
                     "usage": LOST,
-                    "version": "%d MiB" % (offset >> 20) if offset >> 20 else "%d KiB" % (offset >> 10),
+                    "version": f"{offset >> 20} MiB" if offset >> 20 else f"{offset >> 10} KiB",
                 }
             )
     if not found and code not in (0, 2) and node.text("fstype"):
@@ -371,7 +371,7 @@ def _of_unknown(raw: Raw, node: Node, disk: Node, groups: Groups) -> list[Held]:
         return [_make(raw, node, UNKNOWN, "", groups, detail="data of an unknown kind")]
     inner = [raw.nodes[name] for name in node.children if raw.nodes[name].type != "part"]
     if inner or raw.places(node) or raw.is_swap(node):
-        detail = "in use by %s" % ", ".join(one.shown for one in inner) if inner else "in use"
+        detail = f"in use by {', '.join(one.shown for one in inner)}" if inner else "in use"
         return [_make(raw, node, UNKNOWN, "", groups, detail=detail)]
     framed = any(_is_frame(raw, node, one) for one in contents(raw, node))
     if node.size and not framed and (raw.edges.get(node.name) is None or raw.lost.get(node.name)):
@@ -423,19 +423,19 @@ def record_of(text: str | None) -> dict[str, str] | None:
 def _classify(raw: Raw, node: Node, one: Content, groups: Groups) -> tuple[str, str]:
     kind, usage = one["type"], one["usage"]
     if usage == LOST:
-        return UNKNOWN, "at %s, in no partition: a partition table may be lost" % one["version"]
+        return UNKNOWN, f"at {one['version']}, in no partition: a partition table may be lost"
     if usage == "table":
         parts = [raw.nodes[name] for name in node.children if raw.nodes[name].type == "part"]
-        return TABLE, "%d partition%s" % (len(parts), "" if len(parts) == 1 else "s")
+        return TABLE, f"{len(parts)} partition{'' if len(parts) == 1 else 's'}"
     if kind == "LVM2_member":
         return LVM, _of_physical_volume(raw, node, groups)
     if kind in ("zfs_member", "btrfs", "bcachefs"):
         others = groups.members(node)
-        return FILESYSTEM, "over %s" % ", ".join(others) if len(others) > 1 or kind == "zfs_member" else ""
+        return FILESYSTEM, f"over {', '.join(others)}" if len(others) > 1 or kind == "zfs_member" else ""
     if kind == "linux_raid_member" or usage == "raid":
         return RAID, _of_raid_member(raw, node, groups)
     if kind in ("crypto_LUKS", "BitLocker") or usage == "crypto":
-        return CRYPT, "version %s" % one["version"] if one["version"] else ""
+        return CRYPT, f"version {one['version']}" if one["version"] else ""
     if kind in ("swap", "swsuspend"):
         return SWAP, ""
     if usage in ("filesystem", "") or usage is None:
@@ -448,14 +448,14 @@ def _of_physical_volume(raw: Raw, node: Node, groups: Groups) -> str:
     if not name:
         return "physical volume of no volume group" if raw.has_lvm else "physical volume; lvm2 is not there"
     volumes = [row["lv_name"] for row in raw.lvs if row.get("vg_name") == name and row.get("lv_name")]
-    return "volume group %s (%s)" % (name, ", ".join(volumes[:20]) or "no volumes")
+    return f"volume group {name} ({', '.join(volumes[:20]) or 'no volumes'})"
 
 
 def _of_raid_member(raw: Raw, node: Node, groups: Groups) -> str:
     tags = raw.md.get(node.name, {})
     level = tags.get("MD_LEVEL", "RAID")
-    level = "RAID%s" % level[4:] if re.match(r"raid[0-9]+\Z", level) else level
+    level = f"RAID{level[4:]}" if re.match(r"raid[0-9]+\Z", level) else level
     here = groups.members(node)
     total = tags.get("MD_DEVICES", "")
-    counted = " (%d of %s)" % (len(here), total) if is_digits(total) else ""
-    return "%s over %s%s" % (level, ", ".join(here), counted)
+    counted = f" ({len(here)} of {total})" if is_digits(total) else ""
+    return f"{level} over {', '.join(here)}{counted}"

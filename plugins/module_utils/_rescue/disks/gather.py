@@ -36,7 +36,7 @@ def block_devices(tools: Tools) -> str:
     code, out, err = tools("lsblk", "--json", "--bytes", "--output", _COLUMNS)
     # 32: a device has gone while lsblk looked, 64: some were found.
     if code not in (0, 32, 64) or not out.strip():
-        raise GatherError("lsblk does not list the disks (exit code %s: %s)" % (code, err.strip()))
+        raise GatherError(f"lsblk does not list the disks (exit code {code}: {err.strip()})")
     return out
 
 

@@ -31,13 +31,13 @@ def size_of(text: object) -> int:
     """Bytes of C(480G) (decimal) or C(447GiB) (binary); raises :class:`HintError`."""
     match = _SIZE.match(str(text).strip())
     if not match or (match.group(3) and not match.group(2)):
-        raise HintError("min_size %r is no size; write 480G or 447GiB" % text)
+        raise HintError(f"min_size {text!r} is no size; write 480G or 447GiB")
     base = 1024 if match.group(3) else 1000
     whole, dot, rest = match.group(1).partition(".")
     power: int = base ** _POWERS[match.group(2).upper()]
     size = int(whole) * power + (int(rest) * power // 10 ** len(rest) if dot else 0)
     if size < 1:
-        raise HintError("min_size %r is nothing; write 480G or 447GiB" % text)
+        raise HintError(f"min_size {text!r} is nothing; write 480G or 447GiB")
     return size
 
 
@@ -46,34 +46,31 @@ def check(hints: Mapping[str, Any] | None) -> dict[str, Any]:
     found = {key: value for key, value in (hints or {}).items() if value is not None}
     unknown = sorted(set(found) - set(WAYS) - set(NARROWING))
     if unknown:
-        raise HintError(
-            "root_device_hints has no %s; use one of %s" % (", ".join(unknown), ", ".join(WAYS + NARROWING))
-        )
+        raise HintError(f"root_device_hints has no {', '.join(unknown)}; use one of {', '.join(WAYS + NARROWING)}")
     ways = [way for way in WAYS if way in found]
     if len(ways) != 1:
-        given = "it has %s" % " and ".join(ways) if ways else "it has none"
-        raise HintError("root_device_hints needs exactly one of %s; %s" % (", ".join(WAYS), given))
+        given = f"it has {' and '.join(ways)}" if ways else "it has none"
+        raise HintError(f"root_device_hints needs exactly one of {', '.join(WAYS)}; {given}")
     way, value = ways[0], found[ways[0]]
     if way == "smallest":
         if value is not True:
             shown = json.dumps(str(value) if isinstance(value, (dict, list)) else value)[:100]
-            raise HintError("root_device_hints.smallest is %s; it is either true or left out" % shown)
+            raise HintError(f"root_device_hints.smallest is {shown}; it is either true or left out")
     elif way == "raid":
         wwns = value.get("wwn") if isinstance(value, dict) else None
         if not isinstance(wwns, list) or len(wwns) < 2:
             raise HintError("root_device_hints.raid needs the WWNs of at least two disks: raid: {wwn: [A, B]}")
         if len({parse.plain_wwn(str(wwn)) for wwn in wwns}) != len(wwns):
-            raise HintError("root_device_hints.raid names a WWN twice: %s" % ", ".join(str(wwn) for wwn in wwns))
+            raise HintError(f"root_device_hints.raid names a WWN twice: {', '.join(str(wwn) for wwn in wwns)}")
         if not all(parse.plain_wwn(str(wwn)) for wwn in wwns):
             raise HintError("root_device_hints.raid has an empty WWN")
     elif not str(value).strip():
-        raise HintError("root_device_hints.%s is empty" % way)
+        raise HintError(f"root_device_hints.{way} is empty")
     if way == "min_size":
         size_of(value)
     if way in ("wwn", "serial", "by_id") and disk_names.is_kernel_name(str(value)):
         raise HintError(
-            "root_device_hints.%s: %r is the kernel's name, which may mean another disk after the next boot"
-            % (way, value)
+            f"root_device_hints.{way}: {value!r} is the kernel's name, which may mean another disk after the next boot"
         )
     return found
 
@@ -113,7 +110,7 @@ def choose(
         what = "smallest"
     else:
         matching = _matching(way, str(value), candidates)
-        what = "%s %r" % (way, value)
+        what = f"{way} {value!r}"
     return _only(matching, what, disks, reasons)
 
 
@@ -135,9 +132,9 @@ def _plain_model(text: str) -> str:
 
 def _outside(disk: Disk, hints: Mapping[str, Any]) -> str:
     if "rotational" in hints and disk["rotational"] != hints["rotational"]:
-        return "it is %srotational" % ("" if disk["rotational"] else "not ")
+        return f"it is {'' if disk['rotational'] else 'not '}rotational"
     if "kind" in hints and disk["kind"] != hints["kind"]:
-        return "its kind is %s" % disk["kind"]
+        return f"its kind is {disk['kind']}"
     return ""
 
 
@@ -145,14 +142,14 @@ def _only(matching: list[Disk], what: str, disks: Sequence[Disk], reasons: Mappi
     if len(matching) == 1:
         return matching
     if matching:
-        same = " (%s)" % ", ".join(disk["name"] for disk in matching)
+        same = f" ({', '.join(disk['name'] for disk in matching)})"
         raise HintError(
-            "root_device_hints: %s means %d disks%s, not one:\n%s"
-            % (what, len(matching), same, listing.candidates(disks, _why(disks, reasons, matching)))
+            f"root_device_hints: {what} means {len(matching)} disks{same}, not "
+            f"one:\n{listing.candidates(disks, _why(disks, reasons, matching))}"
         )
     raise HintError(
-        "root_device_hints: %s means no disk of this machine:\n%s"
-        % (what, listing.candidates(disks, _why(disks, reasons, matching))),
+        f"root_device_hints: {what} means no disk of this "
+        f"machine:\n{listing.candidates(disks, _why(disks, reasons, matching))}",
         permanent=True,
     )
 
@@ -162,9 +159,9 @@ def _raid(
 ) -> list[Disk]:
     found = []
     for wwn in wwns:
-        matching = _only(disk_names.by_wwn(str(wwn), candidates), "raid.wwn %r" % wwn, disks, reasons)
+        matching = _only(disk_names.by_wwn(str(wwn), candidates), f"raid.wwn {wwn!r}", disks, reasons)
         if matching[0] in found:
-            raise HintError("root_device_hints.raid names disk %s twice" % matching[0]["name"])
+            raise HintError(f"root_device_hints.raid names disk {matching[0]['name']} twice")
         found.extend(matching)
     return found
 
@@ -177,14 +174,15 @@ def _of_query(
     for one in chosen:
         if not isinstance(one, dict) or by_name.get(str(one.get("name"))) != one:
             raise HintError(
-                "root_device_hints.query %r must give a disk or a list of disks, whole as they are in the facts; it "
-                "gave %s" % (query, parse.clean(repr(one), 100))
+                f"root_device_hints.query {query!r} must give a disk or a list of disks, whole as they are in the "
+                "facts; it "
+                f"gave {parse.clean(repr(one), 100)}"
             )
     found = [by_name[one["name"]] for one in chosen]
     if not found:
-        return _only([], "query %r" % query, disks, reasons)
+        return _only([], f"query {query!r}", disks, reasons)
     if len({disk["name"] for disk in found}) != len(found):
-        raise HintError("root_device_hints.query %r gave a disk twice" % query)
+        raise HintError(f"root_device_hints.query {query!r} gave a disk twice")
     return found
 
 

@@ -125,10 +125,10 @@ def of_release(texts: Mapping[str, str]) -> dict[str, str] | None:
 def _by_debugfs(tools: Tools, device: str) -> dict[str, str]:
     texts = {}
     for path in RELEASES + (RECORD,):
-        code, out, _err = tools("debugfs", "-R", "stat /%s" % path, device)
+        code, out, _err = tools("debugfs", "-R", f"stat /{path}", device)
         # A hostile file system may hold a file of any size, and what is no file.
         if code == 0 and _is_small_file(out):
-            texts[path] = tools("debugfs", "-R", "cat /%s" % path, device)[1][:_MOST]
+            texts[path] = tools("debugfs", "-R", f"cat /{path}", device)[1][:_MOST]
     return {path: text for path, text in texts.items() if text.strip()}
 
 
@@ -140,7 +140,7 @@ def _is_small_file(text: str) -> bool:
 
 
 def _by_mount(tools: Tools, device: str, kind: str, members: Sequence[str], folder: str) -> dict[str, str] | None:
-    options = ",".join([_OPTIONS[kind], _HARMLESS] + ["device=%s" % path for path in members])
+    options = ",".join([_OPTIONS[kind], _HARMLESS] + [f"device={path}" for path in members])
     code, _out, _err = tools("mount", "--types", kind, "--options", options, device, folder)
     if code != 0:
         return None
@@ -201,10 +201,10 @@ def _assemble(tools: Tools, raw: Raw) -> bool:
         if tags.get("MD_UUID") and not used:
             groups.setdefault((tags["MD_UUID"], tags.get("MD_DEVICES", "")), []).append(raw.nodes[name].path)
     started = False
-    free = (number for number in range(100, 128) if "md%d" % number not in raw.nodes)
+    free = (number for number in range(100, 128) if f"md{number}" not in raw.nodes)
     for (_uuid, wanted), members in sorted(groups.items()):
         if whole_number(wanted) == len(members):
-            array = "/dev/md%d" % next(free)
+            array = f"/dev/md{next(free)}"
             code = tools("mdadm", "--assemble", "--readonly", array, *sorted(members))[0]
             started = started or code == 0
     return started
@@ -219,7 +219,7 @@ def _activate(tools: Tools) -> bool:
     for row in parse.report(listing, "lv"):
         idle = not row.get("lv_active")
         if idle and set(row.get("lv_layout", "").split(",")) <= {"linear", "striped"} and row.get("lv_layout"):
-            name = "%s/%s" % (row.get("vg_name"), row.get("lv_name"))
+            name = f"{row.get('vg_name')}/{row.get('lv_name')}"
             code = tools("lvm", "lvchange", "--activate", "y", "--ignoremonitoring", name)[0]
             started = started or code == 0
     return started

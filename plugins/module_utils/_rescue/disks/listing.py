@@ -50,7 +50,7 @@ def phrase(entry: Held) -> str:
     if entry["kind"] == "system":
         words.append(entry["system"])
         if entry.get("installed"):
-            words.append("(installed as %s)" % entry["installed"]["machine"])
+            words.append(f"(installed as {entry['installed']['machine']})")
         words.append("on")
     kinds = {"table": "partition table", "lvm": "LVM", "raid": "RAID member", "crypt": "encrypted", "swap": "swap"}
     if entry["kind"] in kinds:
@@ -58,11 +58,11 @@ def phrase(entry: Held) -> str:
     if entry["type"] and entry["kind"] not in ("lvm", "raid", "swap"):
         words.append(entry["type"])
     if entry["label"]:
-        words.append("%r" % entry["label"])
+        words.append(f"{entry['label']!r}")
     if entry["detail"]:
-        words.append("(%s)" % entry["detail"] if len(words) > 1 else entry["detail"])
+        words.append(f"({entry['detail']})" if len(words) > 1 else entry["detail"])
     if entry["mounts"]:
-        words.append("mounted on %s" % ", ".join(entry["mounts"]))
+        words.append(f"mounted on {', '.join(entry['mounts'])}")
     return " ".join(words)
 
 

@@ -123,7 +123,7 @@ def block_devices(text: str) -> dict[str, Node]:
         found: dict[str, Node] = {}
         _add(found, roots, None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise ParseError("lsblk did not print the list of block devices (%s)" % type(exc).__name__) from exc
+        raise ParseError(f"lsblk did not print the list of block devices ({type(exc).__name__})") from exc
     for node in found.values():
         # lsblk lists them as the kernel's directory does, in no order that holds.
         node.children.sort(key=_natural)
@@ -208,11 +208,11 @@ def read_speed(code: int, text: str) -> Speed:
     except (ValueError, LookupError, TypeError, RecursionError):
         error, speed = 0, None
     if error:
-        return {"speed": None, "failed": True, "detail": "reading it fails (fio: error %d)" % error}
+        return {"speed": None, "failed": True, "detail": f"reading it fails (fio: error {error})"}
     if code in (124, 137):
         return {"speed": None, "failed": True, "detail": "reading it did not end"}
     if code or speed is None:
-        return {"speed": None, "failed": False, "detail": "fio measured nothing (exit code %d)" % code}
+        return {"speed": None, "failed": False, "detail": f"fio measured nothing (exit code {code})"}
     return {"speed": speed, "failed": False, "detail": ""}
 
 
@@ -236,7 +236,7 @@ def nvme_log(code: int, text: str) -> Health:
     if bits is None:
         return {"status": "unknown", "detail": "nvme printed no health"}
     if code:
-        return {"status": "unknown", "detail": "nvme ended with exit code %d" % code}
+        return {"status": "unknown", "detail": f"nvme ended with exit code {code}"}
     reasons = [reason for place, reason in enumerate(_NVME_WARNINGS) if bits >> place & 1]
     # A drive that is hot now is not broken.
     failed = bits & ~2 != 0

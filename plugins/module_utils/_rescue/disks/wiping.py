@@ -37,11 +37,11 @@ def still(target: Disk, disks: Sequence[Disk]) -> Disk:
     if len(found) > 1:
         found = [disk for disk in found if disk["name"] == target["name"]]
     if len(found) != 1:
-        raise WipeError("disk %s is not there any more; nothing was erased" % disk_names.identity(target), False)
+        raise WipeError(f"disk {disk_names.identity(target)} is not there any more; nothing was erased", False)
     if found[0]["content_id"] != target["content_id"]:
         raise WipeError(
-            "disk %s (%s) does not hold any more what was found before; nothing was erased. Run again"
-            % (found[0]["name"], disk_names.identity(target)),
+            f"disk {found[0]['name']} ({disk_names.identity(target)}) does not hold any more what was found "
+            "before; nothing was erased. Run again",
             False,
         )
     return found[0]
@@ -52,7 +52,7 @@ def wipe(tools: Tools, disks: Sequence[str], types: Sequence[str] = ("disk",), p
     raw = gather.read(tools, types, health=False)
     gone = [name for name in disks if name not in raw.nodes]
     if gone:
-        raise WipeError("disk %s is not there any more" % ", ".join(gone), False)
+        raise WipeError(f"disk {', '.join(gone)} is not there any more", False)
     try:
         steps = wipe_plan.plan(raw, disks)
     except wipe_plan.PlanError as exc:
@@ -69,8 +69,8 @@ def _carry_out_all(tools: Tools, steps: Sequence[wipe_plan.Step], patience: floa
     for step in steps:
         reason = _carry_out(tools, step, patience)
         if reason and not step.optional:
-            before = "; done before: %s" % "; ".join(done) if done else ""
-            raise WipeError("could not %s: %s%s" % (step.what, reason, before), bool(done))
+            before = f"; done before: {'; '.join(done)}" if done else ""
+            raise WipeError(f"could not {step.what}: {reason}{before}", bool(done))
         if not reason:
             done.append(step.what)
     return done
@@ -91,7 +91,7 @@ def _locked(paths: Sequence[str], patience: float) -> Iterator[None]:
                     break
                 except OSError as exc:
                     if time.monotonic() > deadline:
-                        raise WipeError("another program holds the lock of %s; run again later" % path, False) from exc
+                        raise WipeError(f"another program holds the lock of {path}; run again later", False) from exc
                     time.sleep(0.1)
         yield
     finally:
@@ -108,10 +108,10 @@ def _verify(tools: Tools, disks: Sequence[str], types: Sequence[str], patience: 
         if not held and not missing:
             return
         if time.monotonic() > deadline:
-            rest = ["%s: %s" % (disk["name"], ", ".join(listing.held(disk))) for disk in held]
+            rest = [f"{disk['name']}: {', '.join(listing.held(disk))}" for disk in held]
             raise WipeError(
                 "everything was erased, but the disks are not empty now: %s"
-                % "; ".join(rest + ["%s has gone" % name for name in sorted(missing)]),
+                % "; ".join(rest + [f"{name} has gone" for name in sorted(missing)]),
                 True,
             )
         time.sleep(0.5)
@@ -130,7 +130,7 @@ def _carry_out(tools: Tools, step: wipe_plan.Step, patience: float) -> str:
 def _once(tools: Tools, step: wipe_plan.Step) -> str:
     if step.kind == "tool":
         code, out, err = tools(*step.argv, limit=300)
-        return "" if code == 0 else " ".join((err or out).split())[:300] or "exit code %s" % code
+        return "" if code == 0 else " ".join((err or out).split())[:300] or f"exit code {code}"
     try:
         if step.kind == "exclusive":
             os.close(os.open(step.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
@@ -174,7 +174,7 @@ def _is_zero(fd: int, zeros: bytes, offset: int) -> bool:
 def _forget_partitions(tools: Tools, path: str) -> str:
     """Make the kernel forget partitions that are no more; one by one, since not every kernel reads tables."""
     number = os.stat(path).st_rdev
-    folder = "/sys/dev/block/%d:%d" % (os.major(number), os.minor(number))
+    folder = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
     reason = ""
     for entry in sorted(os.listdir(folder)):
         try:
@@ -184,5 +184,5 @@ def _forget_partitions(tools: Tools, path: str) -> str:
             continue
         code, _out, err = tools("delpart", path, place)
         if code != 0 and os.path.exists(os.path.join(folder, entry)):
-            reason = "partition %s: %s" % (place, " ".join(err.split()))
+            reason = f"partition {place}: {' '.join(err.split())}"
     return reason

@@ -12,6 +12,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from ..._common.names import host_name_error
 from .basics import MIB, Refused
 from .incoming import MAGIC
 from .root_device import Disk
@@ -38,7 +39,7 @@ def authorized_keys(path: Path) -> list[str]:
         with path.open("rb") as stream:
             text = stream.read(MIB)
     except OSError as error:
-        raise Refused("SSH keys of the rescue: %s: %s" % (path, error.strerror)) from None
+        raise Refused(f"SSH keys of the rescue: {path}: {error.strerror}") from None
     found: dict[str, str] = {}
     for line in text.split(b"\n"):  # as sshd does; splitlines() would find keys inside of comments
         key = plain_key(line)
@@ -118,13 +119,13 @@ class Job:
         try:
             data = Path(bootstrap_file).read_bytes()
         except OSError as error:
-            raise Refused("bootstrap data: %s: %s" % (bootstrap_file, error.strerror)) from None
+            raise Refused(f"bootstrap data: {bootstrap_file}: {error.strerror}") from None
         keys = Path(bootstrap_file).with_name(".ssh") / "authorized_keys"
         self.bootstrap = Bootstrap(data, authorized_keys(keys) if with_keys else [])
-        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", machine):
-            raise Refused("machine name: %r is not a host name" % machine)
+        if host_name_error(machine) is not None:
+            raise Refused(f"machine name: {machine!r} is not a host name")
         self.machine = machine
         names = devices.split()
         if len(names) != 1:
-            raise Refused("root devices: %r are %d devices; an image needs exactly one" % (devices, len(names)))
+            raise Refused(f"root devices: {devices!r} are {len(names)} devices; an image needs exactly one")
         self.disk = Disk(names[0])

@@ -40,7 +40,7 @@ class Terminated(BaseException):
     """A signal asked the program to end."""
 
     def __init__(self, number: int) -> None:
-        super().__init__("ended by %s" % signal.Signals(number).name)
+        super().__init__(f"ended by {signal.Signals(number).name}")
         self.number = number
 
 
@@ -60,10 +60,10 @@ def run(*command: str, accept: tuple[int, ...] = (0,), stdin: str = "") -> str:
             command, input=stdin, capture_output=True, encoding="utf-8", errors="replace", check=False
         )
     except FileNotFoundError:
-        raise Refused("%s is missing in this rescue" % command[0]) from None
+        raise Refused(f"{command[0]} is missing in this rescue") from None
     if done.returncode not in accept:
         text = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
-        raise Refused("%s ended with exit code %d: %s" % (" ".join(command), done.returncode, "; ".join(text)))
+        raise Refused(f"{' '.join(command)} ended with exit code {done.returncode}: {'; '.join(text)}")
     return done.stdout
 
 

@@ -30,7 +30,7 @@ class Firmware:
     def __init__(self) -> None:
         machine = platform.machine()
         if machine not in GRUB_HALVES:
-            raise Refused("this machine is a %s; known are %s" % (machine, ", ".join(GRUB_HALVES)))
+            raise Refused(f"this machine is a {machine}; known are {', '.join(GRUB_HALVES)}")
         self.efi_half, self.bios_half = GRUB_HALVES[machine]
         self.uefi = Path("/sys/firmware/efi").is_dir() or not self.bios_half
         self.esp = kernel_knows("vfat") and shutil.which(WAYS["vfat"][0][0]) is not None
@@ -73,7 +73,7 @@ def entered(top: Path, disk: Disk, partitions: list[Partition]) -> Iterator[Call
         ):
             folder = top / name
             if folder.is_symlink():
-                raise Refused("new root file system: /%s is a link" % name)
+                raise Refused(f"new root file system: /{name} is a link")
             folder.mkdir(exist_ok=True)
             run("mount", *command, str(folder))
             stack.callback(leave, folder)
@@ -88,7 +88,7 @@ def entered(top: Path, disk: Disk, partitions: list[Partition]) -> Iterator[Call
             )  # fmt: skip
             if done.returncode:
                 text = "; ".join(done.stdout.strip().splitlines()[-3:])
-                raise Refused("%s in the new system ended with exit code %d: %s" % (command[0], done.returncode, text))
+                raise Refused(f"{command[0]} in the new system ended with exit code {done.returncode}: {text}")
             return done.stdout
 
         yield call
@@ -129,20 +129,20 @@ def grub_program(top: Path, name: str) -> str:
     """Return the new system's grub-NAME, under the name its distribution gives it."""
     for prefix in ("grub", "grub2"):
         for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
-            if os.access(str(top) + "%s/%s-%s" % (folder, prefix, name), os.X_OK):
-                return "%s-%s" % (prefix, name)
-    raise Refused("image: it has no grub-%s; install GRUB in it" % name)
+            if os.access(str(top) + f"{folder}/{prefix}-{name}", os.X_OK):
+                return f"{prefix}-{name}"
+    raise Refused(f"image: it has no grub-{name}; install GRUB in it")
 
 
 def write_menu(top: Path, call: Callable[..., str]) -> None:
     """Write grub.cfg."""
     program = grub_program(top, "mkconfig")
-    folder = "/boot/%s" % program.partition("-")[0]
+    folder = f"/boot/{program.partition('-')[0]}"
     call("mkdir", "-p", folder)
     call(program, "-o", folder + "/grub.cfg")
     menu = Path(str(top) + folder + "/grub.cfg")
     if not menu.is_file() or b"linux" not in menu.read_bytes():
-        raise Refused("image: %s found no kernel to start" % program)
+        raise Refused(f"image: {program} found no kernel to start")
 
 
 def install_efi(top: Path, call: Callable[..., str], half: str) -> None:

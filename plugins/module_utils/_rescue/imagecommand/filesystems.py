@@ -60,13 +60,13 @@ class Layout:
         purposes = [volume.purpose for volume in self.volumes]
         for purpose in purposes:
             if purposes.count(purpose) > 1:
-                raise Refused("image URL: layout=: %s is there twice" % purpose)
+                raise Refused(f"image URL: layout=: {purpose} is there twice")
         if "/" not in purposes:
             raise Refused("image URL: layout=: the root / is missing; add /:ext4")
         if any(not volume.mib for volume in self.volumes[:-1]):
             raise Refused("image URL: layout=: only the last partition can take the rest; give the others a size")
         if len(self.volumes) > 12:
-            raise Refused("image URL: layout=: %d partitions; 12 are the most" % len(self.volumes))
+            raise Refused(f"image URL: layout=: {len(self.volumes)} partitions; 12 are the most")
         esp = next((one for one in self.volumes if one.purpose == "esp"), Volume("esp", "vfat", ESP_MIB))
         own = [one for one in self.volumes if one.purpose != "esp"]
         self.bios = platform.machine() == "x86_64"
@@ -79,7 +79,7 @@ class Layout:
         rest = self.volumes[-1]
         least = fixed + (LEAST_MIB[rest.fs] if not rest.mib else 0)
         if least > free:
-            raise Refused("image URL: layout=: it needs %d MiB, the disk has %d MiB" % (least + 2, disk_size // MIB))
+            raise Refused(f"image URL: layout=: it needs {least + 2} MiB, the disk has {disk_size // MIB} MiB")
         return [(one.mib or free - fixed) * MIB for one in self.volumes]
 
     def mounts(self) -> list[str]:
@@ -94,7 +94,7 @@ class Layout:
             if volume.purpose == "/":
                 kind = ROOT_TYPES.get(platform.machine(), PLAIN_TYPE)
             name = {"/": "root"}.get(volume.purpose, volume.purpose.strip("/").replace("/", "-"))
-            lines.append('size=%dMiB, type=%s, name="%s"' % (size // MIB, kind, name))
+            lines.append(f'size={size // MIB}MiB, type={kind}, name="{name}"')
         return "\n".join(lines) + "\n"
 
     def number(self, volume: Volume) -> int:
@@ -110,20 +110,20 @@ def one_volume(text: str) -> Volume:
     elif fields[0].startswith("/") and len(fields) in (2, 3):
         purpose, fs, size = fields[0], fields[1], fields[2] if len(fields) == 3 else "rest"
     else:
-        raise Refused("image URL: layout=: %r is none of MOUNT:FILESYSTEM[:SIZE], swap:SIZE and esp:SIZE" % text)
+        raise Refused(f"image URL: layout=: {text!r} is none of MOUNT:FILESYSTEM[:SIZE], swap:SIZE and esp:SIZE")
     if purpose.startswith("/"):
         if not re.fullmatch(r"/|(/[a-z0-9][a-z0-9._-]{0,30})+", purpose):
-            raise Refused("image URL: layout=: %r is no mount point such as / or /var" % purpose)
+            raise Refused(f"image URL: layout=: {purpose!r} is no mount point such as / or /var")
         if purpose in NOT_MOUNTED or purpose.startswith(("/dev/", "/proc/", "/sys/", "/run/", "/etc/")):
-            raise Refused("image URL: layout=: %s cannot be a partition of its own" % purpose)
+            raise Refused(f"image URL: layout=: {purpose} cannot be a partition of its own")
         if fs not in FILE_SYSTEMS:
-            raise Refused("image URL: layout=: %s: %r is none of %s" % (purpose, fs, ", ".join(FILE_SYSTEMS)))
+            raise Refused(f"image URL: layout=: {purpose}: {fs!r} is none of {', '.join(FILE_SYSTEMS)}")
     found = re.fullmatch("([1-9][0-9]{0,6})([MGT])", size)
     if not found and (size != "rest" or not purpose.startswith("/")):
-        raise Refused("image URL: layout=: %s: %r is no size such as 512M or 20G" % (purpose, size))
+        raise Refused(f"image URL: layout=: {purpose}: {size!r} is no size such as 512M or 20G")
     mib = int(found.group(1)) * UNITS[found.group(2)] if found else 0
     if found and mib < LEAST_MIB[fs]:
-        raise Refused("image URL: layout=: %s: %s needs at least %dM" % (purpose, fs, LEAST_MIB[fs]))
+        raise Refused(f"image URL: layout=: {purpose}: {fs} needs at least {LEAST_MIB[fs]}M")
     return Volume(purpose, "vfat" if fs == "esp" else fs, mib)
 
 
@@ -153,9 +153,9 @@ def check_tools(kinds: set[str]) -> None:
     for kind in sorted(kinds):
         program = WAYS[kind][0][0]
         if shutil.which(program) is None:
-            raise Refused("layout: %s is missing in this rescue" % program)
+            raise Refused(f"layout: {program} is missing in this rescue")
         if kind != "swap" and not kernel_knows(kind):
-            raise Refused("layout: the kernel of this rescue cannot mount %s" % kind)
+            raise Refused(f"layout: the kernel of this rescue cannot mount {kind}")
 
 
 def kernel_knows(kind: str) -> bool:
@@ -188,7 +188,7 @@ def make_filesystem(kind: str, node: str, *options: str) -> None:
 @contextlib.contextmanager
 def workplace() -> Iterator[Path]:
     """Give a private folder below /dev, the one place sure to allow device nodes; empty it afterwards."""
-    work = Path(tempfile.mkdtemp(prefix=".kubenode-%d-" % os.getpid(), dir="/dev"))
+    work = Path(tempfile.mkdtemp(prefix=f".kubenode-{os.getpid()}-", dir="/dev"))
     run("mount", "-t", "tmpfs", "-o", "mode=0700", "kubenode", str(work))  # /dev itself may be small
     try:
         yield work
@@ -217,7 +217,7 @@ def unmount(where: Path) -> None:
         )
         if done.returncode == 0:
             return
-    raise Refused("%s cannot be unmounted" % where)
+    raise Refused(f"{where} cannot be unmounted")
 
 
 # --- Lets a file system fill its partition.
@@ -231,7 +231,7 @@ def grow_filesystem(partition: Partition, work: Path, say: Say) -> None:
         return
     tool = {"xfs": ("xfs_growfs",), "btrfs": ("btrfs", "filesystem", "resize", "max")}[partition.fs]
     if shutil.which(tool[0]) is None:
-        say("%s keeps its size: %s is missing in this rescue" % (partition, tool[0]))
+        say(f"{partition} keeps its size: {tool[0]} is missing in this rescue")
         return
     with mounted(partition, work / "root") as top:
         run(*tool, str(top))

@@ -65,7 +65,7 @@ class Transfer(download.Download):
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
         """The error to raise."""
-        text = "%s: %s" % (self.shown, text)
+        text = f"{self.shown}: {text}"
         return HttpStatus(status, text) if status else Refused(text)
 
 
@@ -88,7 +88,7 @@ class Source(Transfer):
             return super().open()
         path = Path(urllib.parse.unquote(self.image_url.parts.path) + self.suffix)
         if not path.is_file():
-            raise HttpStatus(404, "%s: no such file" % self.shown)
+            raise HttpStatus(404, f"{self.shown}: no such file")
         self.size = path.stat().st_size
         stream = path.open("rb")
         stream.seek(self.received)
@@ -214,19 +214,19 @@ def inflate(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
             try:
                 out = decoder.decompress(data, BLOCK)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                raise Refused("image: the %s stream is damaged: %s" % (name, error)) from None
+                raise Refused(f"image: the {name} stream is damaged: {error}") from None
             data = b""
             if out:
                 yield out
             if decoder.eof:
                 data, decoder, members = decoder.unused_data, None, members + 1
     if decoder is not None or not members:
-        raise Refused("image: the %s stream is truncated" % name)
+        raise Refused(f"image: the {name} stream is truncated")
 
 
 def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
     """Decompress with the zstd program; both ends of it and its exit code are watched."""
-    limit = "-M%dMiB" % min(max((memory or memory_limit()) // MIB, 128), 2048)  # 2 GiB is the largest window there is
+    limit = f"-M{min(max((memory or memory_limit()) // MIB, 128), 2048)}MiB"  # 2 GiB is the largest window there is
     with tempfile.TemporaryFile() as complaints:
         try:
             process = subprocess.Popen(  # pylint: disable=ansible-bad-function
@@ -254,7 +254,7 @@ def unzstd(chunks: Iterable[bytes], memory: int = 0) -> Iterator[bytes]:
             if status:
                 complaints.seek(0)
                 text = complaints.read().decode("utf-8", "replace").strip().splitlines()[-1:]
-                raise Refused("image: the zstd stream is damaged or truncated: %s" % "".join(text))
+                raise Refused(f"image: the zstd stream is damaged or truncated: {''.join(text)}")
         finally:
             process.kill()
             process.wait()
@@ -292,8 +292,8 @@ class Digest:
     """Hashes the image as it was downloaded and compares it with what the user or the server promised."""
 
     def __init__(self, algorithm: str, expected: str) -> None:
-        if expected != "none" and not re.fullmatch("[0-9a-f]{%d}" % LENGTH[algorithm], expected):
-            raise Refused("image digest: %s=%.140s is not %d hex digits" % (algorithm, expected, LENGTH[algorithm]))
+        if expected != "none" and not re.fullmatch(f"[0-9a-f]{{{LENGTH[algorithm]}}}", expected):
+            raise Refused(f"image digest: {algorithm}={expected!s:.140} is not {LENGTH[algorithm]} hex digits")
         self.algorithm, self.expected = algorithm, expected
         self.hash = hashlib.new(algorithm)
 
@@ -310,8 +310,8 @@ class Digest:
             text = next(blocks(source.beside(".sha256").chunks(), CHUNK), b"").decode("utf-8", "replace")
         except HttpStatus as error:
             raise Refused(
-                "image digest: the URL names none and %s. Add #sha256=<64 hex digits> to the URL, "
-                "publish a .sha256 file beside the image, or accept any content with #sha256=none" % error
+                f"image digest: the URL names none and {error}. Add #sha256=<64 hex digits> to the URL, "
+                "publish a .sha256 file beside the image, or accept any content with #sha256=none"
             ) from None
         return cls("sha256", cls.pick(text, url.parts.path.rsplit("/", 1)[-1]))
 
@@ -328,7 +328,7 @@ class Digest:
                 found[bsd.group(1).rsplit("/", 1)[-1]] = bsd.group(2).lower()
         if name in found or len(found) == 1:
             return found.get(name) or next(iter(found.values()))
-        raise Refused("image digest: the .sha256 file beside the image holds no SHA-256 digest of %r" % name)
+        raise Refused(f"image digest: the .sha256 file beside the image holds no SHA-256 digest of {name!r}")
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass the chunks on and hash them."""
@@ -340,8 +340,8 @@ class Digest:
         """Refuse the image unless its digest is the promised one."""
         if self.expected not in ("none", self.hash.hexdigest()):
             raise Refused(
-                "image digest: %s is %s, expected %s; the image is damaged or not the one you meant"
-                % (self.algorithm, self.hash.hexdigest(), self.expected)
+                f"image digest: {self.algorithm} is {self.hash.hexdigest()}, expected {self.expected}; the image is "
+                "damaged or not the one you meant"
             )
 
 
@@ -398,7 +398,7 @@ class Incoming:
         """Say how much of the download has come, for a progress message."""
         if not self.source.size:
             return ""
-        return ", %d %% of the download" % (100 * self.source.received // self.source.size)
+        return f", {100 * self.source.received // self.source.size} % of the download"
 
 
 # --- A download that is kept in RAM when it fits there, so that it is proven before the disk is touched.
@@ -423,7 +423,7 @@ class Download:
             while view:
                 view = view[os.write(self.memory, view) :]
             progress.tick(
-                lambda: "fetching: %d %%" % (100 * source.received // max(self.size or 0, 1)),
+                lambda: f"fetching: {100 * source.received // max(self.size or 0, 1)} %",
                 lambda: (source.received, self.size),
             )
         digest.check()

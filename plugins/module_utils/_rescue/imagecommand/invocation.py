@@ -45,7 +45,7 @@ class Progress:
     def publish(self, text: str, count: tuple[int, int | None] | None = None) -> None:
         """Replace output.json at once, never half of it. count: bytes done, and bytes in all or None."""
         self.last = time.monotonic()
-        draft = self.path.with_name(".%s.%d" % (self.path.name, os.getpid()))
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         with contextlib.suppress(OSError):  # a full RAM disk must not end an installation
             content: dict[str, Any] = {"message": text}
             if count is not None:
@@ -69,7 +69,7 @@ def run_program(name: str, install: Callable[..., None], arguments: list[str]) -
     """
     token = os.environ.pop(TOKEN, "")
     if len(arguments) != 4:
-        sys.stderr.write('usage: %s IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n' % name)
+        sys.stderr.write(f'usage: {name} IMAGE_URL BOOTSTRAP_FILE MACHINE_NAME "DEVICE"\n')
         return 2
 
     def end(number: int, _frame: object) -> None:
@@ -84,8 +84,8 @@ def run_program(name: str, install: Callable[..., None], arguments: list[str]) -
     try:
         install(*arguments, progress, token)
     except (Refused, Terminated, OSError) as error:
-        progress.publish("failed: %s" % error)
-        sys.stderr.write("%s: %s; %s\n" % (name, error, progress.outcome))
+        progress.publish(f"failed: {error}")
+        sys.stderr.write(f"{name}: {error}; {progress.outcome}\n")
         return 128 + error.number if isinstance(error, Terminated) else 1
     sys.stdout.write(MARKER + "\n")
     return 0
@@ -100,7 +100,7 @@ def writing(disk: Disk, progress: Progress) -> Iterator[Path]:
     except BaseException:
         if disk.touched:
             disk.spoil()
-            progress.outcome = "%s was made unbootable again" % disk.path
+            progress.outcome = f"{disk.path} was made unbootable again"
         raise
 
 

@@ -34,7 +34,7 @@ def enclose(root: Path, answering: int, function: Callable[..., Any], *arguments
     except Refused as error:
         answer = {"error": str(error)}
     except OSError as error:
-        answer = {"error": "new root file system: %s" % error}
+        answer = {"error": f"new root file system: {error}"}
     finally:
         with os.fdopen(answering, "wb") as pipe:
             pipe.write(json.dumps(answer).encode())
@@ -73,7 +73,7 @@ def write_whole(name: str, text: str, mode: int, folder_mode: int = 0o755) -> No
         same_label(folder)
     if folder_mode != 0o755:
         path.parent.chmod(folder_mode)
-    draft = path.with_name(".%s.kubenode" % path.name)
+    draft = path.with_name(f".{path.name}.kubenode")
     draft.unlink(missing_ok=True)
     fd = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(fd, "wb") as stream:
@@ -140,7 +140,7 @@ class Root:
                 with mounted(partition, work / "root", "ro") as top:
                     found += cls._look(partition, top)
             except Refused as error:
-                say("%s is left alone: %s" % (partition, error))
+                say(f"{partition} is left alone: {error}")
         return found
 
     @classmethod
@@ -168,8 +168,8 @@ def var_mounts(fstab: str, partitions: list[Partition]) -> list[tuple[str, Parti
         origin = next((one for one in partitions if value and wanted in one.names), None)
         if origin is None:
             raise Refused(
-                "the image mounts %s from %s, which is not on this disk; "
-                "the bootstrap data would be hidden" % (fields[1], fields[0])
+                f"the image mounts {fields[1]} from {fields[0]}, which is not on this disk; "
+                "the bootstrap data would be hidden"
             )
         options = [option for option in fields[3].split(",") if option.startswith("subvol")]
         found.append((fields[1].rstrip("/"), origin, ",".join(["rw", *options])))
@@ -192,12 +192,12 @@ def meta_data(machine: str, keys: list[str], installation: str = "") -> bytes:
     The instance carries the id of the installation, where there is one: cloud-init shows it in the new system.
     """
     meta: dict[str, Any] = {
-        "instance-id": "iid-kubenode-%s" % (installation or uuid.uuid4()),
+        "instance-id": f"iid-kubenode-{installation or uuid.uuid4()}",
         "local-hostname": machine,
     }
     if keys:
         meta["public-keys"] = keys
-    return "".join("%s: %s\n" % (name, json.dumps(value)) for name, value in meta.items()).encode()
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in meta.items()).encode()
 
 
 def seed_cloud_init(root: Path, bootstrap: Bootstrap, record: dict[str, str]) -> None:
@@ -217,7 +217,7 @@ def check_cloud_init(roots: list[Root]) -> None:
     """Refuse an image that would never read the cloud-init data it is given."""
     if len(roots) != 1:
         where = ", ".join(str(root.partition) for root in roots) or "none was found"
-        raise Refused("bootstrap data: it needs exactly one root file system in the image: %s" % where)
+        raise Refused(f"bootstrap data: it needs exactly one root file system in the image: {where}")
     if not roots[0].facts["cloud_init"]:
         raise Refused("bootstrap data: it is cloud-init, but the image has no cloud-init program")
     if roots[0].facts["switched_off"]:
@@ -233,9 +233,9 @@ def seed_ignition(partitions: list[Partition], work: Path, data: bytes, say: Say
         for partition in [one for one in partitions if one.label == label]:
             with mounted(partition, work / "root") as top:
                 if not (top / proof).exists():
-                    raise Refused("%s: no %s on it, the image has booted before or is no CoreOS" % (partition, proof))
+                    raise Refused(f"{partition}: no {proof} on it, the image has booted before or is no CoreOS")
                 write_into(top, name, data, 0o600, 0o700 if proof else 0o755)
-            say("ignition: %s on %s, label %s" % (name, partition, label))
+            say(f"ignition: {name} on {partition}, label {label}")
             return
     raise Refused(
         "bootstrap data: it is Ignition, but the image has no partition labelled boot (Fedora CoreOS) or OEM (Flatcar)"
@@ -256,10 +256,10 @@ def seed_root(
             for point, partition, options in var_mounts(root.facts["fstab"], partitions):
                 target = Path(str(top) + point)
                 if target.resolve() != target or not target.is_dir():
-                    raise Refused("new root file system: mount point %s is not a plain folder" % point)
+                    raise Refused(f"new root file system: mount point {point} is not a plain folder")
                 stack.enter_context(mounted(partition, target, options))
             seed_cloud_init(top, bootstrap, record)
-            say("cloud-init: NoCloud seed for %s, %d SSH keys of the rescue" % (machine, len(bootstrap.keys)))
+            say(f"cloud-init: NoCloud seed for {machine}, {len(bootstrap.keys)} SSH keys of the rescue")
         else:
             write_into(top, "/etc/hostname", machine.encode() + b"\n", 0o644)
         text = json.dumps(record, indent=2) + "\n"

@@ -53,7 +53,7 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
         kind = kind_of_content(beginning(registry.blob(layers[0])))
     for switch, needed in (("layout", "rootfs"), ("grow", "raw")):
         if switch in url.switches and needed not in kind:
-            raise Refused("image URL: %s= is not for this image, which is a %s" % (switch, kind))
+            raise Refused(f"image URL: {switch}= is not for this image, which is a {kind}")
     sources = [(registry.blob(layer), proof(layer)) for layer in layers]
     if kind == "rootfs":
         with contextlib.closing(RootFs(job, layout, sources, True, progress)) as rootfs:
@@ -62,14 +62,14 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     else:
         with writing(job.disk, progress) as work:
             install_raw(raw_incoming(*sources[0], kind), job, work, url.wants("grow"), progress, record)
-    progress.say("%s: installed on %s" % (machine, job.disk.path))
+    progress.say(f"{machine}: installed on {job.disk.path}")
 
 
 def looked_up(url: OciUrl, token: str, progress: Progress) -> tuple[Registry, OciImage]:
     """Return the registry, and what the image URL means there on this machine; signed, when a key is given."""
     registry = Registry(url, token, NAME, progress.say)
     image = OciImage(registry)
-    progress.say("image: %s is %s, for %s" % (url.shown, image.digest, image.architecture))
+    progress.say(f"image: {url.shown} is {image.digest}, for {image.architecture}")
     if "cosign-key" in url.switches:
         check_signature(registry, image.digest, url.switches["cosign-key"])
     return registry, image
@@ -83,20 +83,21 @@ def pull(target: Path, room: int, image_url: str, progress: Progress, token: str
     url = OciUrl(image_url)
     for switch in ("grow", "keys", "layout"):
         if switch in url.switches:
-            raise Refused("image URL: %s= is for a disk, and the image becomes a file" % switch)
+            raise Refused(f"image URL: {switch}= is for a disk, and the image becomes a file")
     registry, image = looked_up(url, token, progress)
     if image.container and len(image.layers) > 1:
         text = "image: %s is a container image of %d layers, and one archive is needed; push that as a file"
         raise Refused(text % (url.shown, len(image.layers)))
     layer = image.only_layer(url.switches.get("file", ""))
     if layer.size > room:
-        raise Refused("image: it has %d MiB, and the rescue has %d MiB of memory for it; use a smaller image" % (
-            -(-layer.size // MIB), room // MIB
-        ))  # fmt: skip
+        raise Refused(
+            f"image: it has {-(-layer.size // MIB)} MiB, and the rescue has {room // MIB} MiB of memory for it; "
+            "use a smaller image"
+        )
     blob, digest = registry.blob(layer), proof(layer)
 
     def state() -> str:
-        return "downloaded %d of %d MiB of the image" % (blob.received // MIB, layer.size // MIB)
+        return f"downloaded {blob.received // MIB} of {layer.size // MIB} MiB of the image"
 
     part = target.with_name(target.name + ".part")
     with open(os.open(str(part), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -114,13 +115,13 @@ def to_file(arguments: list[str]) -> int:
     token = os.environ.pop(TOKEN, "")
     room = whole_number(arguments[1]) if len(arguments) == 4 else None
     if room is None:
-        sys.stderr.write("usage: %s %s FILE BYTES OUTPUT_JSON IMAGE_URL\n" % (NAME, TO_FILE))
+        sys.stderr.write(f"usage: {NAME} {TO_FILE} FILE BYTES OUTPUT_JSON IMAGE_URL\n")
         return 2
     target, progress = Path(arguments[0]), Progress(Path(arguments[2]))
     try:
         sys.stdout.write(json.dumps(pull(target, room, arguments[3], progress, token)) + "\n")
     except (Refused, OSError) as error:
-        sys.stderr.write("%s\n" % error)
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -70,12 +70,12 @@ class Login:
             text = "%s: the registry wants the login sent to what is no URL: %s"
             raise Refused(text % (self.url.shown, error)) from None
         if realm.scheme not in (("https", "http") if self.url.scheme == "http" else ("https",)) or not realm.hostname:
-            raise Refused("%s: the registry wants the login sent to %s, refused" % (self.url.shown, realm.scheme))
+            raise Refused(f"{self.url.shown}: the registry wants the login sent to {realm.scheme}, refused")
         query = urllib.parse.parse_qsl(realm.query)
         query += [("service", values["service"])] if "service" in values else []
-        query.append(("scope", values.get("scope") or "repository:%s:pull" % self.url.name))
+        query.append(("scope", values.get("scope") or f"repository:{self.url.name}:pull"))
         location = urllib.parse.urlunsplit(realm._replace(query=urllib.parse.urlencode(query), fragment=""))
-        shown = "token server %s" % realm.hostname
+        shown = f"token server {realm.hostname}"
         server = Transfer(shown, self.agent, self.url.stall, self.pause, self.say, location, self.basic)
         try:
             answer = json.loads(whole(server, TOKEN_LIMIT))
@@ -84,11 +84,10 @@ class Login:
             token = ""
         except HttpStatus as error:
             why = "OCI_REGISTRY_AUTH_TOKEN is not accepted" if self.given else "set OCI_REGISTRY_AUTH_TOKEN"
-            raise HttpStatus(error.status, "%s: no token from %s: HTTP %d; %s" % (
-                self.url.shown, realm.hostname, error.status, why
-            )) from None  # fmt: skip
+            text = f"{self.url.shown}: no token from {realm.hostname}: HTTP {error.status}; {why}"
+            raise HttpStatus(error.status, text) from None
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
-            raise Refused("%s: %s handed out no token" % (self.url.shown, realm.hostname))
+            raise Refused(f"{self.url.shown}: {realm.hostname} handed out no token")
         return token
 
 
@@ -98,7 +97,7 @@ def whole(transfer: Transfer, limit: int) -> bytes:
     for chunk in transfer.chunks():
         data += chunk
         if len(data) > limit:
-            raise Refused("%s: the answer is longer than %d bytes" % (transfer.shown, limit))
+            raise Refused(f"{transfer.shown}: the answer is longer than {limit} bytes")
     return data
 
 
@@ -122,9 +121,9 @@ class Descriptor:
             raise Refused("image: the manifest is damaged: a descriptor is no object")
         digest, size = value.get("digest"), value.get("size")
         if not isinstance(digest, str) or not re.fullmatch(DIGEST, digest):
-            raise Refused("image: the manifest is damaged: %.100r is no digest" % digest)
+            raise Refused(f"image: the manifest is damaged: {digest!r:.100} is no digest")
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= LARGEST_NUMBER:
-            raise Refused("image: the manifest is damaged: %.100r is no size" % size)
+            raise Refused(f"image: the manifest is damaged: {size!r:.100} is no size")
         self.digest, self.size = digest, size
         self.media_type = str(value.get("mediaType") or "")
         annotations = value.get("annotations")
@@ -151,11 +150,12 @@ class Registry:
         asked = RegistryTransfer(self, "manifests", reference)
         data = whole(asked, DOCUMENT_LIMIT)
         algorithm = reference.partition(":")[0] if ":" in reference else "sha256"
-        digest = "%s:%s" % (algorithm, hashlib.new(algorithm, data).hexdigest())
+        digest = f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
         if ":" in reference and digest != reference:
-            raise Refused("%s: the registry sent a manifest with the digest %s, expected %s; nothing of it is used" % (
-                self.url.shown, digest, reference
-            ))  # fmt: skip
+            raise Refused(
+                f"{self.url.shown}: the registry sent a manifest with the digest {digest}, expected {reference}; "
+                "nothing of it is used"
+            )
         return as_object(data, "manifest"), digest
 
     def document(self, descriptor: Descriptor, what: str) -> dict[str, Any]:
@@ -165,10 +165,10 @@ class Registry:
     def small_blob(self, descriptor: Descriptor, what: str) -> bytes:
         """Return a small blob, proven."""
         if descriptor.size > DOCUMENT_LIMIT:
-            raise Refused("image: its %s has %d bytes, refused" % (what, descriptor.size))
+            raise Refused(f"image: its {what} has {descriptor.size} bytes, refused")
         data = whole(self.blob(descriptor), DOCUMENT_LIMIT)
         if hashlib.new(descriptor.algorithm, data).hexdigest() != descriptor.hex:
-            raise Refused("image: its %s is damaged: another digest than %s" % (what, descriptor.digest))
+            raise Refused(f"image: its {what} is damaged: another digest than {descriptor.digest}")
         return data
 
     def blob(self, descriptor: Descriptor) -> Blob:
@@ -213,7 +213,7 @@ class RegistryTransfer(Transfer):
             if given
             else "log in: set OCI_REGISTRY_AUTH_TOKEN to user:password, or to a token",
             403: "whoever OCI_REGISTRY_AUTH_TOKEN belongs to may not read it" if given else "it is not public",
-            404: "there is no such %s; check registry, name and tag" % self.kind[:-1],
+            404: f"there is no such {self.kind[:-1]}; check registry, name and tag",
         }[error.code]
         text = (self.shown, error.code, error.reason, error_code(error), way)
         return HttpStatus(error.code, "%s: HTTP %d %s%s; %s" % text)
@@ -229,13 +229,13 @@ class Blob(RegistryTransfer):
     def begin(self, size: int | None, validator: str) -> None:
         """Compare the size with the manifest's."""
         if size is not None and size != self.expected:
-            raise Refused("%s: a blob has %d bytes, its manifest says %d" % (self.shown, size, self.expected))
+            raise Refused(f"{self.shown}: a blob has {size} bytes, its manifest says {self.expected}")
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the bytes; not more than the manifest says."""
         for chunk in super().chunks():
             if self.received > self.expected:
-                raise Refused("%s: a blob has more than the %d bytes of its manifest" % (self.shown, self.expected))
+                raise Refused(f"{self.shown}: a blob has more than the {self.expected} bytes of its manifest")
             yield chunk
 
 
@@ -246,7 +246,7 @@ def as_object(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refused("image: its %s is no JSON object" % what)
+        raise Refused(f"image: its {what} is no JSON object")
     return found
 
 
@@ -256,7 +256,7 @@ def error_code(error: urllib.error.HTTPError) -> str:
         code = json.loads(error.read(4096))["errors"][0]["code"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
-    return " (%s)" % code if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
+    return f" ({code})" if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
 
 
 # --- From a reference to the layers for this machine.
@@ -278,18 +278,18 @@ class OciImage:
             if "manifests" not in found:
                 break
             if "layers" in found or "config" in found:
-                raise Refused("image: %s is index and manifest at once, refused" % url.shown)
+                raise Refused(f"image: {url.shown} is index and manifest at once, refused")
             found, _digest = registry.manifest(self._choose(found, url.shown).digest)
         if "manifests" in found or not isinstance(found.get("layers"), list):
-            raise Refused("image: %s is no image manifest with layers" % url.shown)
+            raise Refused(f"image: {url.shown} is no image manifest with layers")
         config = Descriptor(found.get("config"))
         self.container = config.media_type in CONFIGS
         self.layers = [one for one in map(Descriptor, found["layers"]) if one.media_type != EMPTY]
         if not self.layers:
-            raise Refused("image: %s has no layers" % url.shown)
+            raise Refused(f"image: {url.shown} has no layers")
         for layer in self.layers:
             if "encrypted" in layer.media_type:
-                raise Refused("image: %s has encrypted layers" % url.shown)
+                raise Refused(f"image: {url.shown} has encrypted layers")
         if self.container:
             self._check(registry.document(config, "configuration"))
 
@@ -303,9 +303,10 @@ class OciImage:
                 return entry
             if name and name not in there and name != "unknown/unknown":
                 there.append(name)
-        raise Refused("image: %s has nothing for linux/%s; there is %s" % (
-            shown, self.architecture, ", ".join(there) or "nothing with a platform"
-        ))  # fmt: skip
+        raise Refused(
+            f"image: {shown} has nothing for linux/{self.architecture}; there is "
+            f"{', '.join(there) or 'nothing with a platform'}"
+        )
 
     def _check(self, config: dict[str, Any]) -> None:
         found = (config.get("os", "linux"), config.get("architecture", self.architecture))
@@ -318,12 +319,13 @@ class OciImage:
         if title:
             named = [layer for layer in self.layers if layer.title == title]
             if len(named) != 1:
-                raise Refused("image: file=%.200s is not in it; there is %s" % (title, ", ".join(titles) or "no title"))
+                raise Refused(f"image: file={title!s:.200} is not in it; there is {', '.join(titles) or 'no title'}")
             return named[0]
         if len(self.layers) != 1:
-            raise Refused("image: it has %d files; name one with #file= behind the image URL: %s" % (
-                len(self.layers), ", ".join(titles)
-            ))  # fmt: skip
+            raise Refused(
+                f"image: it has {len(self.layers)} files; name one with #file= behind the image URL: "
+                f"{', '.join(titles)}"
+            )
         return self.layers[0]
 
 
@@ -343,13 +345,13 @@ def check_signature(registry: Registry, digest: str, key: str) -> None:
     except HttpStatus as error:
         if error.status != 404:
             raise
-        raise Refused("image: %s is not signed (no %s beside it)" % (registry.url.shown, tag)) from None
+        raise Refused(f"image: {registry.url.shown} is not signed (no {tag} beside it)") from None
     layers = found.get("layers")
     for layer in map(Descriptor, layers if isinstance(layers, list) else []):
         if layer.media_type == PAYLOAD and signed(registry, layer, digest, pem):
-            registry.say("image: %s is signed with the given key" % digest)
+            registry.say(f"image: {digest} is signed with the given key")
             return
-    raise Refused("image: %s has no signature that the key in cosign-key= verifies" % registry.url.shown)
+    raise Refused(f"image: {registry.url.shown} has no signature that the key in cosign-key= verifies")
 
 
 def public_key(key: str) -> str:

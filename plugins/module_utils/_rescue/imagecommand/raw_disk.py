@@ -41,18 +41,18 @@ def check_head(head: bytes, sector: int) -> None:
     """Refuse what is not the beginning of a raw disk that this disk can boot."""
     for place, magic, what in FOREIGN:
         if head[place : place + len(magic)] == magic:
-            raise Refused("image: it is not a raw disk image but %s" % what)
+            raise Refused(f"image: it is not a raw disk image but {what}")
     if head[510:512] != b"\x55\xaa":
         raise Refused("image: it is not a raw image of a whole disk (no 55 AA at byte 510)")
     other = {512: 4096, 4096: 512}.get(sector, 512)
     if head[other : other + 8] == b"EFI PART":
-        raise Refused("image: its partition table is made for %d-byte sectors, the disk has %d" % (other, sector))
+        raise Refused(f"image: its partition table is made for {other}-byte sectors, the disk has {sector}")
 
 
 def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[bytes, int, bytes]:
     """Bring the image onto the disk and prove it; return the ends of the disk, see Writer.finish()."""
     if incoming.size is not None and incoming.size > disk.size:
-        raise Refused("image: it has %d bytes, %s only %d" % (incoming.size, disk.path, disk.size))
+        raise Refused(f"image: it has {incoming.size} bytes, {disk.path} only {disk.size}")
     check_head(incoming.head, disk.sector)
     what = (incoming.shown, incoming.kind, disk.path, disk.size // 10**6)
     progress.say("image: %s, compression %s, onto %s (%d MB)" % what)
@@ -60,7 +60,7 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
 
     def state() -> str:
         rate = writer.position / 1e6 / (time.monotonic() - began)
-        return "writing %s: %d MB%s, %d MB/s" % (disk.path, writer.position // 10**6, incoming.share(), rate)
+        return f"writing {disk.path}: {writer.position // 10**6} MB{incoming.share()}, {int(rate)} MB/s"
 
     with disk.exclusive() as fd:
         writer = Writer(fd, disk.size)
@@ -72,7 +72,7 @@ def write_image(incoming: Incoming, disk: Disk, progress: Progress) -> tuple[byt
             progress.tick(state, incoming.count)
         incoming.check()
         digest = incoming.digest
-        progress.say("%s: %s %s; flushing" % (disk.path, digest.algorithm, digest.hash.hexdigest()))
+        progress.say(f"{disk.path}: {digest.algorithm} {digest.hash.hexdigest()}; flushing")
         ends = writer.finish()
     progress.say("%s, %d MB of data, %.1f s" % (state(), writer.written // 10**6, time.monotonic() - began))
     return ends
@@ -113,16 +113,16 @@ def adapt(table: Table, work: Path, grow: bool, bootstrap: Bootstrap, record: di
         say("no single root file system found; the disk stays as the image is")
         return
     root = roots[0]
-    say("root: %s, %s" % (root.partition, root.facts["name"]))
+    say(f"root: {root.partition}, {root.facts['name']}")
     number = root.partition.number
     if number != list(table.entries)[-1]:
-        say("%s is not the last one on the disk and keeps its size" % root.partition)
+        say(f"{root.partition} is not the last one on the disk and keeps its size")
     elif grow:
         table.grow(number)
         partitions = table.partitions(work)
         root.partition = next(one for one in partitions if one.number == number)
         grow_filesystem(root.partition, work, say)
-        say("%s: %d MB" % (root.partition, table.extents()[number][1] * 512 // 10**6))
+        say(f"{root.partition}: {table.extents()[number][1] * 512 // 10**6} MB")
     seed_root(root, partitions, work, bootstrap, record, say)
 
 
@@ -146,12 +146,12 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
 
     with writing(job.disk, progress) as work:
         install_raw(Incoming(source, digest), job, work, url.wants("grow"), progress, written if adapt else None)
-    progress.say("%s: installed on %s" % (machine, job.disk.path))
+    progress.say(f"{machine}: installed on {job.disk.path}")
 
 
 def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
     """Return the installed record; the digest is known when the image is written."""
-    return installed_record(job.machine, url.shown(), "%s:%s" % (digest.algorithm, digest.hash.hexdigest()), NAME)
+    return installed_record(job.machine, url.shown(), f"{digest.algorithm}:{digest.hash.hexdigest()}", NAME)
 
 
 def main(arguments: list[str]) -> int:

@@ -61,7 +61,7 @@ class Writer:
     def write(self, block: bytes) -> None:
         """Take the next block of the image."""
         if self.position + len(block) > self.size:
-            raise Refused("image: it is larger than the device of %d bytes" % self.size)
+            raise Refused(f"image: it is larger than the device of {self.size} bytes")
         view = memoryview(block)
         data = None  # where in the block a run of data began
         for start in range(0, len(block), GRAIN):
@@ -163,17 +163,17 @@ class Disk:
         ways = ("", "/dev/", "/dev/disk/by-id/", "/dev/disk/by-id/wwn-", "/dev/disk/by-id/nvme-")
         found = [way + name for way in ways if (way or name.startswith("/")) and Path(way + name).exists()]
         if not found:
-            raise Refused("root device %r: no such device (kernel name, by-id name or WWN)" % name)
+            raise Refused(f"root device {name!r}: no such device (kernel name, by-id name or WWN)")
         self.path = str(Path(found[0]).resolve())
         status = Path(self.path).stat()
         if not stat.S_ISBLK(status.st_mode):
-            raise Refused("root device %s: it is not a block device" % self.path)
-        self.number = "%d:%d" % (os.major(status.st_rdev), os.minor(status.st_rdev))
+            raise Refused(f"root device {self.path}: it is not a block device")
+        self.number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         self.sysfs = Path("/sys/dev/block") / self.number
         if not self.sysfs.exists():
-            raise Refused("root device %s: the kernel knows no device %s" % (self.path, self.number))
+            raise Refused(f"root device {self.path}: the kernel knows no device {self.number}")
         if (self.sysfs / "partition").exists():
-            raise Refused("root device %s: it is a partition; name the whole disk" % self.path)
+            raise Refused(f"root device {self.path}: it is a partition; name the whole disk")
         self.size = int((self.sysfs / "size").read_text()) * 512
         self.sector = int((self.sysfs / "queue/logical_block_size").read_text())
         self.touched = False
@@ -181,12 +181,12 @@ class Disk:
     def check(self) -> None:
         """Refuse a disk that must not or cannot be written."""
         if (self.sysfs / "ro").read_text().strip() != "0":
-            raise Refused("root device %s: it is read-only" % self.path)
+            raise Refused(f"root device {self.path}: it is read-only")
         if self.size < 4 * EDGE:
-            raise Refused("root device %s: it is too small, %d bytes" % (self.path, self.size))
+            raise Refused(f"root device {self.path}: it is too small, {self.size} bytes")
         uses = self.uses()
         if uses:
-            raise Refused("root device %s: it is in use: %s" % (self.path, "; ".join(uses)))
+            raise Refused(f"root device {self.path}: it is in use: {'; '.join(uses)}")
 
     def kernel_partitions(self) -> dict[int, KernelPartition]:
         """Return what the kernel has, by number in the order of place."""
@@ -198,7 +198,7 @@ class Disk:
             found = self.kernel_partitions().get(number)
             if found:
                 return found.device
-        raise Refused("root device %s: partition %d has gone from the kernel" % (self.path, number))
+        raise Refused(f"root device {self.path}: partition {number} has gone from the kernel")
 
     def extents(self) -> Extents:
         """Return start and length of the partitions by number, in sectors, as the kernel has them."""
@@ -213,16 +213,16 @@ class Disk:
         for holder in sorted({name for folder in folders for name in entries(folder / "holders")}):
             label = Path("/sys/class/block") / holder / "dm/name"
             mapped = label.read_text().strip() if label.exists() else ""
-            way = "dmsetup remove %s" % mapped if mapped else "mdadm --stop /dev/%s" % holder
-            found.append("held by %s (%s)" % (mapped or holder, way))
+            way = f"dmsetup remove {mapped}" if mapped else f"mdadm --stop /dev/{holder}"
+            found.append(f"held by {mapped or holder} ({way})")
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             fields = line.split()
             origin = fields[fields.index("-") + 2]
             if fields[2] in numbers or device_number(origin) in numbers:
-                found.append("mounted on %s (umount it)" % fields[4])
+                found.append(f"mounted on {fields[4]} (umount it)")
         for line in Path("/proc/swaps").read_text().splitlines()[1:]:
             if device_number(line.split()[0]) in numbers:
-                found.append("swap (swapoff %s)" % line.split()[0])
+                found.append(f"swap (swapoff {line.split()[0]})")
         return found
 
     @contextlib.contextmanager
@@ -235,7 +235,7 @@ class Disk:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
             else:
-                raise Refused("root device %s: another program holds its lock" % self.path)
+                raise Refused(f"root device {self.path}: another program holds its lock")
             yield
             os.fsync(fd)
         finally:
@@ -256,7 +256,7 @@ class Disk:
                 if error.errno != errno.EBUSY:
                     raise
         else:
-            raise Refused("root device %s: it is in use (another mount namespace or program)" % self.path)
+            raise Refused(f"root device {self.path}: it is in use (another mount namespace or program)")
         try:
             yield fd
         finally:
@@ -278,10 +278,10 @@ class Disk:
                     try:
                         change_partition(fd, operation, number, *extent)
                     except OSError as error:  # udev or the lab may tell the kernel at the same moment
-                        refused = ": partition %d: %s" % (number, os.strerror(error.errno or 0))
+                        refused = f": partition {number}: {os.strerror(error.errno or 0)}"
             finally:
                 os.close(fd)
-        raise Refused("root device %s: the kernel does not take its new partitions%s" % (self.path, refused))
+        raise Refused(f"root device {self.path}: the kernel does not take its new partitions{refused}")
 
     def spoil(self) -> None:
         """Make the disk unbootable again."""
@@ -318,7 +318,7 @@ def device_number(path: str) -> str:
     with contextlib.suppress(OSError, ValueError):
         status = Path(path).stat()
         if stat.S_ISBLK(status.st_mode):
-            return "%d:%d" % (os.major(status.st_rdev), os.minor(status.st_rdev))
+            return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     return ""
 
 
@@ -366,17 +366,17 @@ class Partition:
         self.names |= {"PARTUUID=" + self.partuuid, "PARTLABEL=" + self.partlabel}
 
     def _node(self, number: str, work: Path) -> str:
-        for name in ("%s%d" % (self.disk.path, self.number), "%sp%d" % (self.disk.path, self.number)):
+        for name in (f"{self.disk.path}{self.number}", f"{self.disk.path}p{self.number}"):
             if device_number(name) == number:
                 return name
-        node = work / ("node-%d-%s" % (self.number, number.replace(":", "-")))  # no udev yet, or none at all
+        node = work / (f"node-{self.number}-{number.replace(':', '-')}")  # no udev yet, or none at all
         if not node.exists():
             major, minor = number.split(":")
             os.mknod(str(node), stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))
         return str(node)
 
     def __str__(self) -> str:
-        return "partition %d (%s)" % (self.number, self.fs or "no file system")
+        return f"partition {self.number} ({self.fs or 'no file system'})"
 
 
 # --- The partition table, kept back until everything else is done.
@@ -445,7 +445,7 @@ class Table:
         script = run("sfdisk", "--dump", self.device).splitlines()
         if self.esp:
             script = [line.replace("type=" + self.EFI[0], "type=" + self.PLAIN) for line in script]
-        kept = [line for line in script if not any("type=%s" % kind in line.split(", ") for kind in self.EFI)]
+        kept = [line for line in script if not any(f"type={kind}" in line.split(", ") for kind in self.EFI)]
         run(*self.SFDISK, "--wipe", "never", self.disk.path, stdin="\n".join(kept) + "\n")
         self.disk.believe(self.extents())
 
@@ -488,4 +488,4 @@ class Table:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(fd, self.BLKFLSBUF, 0)
             if any(os.pread(fd, len(piece), start) != piece for start, piece in data):
-                raise Refused("root device %s: it does not give back what was written; it is faulty" % self.disk.path)
+                raise Refused(f"root device {self.disk.path}: it does not give back what was written; it is faulty")

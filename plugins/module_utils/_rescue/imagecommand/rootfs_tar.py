@@ -38,7 +38,7 @@ def check_archive_head(head: bytes) -> None:
         return
     for place, magic, what in FOREIGN:
         if head[place : place + len(magic)] == magic:
-            raise Refused("image: it is not a tar archive but %s" % what)
+            raise Refused(f"image: it is not a tar archive but {what}")
     if head[510:512] == b"\x55\xaa":
         raise Refused("image: it is a raw disk image, not a tar archive; image-url-command-raw-disk writes those")
     raise Refused("image: it is not a tar archive (no ustar at byte 257)")
@@ -87,7 +87,7 @@ class RootFs:
         check_archive_head(incoming.head)
         room = sum(size for _mount, size in self._mounts())
         if incoming.size is not None and incoming.size > room:
-            raise Refused("image: it has %d bytes, its partitions only %d" % (incoming.size, room))
+            raise Refused(f"image: it has {incoming.size} bytes, its partitions only {room}")
 
     def install(self, work: Path, record: Callable[[], dict[str, str]]) -> None:
         """Write everything; from the end of this on the disk boots. record() is asked when the archives are proven."""
@@ -104,7 +104,7 @@ class RootFs:
                 write_into(top, "/etc/fstab", self._fstab(volumes).encode(), 0o644)
                 facts = inside(top, look_around)
             root = Root(dict(zip(self._purposes(), partitions))["/"], ".", facts)
-            say("root: %s, %s" % (root.partition, facts["name"]))
+            say(f"root: {root.partition}, {facts['name']}")
             seed_root(root, partitions, work, self.job.bootstrap, record(), say)
             self._boot_loaders(volumes, work)
             table.take_boot_code()
@@ -137,7 +137,7 @@ class RootFs:
                     os.fsync(stream.fileno())
             if volume.purpose in ("esp", "bios"):
                 continue
-            self.progress.say("%s: making %s on partition %d" % (volume.purpose, volume.fs, partition.number))
+            self.progress.say(f"{volume.purpose}: making {volume.fs} on partition {partition.number}")
             make_filesystem(volume.fs, partition.node)
             partition.probe()
 
@@ -150,7 +150,7 @@ class RootFs:
             for mount in self.layout.mounts():
                 where = top / mount.strip("/")
                 if where.resolve() != where:
-                    raise Refused("new root file system: mount point %s is not a plain folder" % mount)
+                    raise Refused(f"new root file system: mount point {mount} is not a plain folder")
                 where.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(mounted(found[mount], where))
             yield top
@@ -160,12 +160,12 @@ class RootFs:
         for number, download in enumerate(self.downloads):
             incoming = self.incoming[0] if number == 0 else Incoming(download, download.proof())
             check_archive_head(incoming.head)
-            say("image: %s, compression %s, onto %s" % (download.shown, incoming.kind, self.job.disk.path))
+            say(f"image: {download.shown}, compression {incoming.kind}, onto {self.job.disk.path}")
             held = self.unpackers[number].unpack(top, self._watched(incoming, number))
             incoming.check()
             self.survey.merge(held)
             for what, count in held["left_out"].items():
-                say("left out: %d %s" % (count, what))
+                say(f"left out: {count} {what}")
         mb = sum(self.survey.bytes.values()) // 10**6
         say("unpacked %d members, %d MB, in %.1f s" % (self.survey.members, mb, time.monotonic() - began))
 
@@ -173,7 +173,7 @@ class RootFs:
         done = 0
 
         def state() -> str:
-            return "unpacking: %d MB%s" % (done // 10**6, incoming.share())
+            return f"unpacking: {done // 10**6} MB{incoming.share()}"
 
         for block in incoming.blocks():
             yield block
@@ -193,9 +193,9 @@ class RootFs:
         for volume, partition in sorted(volumes, key=lambda one: order.get(one[0].purpose, 99)):
             uuid = partition.uuid
             if volume.purpose == "esp":  # made last of all, and only for an image that boots by UEFI
-                uuid = "%s-%s" % (self.esp_id[:4], self.esp_id[4:]) if self._halves()[0] else ""
+                uuid = f"{self.esp_id[:4]}-{self.esp_id[4:]}" if self._halves()[0] else ""
             if uuid:
-                lines.append("UUID=%s %s" % (uuid, fstab_fields(volume.purpose, volume.fs)))
+                lines.append(f"UUID={uuid} {fstab_fields(volume.purpose, volume.fs)}")
         return "\n".join(lines) + "\n"
 
     def _halves(self) -> tuple[bool, bool]:
@@ -217,7 +217,7 @@ class RootFs:
             if bios:
                 install_bios(top, call, self.firmware.bios_half, self.job.disk.path)
         ways = [name for name, done in (("UEFI", uefi), ("BIOS", bios)) if done]
-        self.progress.say("boot loader: GRUB for %s" % " and ".join(ways))
+        self.progress.say(f"boot loader: GRUB for {' and '.join(ways)}")
 
 
 def esp_folder(top: Path) -> Path:
@@ -237,7 +237,7 @@ def fstab_fields(purpose: str, fs: str) -> str:
         return "/boot/efi vfat umask=0077,nofail 0 1"
     options = "errors=remount-ro" if fs == "ext4" and purpose == "/" else "defaults"
     check = {"ext4": 1 if purpose == "/" else 2}.get(fs, 0)
-    return "%s %s %s 0 %d" % (purpose, fs, options, check)
+    return f"{purpose} {fs} {options} 0 {check}"
 
 
 NAME = "image-url-command-rootfs-tar"
@@ -261,12 +261,12 @@ def install(image_url: str, bootstrap_file: str, machine: str, devices: str, pro
     with contextlib.closing(RootFs(job, layout, [(source, digest)], False, progress)) as rootfs:
         with writing(job.disk, progress) as work:
             rootfs.install(work, lambda: record(url, digest, job))
-    progress.say("%s: installed on %s" % (machine, job.disk.path))
+    progress.say(f"{machine}: installed on {job.disk.path}")
 
 
 def record(url: ImageUrl, digest: Digest, job: Job) -> dict[str, str]:
     """Return the installed record; the digest is known when the archive is unpacked."""
-    return installed_record(job.machine, url.shown(), "%s:%s" % (digest.algorithm, digest.hash.hexdigest()), NAME)
+    return installed_record(job.machine, url.shown(), f"{digest.algorithm}:{digest.hash.hexdigest()}", NAME)
 
 
 def main(arguments: list[str]) -> int:

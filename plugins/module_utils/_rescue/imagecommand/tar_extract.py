@@ -138,8 +138,8 @@ class Extraction:
                 os.setxattr(path, name, value, follow_symlinks=False)
             except OSError as error:
                 if name == "security.capability" or error.errno not in (errno.EOPNOTSUPP, errno.EPERM):
-                    raise Refused("image: %s: %s: %s" % (shown(entry.name), name, error.strerror)) from None
-                self._leave_out("attributes %s" % name.partition(".")[0])
+                    raise Refused(f"image: {shown(entry.name)}: {name}: {error.strerror}") from None
+                self._leave_out(f"attributes {name.partition('.')[0]}")
         if any(key.startswith("SCHILY.acl.") for key in entry.header.pax_headers):
             self._leave_out("ACLs in text form (pack with --xattrs instead)")
 
@@ -155,7 +155,7 @@ class Extraction:
         elif not last.startswith(WHITEOUT * 2):  # marks of other storage drivers
             gone = last[len(WHITEOUT) :]
             if gone in (b"", b".", b".."):
-                raise Refused("image: the whiteout %s names nothing" % shown(name))
+                raise Refused(f"image: the whiteout {shown(name)} names nothing")
             victim = (folder + b"/" if folder else b"") + gone
             if victim not in self.fresh:
                 self._clear(b"/" + victim, keep_folder=False)
@@ -204,7 +204,7 @@ def extract(reading: int, mounts: list[str], layered: bool) -> Extracted:
     try:
         return Extraction(Survey(mounts), layered).run(Archive(pieces()))
     except NONSENSE as error:
-        raise Refused("image: the tar archive is damaged: %s" % error) from None
+        raise Refused(f"image: the tar archive is damaged: {error}") from None
 
 
 # --- Unpacks archives in a process of its own, which sees no other files than those of the new system.

@@ -91,9 +91,9 @@ class Header(tarfile.TarInfo):
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # typeshed does not know it
             raise
         except tarfile.HeaderError as error:
-            raise Refused("image: the tar archive is damaged: %s" % error) from None
+            raise Refused(f"image: the tar archive is damaged: {error}") from None
         if header.size < 0 or (header.type in cls.EXTENDED and header.size > MIB):
-            raise Refused("image: the tar archive is damaged: a header of %d bytes" % header.size)
+            raise Refused(f"image: the tar archive is damaged: a header of {header.size} bytes")
         return header
 
 
@@ -105,22 +105,22 @@ class Entry:
         self.name = inner_name(header.name, "the name")
         self.kind = KINDS.get(header.type, "")
         if not self.kind:
-            raise Refused("image: %s is of the unknown kind %r" % (shown(self.name), header.type))
+            raise Refused(f"image: {shown(self.name)} is of the unknown kind {header.type!r}")
         self.target = b""
         if self.kind == "hard link":
-            self.target = inner_name(header.linkname, "the hard link %s with the target" % shown(self.name))
+            self.target = inner_name(header.linkname, f"the hard link {shown(self.name)} with the target")
         elif self.kind == "symlink":
             self.target = header.linkname.encode("utf-8", "surrogateescape")  # where it leads is up to the new system
             if not self.target or b"\0" in self.target:
-                raise Refused("image: the symlink %s leads nowhere" % shown(self.name))
+                raise Refused(f"image: the symlink {shown(self.name)} leads nowhere")
         # containerd's snapshots hold whiteouts of overlayfs: character devices 0:0, which open nothing
         whiteout = header.ischr() and (header.devmajor, header.devminor) == (0, 0)
         if self.kind == "device" and not whiteout and not self.name.startswith(b"dev/"):
-            raise Refused("image: %s is a device node outside of /dev" % shown(self.name))
+            raise Refused(f"image: {shown(self.name)} is a device node outside of /dev")
         if not self.name and self.kind != "folder":
-            raise Refused("image: the root folder is a %s" % self.kind)
+            raise Refused(f"image: the root folder is a {self.kind}")
         if not all(0 <= number < 2**32 - 1 for number in (header.uid, header.gid)):
-            raise Refused("image: %s belongs to %d:%d" % (shown(self.name), header.uid, header.gid))
+            raise Refused(f"image: {shown(self.name)} belongs to {header.uid}:{header.gid}")
         self.extents = self._extents(header)
 
     def _extents(self, header: tarfile.TarInfo) -> list[tuple[int, int]]:
@@ -133,7 +133,7 @@ class Entry:
         end, found = 0, []
         for start, length in holes:
             if start < end or length < 0 or start + length > header.size:
-                raise Refused("image: the holes of %s make no sense" % shown(self.name))
+                raise Refused(f"image: the holes of {shown(self.name)} make no sense")
             end = start + length
             found.append((start, length))
         return found
@@ -158,7 +158,7 @@ class Archive:
                     yield Entry(header)
             self.pieces.drain()
         except NONSENSE as error:
-            raise Refused("image: the tar archive is damaged: %s" % error) from None
+            raise Refused(f"image: the tar archive is damaged: {error}") from None
 
     def data(self, entry: Entry) -> Iterator[tuple[int, bytes]]:
         """Yield (place, bytes) of a file."""
@@ -177,7 +177,7 @@ def inner_name(text: str, what: str) -> bytes:
     name = text.encode("utf-8", "surrogateescape")
     parts = [part for part in name.split(b"/") if part not in (b"", b".")]
     if name.startswith(b"/") or b".." in parts or b"\0" in name:
-        raise Refused("image: %s %s leads out of the new root file system" % (what, shown(name)))
+        raise Refused(f"image: {what} {shown(name)} leads out of the new root file system")
     return b"/".join(parts)
 
 
@@ -262,8 +262,8 @@ class Survey:
         """Refuse what would not start, or would not read its bootstrap data."""
         for mark in wanted:
             if mark not in self.found:
-                why = "it has no GRUB for this machine, /usr/lib/grub/%s; install its package" % mark
-                raise Refused("image: %s" % MISSING.get(mark, why))
+                why = f"it has no GRUB for this machine, /usr/lib/grub/{mark}; install its package"
+                raise Refused(f"image: {MISSING.get(mark, why)}")
         if "cloud-init" in wanted and "cloud-init.disabled" in self.found:
             raise Refused("bootstrap data: cloud-init is switched off in the image by /etc/cloud/cloud-init.disabled")
 
@@ -273,8 +273,8 @@ class Survey:
             count = self.bytes[mount.strip("/")]
             if count > size * 0.95:  # a file system needs room for itself
                 raise Refused(
-                    "image: %s needs %d MB, its partition has %d MB; see layout= behind the # of the image URL"
-                    % (mount, count // 10**6, size // 10**6)
+                    f"image: {mount} needs {count // 10**6} MB, its partition has {size // 10**6} MB; see layout= "
+                    "behind the # of the image URL"
                 )
 
 

@@ -26,14 +26,14 @@ class Switched:
         found: dict[str, str] = {}
         for name, value in urllib.parse.parse_qsl(fragment, keep_blank_values=True):
             if name not in cls.SWITCHES or name in found:
-                why = "is given twice" if name in found else "is unknown; known are %s" % ", ".join(cls.SWITCHES)
-                raise Refused("image URL: the switch %r behind the # %s" % (name, why))
+                why = "is given twice" if name in found else f"is unknown; known are {', '.join(cls.SWITCHES)}"
+                raise Refused(f"image URL: the switch {name!r} behind the # {why}")
             found[name] = value
         for name in ("adapt", "grow", "keys", "plain-http"):
             if found.get(name, "yes") not in ("yes", "no"):
-                raise Refused("image URL: %s=%s is neither yes nor no" % (name, found[name]))
+                raise Refused(f"image URL: {name}={found[name]} is neither yes nor no")
         if not re.fullmatch("[1-9][0-9]{0,3}", found.get("stall", "30")):
-            raise Refused("image URL: stall=%s is not a number of seconds from 1 to 9999" % found["stall"])
+            raise Refused(f"image URL: stall={found['stall']} is not a number of seconds from 1 to 9999")
         return found
 
     def wants(self, name: str, default: str = "yes") -> bool:
@@ -64,14 +64,14 @@ class ImageUrl(Switched):
             # its text may hold a piece of the login
             raise Refused("image URL: its address or its port is none") from None
         if self.parts.scheme not in ("http", "https", "file"):
-            raise Refused("image URL: scheme %r is not supported; use http or https" % self.parts.scheme)
+            raise Refused(f"image URL: scheme {self.parts.scheme!r} is not supported; use http or https")
         if self.parts.scheme != "file" and not host:
-            raise Refused("image URL: the host is missing; write %s://HOST/PATH" % self.parts.scheme)
+            raise Refused(f"image URL: the host is missing; write {self.parts.scheme}://HOST/PATH")
         if port == 0:
             raise Refused("image URL: no server has the port 0")
         if not self.parts.path.strip("/"):
             raise Refused("image URL: the path of the image is missing")
-        self.netloc = ("[%s]" % host if ":" in host else host) + (":%d" % port if port else "")
+        self.netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
         self.authorization = self._basic(self.parts)
         super().__init__(self.parts.fragment)
 
@@ -122,7 +122,7 @@ class OciUrl(Switched):
             raise Refused("image URL: it names neither a tag nor a digest; add :TAG or @sha256:…")
         port = self.host.rpartition("]")[2].rpartition(":")[2] if ":" in self.host.rpartition("]")[2] else "443"
         if not 0 < int(port) <= 65535:
-            raise Refused("image URL: no registry has the port %s" % port)
+            raise Refused(f"image URL: no registry has the port {port}")
         if self.host == "docker.io":
             self.host = "registry-1.docker.io"
             self.name = self.name if "/" in self.name else "library/" + self.name
@@ -136,4 +136,4 @@ class OciUrl(Switched):
 
     def location(self, kind: str, reference: str) -> str:
         """Where a manifest or a blob is."""
-        return "%s://%s/v2/%s/%s/%s" % (self.scheme, self.host, self.name, kind, reference)
+        return f"{self.scheme}://{self.host}/v2/{self.name}/{kind}/{reference}"

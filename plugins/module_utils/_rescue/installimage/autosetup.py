@@ -84,26 +84,26 @@ def check_extra(extra: Mapping[Any, Any]) -> list[str]:
     """Findings about the user's own keys."""
     findings = []
     for key, value in extra.items():
-        field = "autosetup.%s" % key
+        field = f"autosetup.{key}"
         bare = key.rstrip("0123456789") if isinstance(key, str) else ""
         if not isinstance(key, str) or not _KEY.match(key):
-            findings.append("autosetup %s: a key is in capitals, such as GOVERNOR; name it so" % shown(key))
+            findings.append(f"autosetup {shown(key)}: a key is in capitals, such as GOVERNOR; name it so")
         elif key in OURS or bare in OURS:
-            findings.append("%s: it follows from %s; set that option" % (field, OURS.get(key) or OURS[bare]))
+            findings.append(f"{field}: it follows from {OURS.get(key) or OURS[bare]}; set that option")
         elif key in REFUSED or bare in REFUSED:
-            findings.append("%s: %s" % (field, REFUSED.get(key) or REFUSED[bare]))
+            findings.append(f"{field}: {REFUSED.get(key) or REFUSED[bare]}")
         elif key not in EXTRA and difflib.get_close_matches(key, EXTRA, 1, 0.8):
             findings.append(
-                "%s: installimage does not know it; is %s meant?" % (field, difflib.get_close_matches(key, EXTRA, 1)[0])
+                f"{field}: installimage does not know it; is {difflib.get_close_matches(key, EXTRA, 1)[0]} meant?"
             )
         elif key not in EXTRA and _read_as(key):
-            findings.append("%s: installimage would read it as %s; leave it out" % (field, _read_as(key)))
+            findings.append(f"{field}: installimage would read it as {_read_as(key)}; leave it out")
         elif not isinstance(value, (str, int, bool)):
-            findings.append("%s: give one word or number, not a list or dictionary" % field)
+            findings.append(f"{field}: give one word or number, not a list or dictionary")
         elif key in EXTRA:
             findings += _check(field, EXTRA[key], value)
         elif isinstance(value, bool):
-            findings.append("%s: whether installimage wants yes or 1 is unknown; write its word in quotes" % field)
+            findings.append(f"{field}: whether installimage wants yes or 1 is unknown; write its word in quotes")
         else:
             findings += check_word(field, str(value))
     return findings
@@ -120,8 +120,8 @@ def _check(field: str, extra: Extra, value: object) -> list[str]:
     if text.lower() in extra.words:
         return []
     findings = check_word(field, text)
-    if not findings and not (extra.pattern and re.match("(?:%s)\\Z" % extra.pattern, text)):
-        findings.append("%s %s: installimage takes %s; use that" % (field, shown(value), extra.takes))
+    if not findings and not (extra.pattern and re.match(f"(?:{extra.pattern})\\Z", text)):
+        findings.append(f"{field} {shown(value)}: installimage takes {extra.takes}; use that")
     return findings
 
 
@@ -147,21 +147,21 @@ def autosetup(
 
     Everything in it has been checked word by word before, see :func:`installimage.spec.findings`.
     """
-    lines = ["DRIVE%d %s" % (number, drive) for number, drive in enumerate(drives, 1)]
-    lines.append("SWRAID %d" % layout.swraid)
+    lines = [f"DRIVE{number} {drive}" for number, drive in enumerate(drives, 1)]
+    lines.append(f"SWRAID {layout.swraid}")
     if layout.swraid:
-        lines.append("SWRAIDLEVEL %d" % layout.level)
+        lines.append(f"SWRAIDLEVEL {layout.level}")
     extra = dict(spec["autosetup"])
-    lines.append("BOOTLOADER %s" % written("BOOTLOADER", extra.pop("BOOTLOADER", "grub")))
-    lines.append("HOSTNAME %s" % spec["hostname"])
+    lines.append(f"BOOTLOADER {written('BOOTLOADER', extra.pop('BOOTLOADER', 'grub'))}")
+    lines.append(f"HOSTNAME {spec['hostname']}")
     if layout.encrypted:
-        lines.append("CRYPTPASSWORD %s" % (MASK if mask else spec["crypt_password"]))
+        lines.append(f"CRYPTPASSWORD {MASK if mask else spec['crypt_password']}")
     pairs = [(key, written(key, extra[key])) for key in sorted(extra)]
     lines += ["%s %s" % pair for pair in pairs if pair[1] is not None]
     if kept:
         # A regular expression, found anywhere in a name unless it is bound.
         names = "|".join(re.sub(r"[.+]", r"\\\g<0>", name) for name in kept)
-        lines.append("PRESERVE_VG ^(%s)$" % names)
+        lines.append(f"PRESERVE_VG ^({names})$")
     for part in layout.partitions:
         words = ["PART", part["mount"], part["filesystem"], part["size"]]
         lines.append(" ".join(words + (["crypt"] if part.get("crypt") else [])))
@@ -169,5 +169,5 @@ def autosetup(
         lines.append(" ".join(["LV", one["vg"], one["name"], one["mount"], one["filesystem"], one["size"]]))
     for inner in layout.subvolumes:
         lines.append(" ".join(["SUBVOL", inner["volume"], inner["subvolume"], inner["mount"]]))
-    lines.append("IMAGE %s" % image)
+    lines.append(f"IMAGE {image}")
     return "".join(line + "\n" for line in lines)

@@ -30,14 +30,21 @@ def shown(value: object) -> str:
 def check_word(field: str, value: str) -> list[str]:
     """Findings about a text that becomes one word of the configuration."""
     if PROMPT in value:
-        return ["%s %s: it holds %r, at which installimage would ask a question; use another value" % (
-            field, shown(value), PROMPT)]  # fmt: skip
+        return [
+            (
+                f"{field} {shown(value)}: it holds {PROMPT!r}, at which installimage would ask a question; use "
+                "another value"
+            )
+        ]
     if not value:
-        return ["%s: it is empty; give one word, or leave it out" % field]
+        return [f"{field}: it is empty; give one word, or leave it out"]
     if not _WORD.match(value):
         return [
-            "%s %s: only letters, digits and @%%+=:,./_~- are taken (no spaces, quotes or line breaks); "
-            "use a value without them" % (field, shown(value))
+            (
+                f"{field} {shown(value)}: only letters, digits and @%+=:,./_~- are taken (no spaces, quotes or line "
+                "breaks); "
+                "use a value without them"
+            )
         ]
     return []
 
@@ -45,11 +52,14 @@ def check_word(field: str, value: str) -> list[str]:
 def check_passphrase(field: str, value: str) -> list[str]:
     """Findings about a passphrase, which is never shown."""
     if len(value) < 8:
-        return ["%s: it has %d characters; use at least 8" % (field, len(value))]
+        return [f"{field}: it has {len(value)} characters; use at least 8"]
     if PROMPT in value or not _PASSPHRASE.match(value):
         return [
-            "%s: it holds a space, a quote, a backslash, a line break, a character that is not ASCII, or %r; "
-            "use a passphrase without them" % (field, PROMPT)
+            (
+                f"{field}: it holds a space, a quote, a backslash, a line break, a character that is not ASCII, or "
+                f"{PROMPT!r}; "
+                "use a passphrase without them"
+            )
         ]
     return []
 
@@ -66,5 +76,5 @@ def check_size(field: str, size: str, all_allowed: bool = True) -> list[str]:
         return []
     if not mebibytes(size):
         more = ", or all for the rest of the disk" if all_allowed else ""
-        return ["%s %s: give a number with M, G or T, such as 512M or 40G%s" % (field, shown(size), more)]
+        return [f"{field} {shown(size)}: give a number with M, G or T, such as 512M or 40G{more}"]
     return []

@@ -22,15 +22,15 @@ IMAGE_WAY_OUT = "use a smaller image, or put it where the rescue can read it and
 
 def mebibytes(count: int) -> str:
     """Bytes as people read them."""
-    return "%d MiB" % (count // (1024 * 1024))
+    return f"{count // (1024 * 1024)} MiB"
 
 
 def check_room(wanted: int, available: int, what: str, way_out: str = IMAGE_WAY_OUT) -> None:
     """Refuse what does not fit into the memory of the rescue (bytes)."""
     if wanted + RESERVE > available:
         raise Refused(
-            "%s: it needs %s of the rescue's memory, and %s are free of which %s stay with the rescue; %s"
-            % (what, mebibytes(wanted), mebibytes(available), mebibytes(RESERVE), way_out),
+            f"{what}: it needs {mebibytes(wanted)} of the rescue's memory, and {mebibytes(available)} are free of "
+            f"which {mebibytes(RESERVE)} stay with the rescue; {way_out}",
             permanent=True,
         )
 
@@ -59,8 +59,9 @@ def verify(found: str, wanted: str, what: str) -> None:
     """Refuse content whose digest is not the wanted one."""
     if wanted and found != wanted:
         raise Refused(
-            "%s: its digest is %s, expected %s; nothing was written to a disk. Correct image.digest, or find out who "
-            "changed the file" % (what, found, wanted),
+            f"{what}: its digest is {found}, expected {wanted}; nothing was written to a disk. Correct "
+            "image.digest, or find out who "
+            "changed the file",
             permanent=True,
         )
 
@@ -86,7 +87,7 @@ def check_packing(path: str, name: str) -> None:
         raise Refused("the image is no tar archive; installimage unpacks a root file system, not a disk", True)
     if not name.endswith(endings):
         raise Refused(
-            "image.name %s: the image is packed by %s; let the name end with %s" % (name, packed, " or ".join(endings)),
+            f"image.name {name}: the image is packed by {packed}; let the name end with {' or '.join(endings)}",
             permanent=True,
         )
 
@@ -128,7 +129,7 @@ class Download(download.Download):
 
     def refused(self, text: str, final: bool = False, status: int = 0) -> Exception:
         """The error to raise."""
-        return Refused("%s: %s" % (self.shown, text), permanent=final)
+        return Refused(f"{self.shown}: {text}", permanent=final)
 
     def ready(self, coming: int | None) -> None:
         """Refuse what does not fit."""

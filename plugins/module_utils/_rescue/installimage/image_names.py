@@ -39,18 +39,17 @@ class ImageName(NamedTuple):
 def parse_image_name(name: str) -> ImageName:
     """Distribution, version and architecture of an image file; raises :class:`InvalidImageName`."""
     if not _NAME.match(name):
-        raise InvalidImageName("use letters, digits, '.', '_', '+' and '-', such as %s" % EXAMPLE)
+        raise InvalidImageName(f"use letters, digits, '.', '_', '+' and '-', such as {EXAMPLE}")
     suffix = [end for end in SUFFIXES if name.endswith(end) and len(name) > len(end)]
     if not suffix:
         raise InvalidImageName(
-            "installimage unpacks only %s; pack the root file system so, and name it like %s"
-            % (", ".join(SUFFIXES), EXAMPLE)
+            f"installimage unpacks only {', '.join(SUFFIXES)}; pack the root file system so, and name it like {EXAMPLE}"
         )
     arch = _ARCH.match(name)
     if not arch:
         raise InvalidImageName(
             "installimage reads the architecture from the name, and finds none of -amd64-, -arm64-, -64-, -i386- "
-            "and -32-; name it like %s" % EXAMPLE
+            f"and -32-; name it like {EXAMPLE}"
         )
     field = name.split("-")[1]
     version = int(field) if _NUMBER.match(field) else 0 if not field or _WORD.match(field) else None
@@ -71,6 +70,6 @@ def check_architecture(name: str, machine: str) -> None:
     if found.machine == machine or (found.machine == "i686" and machine == "x86_64"):
         return
     raise InvalidImageName(
-        "it is an image for %s (%s in its name), and the machine is %s; use an image for this architecture"
-        % (found.machine, found.arch, machine)
+        f"it is an image for {found.machine} ({found.arch} in its name), and the machine is {machine}; use an "
+        "image for this architecture"
     )

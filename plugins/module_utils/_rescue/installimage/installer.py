@@ -95,7 +95,7 @@ class Installer:
                 start_new_session=True,
             )
         except OSError as error:
-            self.terminal.take(("%s: %s\n" % (self._argv[0], error)).encode("utf-8"))
+            self.terminal.take((f"{self._argv[0]}: {error}\n").encode())
             self.terminal.end()
             return ABSENT
         if process.stdin is None:

@@ -91,12 +91,12 @@ class Layout:
         """Every mount point with the field that sets it, and its size."""
         for place, part in enumerate(self.partitions):
             if part["mount"].startswith("/"):
-                yield part["mount"], "partitions[%d]" % place, part["size"]
+                yield part["mount"], f"partitions[{place}]", part["size"]
         for place, volume in enumerate(self.logical_volumes):
             if volume["mount"].startswith("/"):
-                yield volume["mount"], "logical_volumes[%d]" % place, volume["size"]
+                yield volume["mount"], f"logical_volumes[{place}]", volume["size"]
         for place, subvolume in enumerate(self.subvolumes):
-            yield subvolume["mount"], "subvolumes[%d]" % place, ALL
+            yield subvolume["mount"], f"subvolumes[{place}]", ALL
 
 
 def default_partitions(uefi: bool) -> list[Part]:
@@ -111,18 +111,21 @@ def default_partitions(uefi: bool) -> list[Part]:
 def check_disks(count: int, layout: Layout) -> list[str]:
     """Findings about the number of disks."""
     if layout.swraid and layout.level not in LEAST_DISKS:
-        return ["swraid_level %s: use one of %s" % (layout.level, ", ".join(str(one) for one in LEAST_DISKS))]
+        return [f"swraid_level {layout.level}: use one of {', '.join(str(one) for one in LEAST_DISKS)}"]
     if not layout.swraid:
         if count > 1:
             return [
-                "root_devices: %d disks are named, but swraid 0 uses one only; set swraid: 1, or name one disk" % count
+                f"root_devices: {count} disks are named, but swraid 0 uses one only; set swraid: 1, or name one disk"
             ]
         return []
     least = LEAST_DISKS[layout.level]
     if count < least:
         return [
-            "root_devices: RAID level %d needs at least %d disks, and %d is named; name more disks, choose another "
-            "swraid_level, or set swraid: 0" % (layout.level, least, count)
+            (
+                f"root_devices: RAID level {layout.level} needs at least {least} disks, and {count} is named; name "
+                "more disks, choose another "
+                "swraid_level, or set swraid: 0"
+            )
         ]
     return []
 
@@ -141,11 +144,11 @@ def _check_system(layout: Layout, image: ImageName) -> list[str]:
     findings = []
     family = image.distro in RHEL_FAMILY
     fields: list[tuple[str, Part | LogicalVolume]] = [
-        ("partitions[%d]" % place, part) for place, part in enumerate(layout.partitions)
+        (f"partitions[{place}]", part) for place, part in enumerate(layout.partitions)
     ]
-    fields += [("logical_volumes[%d]" % place, volume) for place, volume in enumerate(layout.logical_volumes)]
+    fields += [(f"logical_volumes[{place}]", volume) for place, volume in enumerate(layout.logical_volumes)]
     for field, one in fields:
-        what, filesystem = "%s.filesystem %s" % (field, shown(one["filesystem"])), one["filesystem"]
+        what, filesystem = f"{field}.filesystem {shown(one['filesystem'])}", one["filesystem"]
         if one["mount"] == "lvm":
             continue
         if (
@@ -153,17 +156,18 @@ def _check_system(layout: Layout, image: ImageName) -> list[str]:
             and family
             and not (image.distro in ("centos", "rhel") and release(image, *_WITH_BTRFS))
         ):
-            findings.append("%s: %s has no btrfs; use ext4 or xfs" % (what, image.distro))
+            findings.append(f"{what}: {image.distro} has no btrfs; use ext4 or xfs")
         if filesystem == "reiserfs" and family:
-            findings.append("%s: %s has no reiserfs; use ext4 or xfs" % (what, image.distro))
+            findings.append(f"{what}: {image.distro} has no reiserfs; use ext4 or xfs")
         old = (image.distro == "ubuntu" and release(image, (0, 2005))) or (
             image.distro == "debian" and release(image, (0, 1100))
         )
         if filesystem == "xfs" and old:
             findings.append(
-                "%s: the rescue's xfs is too new for %s before %s, which the name of the image says (field %s); use "
+                f"{what}: the rescue's xfs is too new for {image.distro} before "
+                f"{'20.10' if image.distro == 'ubuntu' else '11'}, which the name of the image says (field "
+                f"{image.version}); use "
                 "ext4, or an image whose name says its version"
-                % (what, image.distro, "20.10" if image.distro == "ubuntu" else "11", image.version)
             )
     if layout.encrypted and image.distro == "centos" and release(image, (0, 70), (610, 611)):
         findings.append("partitions: installimage encrypts CentOS from version 7 on; leave crypt out")
@@ -186,13 +190,15 @@ def check_firmware(layout: Layout, uefi: bool, image: ImageName = ANY) -> list[s
     if not uefi:
         return []
     if image.distro in RHEL_FAMILY and release(image, (80, 90), (810, 900)):
-        return ["image: installimage does not install version 8 of %s under UEFI; use version 9" % image.distro]
+        return [f"image: installimage does not install version 8 of {image.distro} under UEFI; use version 9"]
     if len(found) == 1:
         return []
-    what = "there is no ESP" if not found else "there are %d ESPs" % len(found)
+    what = "there is no ESP" if not found else f"there are {len(found)} ESPs"
     return [
-        "partitions: %s, but the rescue was booted by UEFI; have exactly one entry {mount: /boot/efi, "
-        "filesystem: esp, size: 256M}" % what
+        (
+            f"partitions: {what}, but the rescue was booted by UEFI; have exactly one entry {{mount: /boot/efi, "
+            "filesystem: esp, size: 256M}"
+        )
     ]
 
 
@@ -204,8 +210,8 @@ def check_capacity(layout: Layout, disk_bytes: Sequence[int]) -> list[str]:
     findings = []
     if sum(fixed) > least:
         findings.append(
-            "partitions: they take %d MiB of each disk, but the smallest one holds %d MiB; make them smaller"
-            % (sum(fixed), least)
+            f"partitions: they take {sum(fixed)} MiB of each disk, but the smallest one holds {least} MiB; make "
+            "them smaller"
         )
         return findings
     rest = whole - sum(fixed)
@@ -244,8 +250,9 @@ def _check_groups(layout: Layout, rest: int) -> list[str]:
         wanted = sum(mebibytes(one["size"]) or 0 for one in layout.logical_volumes if one["vg"] == group)
         if wanted > room:
             findings.append(
-                "logical_volumes: those of volume group %s add up to %d MiB, but only %d MiB may be given away; make "
-                "them smaller, and give one of them all of the rest" % (group, wanted, room)
+                f"logical_volumes: those of volume group {group} add up to {wanted} MiB, but only {room} MiB may be "
+                "given away; make "
+                "them smaller, and give one of them all of the rest"
             )
     return findings
 
@@ -253,7 +260,7 @@ def _check_groups(layout: Layout, rest: int) -> list[str]:
 def _check_partitions(layout: Layout) -> list[str]:
     findings = []
     for place, part in enumerate(layout.partitions):
-        field = "partitions[%d]" % place
+        field = f"partitions[{place}]"
         mount, filesystem, size = part["mount"], part["filesystem"], part["size"]
         findings += check_size(field + ".size", size)
         if mount == "lvm":
@@ -262,13 +269,14 @@ def _check_partitions(layout: Layout) -> list[str]:
             continue
         if filesystem not in FILESYSTEMS:
             findings.append(
-                "%s.filesystem %s: use one of %s" % (field, shown(filesystem), ", ".join(FILESYSTEMS))
+                f"{field}.filesystem {shown(filesystem)}: use one of {', '.join(FILESYSTEMS)}"
             )  # fmt: skip
             continue
         if not (mount in _PLAIN or _MOUNT.match(mount) or _VOLUME.match(mount)):
             findings.append(
-                "%s.mount %s: use a path such as /var (letters, digits, '.', '_', '+', '@' and '-'), swap, lvm, "
-                "btrfs.1 or none" % (field, shown(mount))
+                f"{field}.mount {shown(mount)}: use a path such as /var (letters, digits, '.', '_', '+', '@' and "
+                "'-'), swap, lvm, "
+                "btrfs.1 or none"
             )
             continue
         findings += _check_pair(field, mount, filesystem, size)
@@ -278,21 +286,21 @@ def _check_partitions(layout: Layout) -> list[str]:
 def _check_pair(field: str, mount: str, filesystem: str, size: str) -> list[str]:
     findings = []
     if (mount == "swap") != (filesystem == "swap"):
-        findings.append("%s: swap needs both mount: swap and filesystem: swap" % field)
+        findings.append(f"{field}: swap needs both mount: swap and filesystem: swap")
     if _VOLUME.match(mount) and filesystem != "btrfs":
-        findings.append("%s.filesystem %s: %s holds btrfs subvolumes; use btrfs" % (field, shown(filesystem), mount))
+        findings.append(f"{field}.filesystem {shown(filesystem)}: {mount} holds btrfs subvolumes; use btrfs")
     if (mount == "none") != (filesystem in ("bios_grub", "none")):
-        findings.append("%s: mount: none goes with filesystem bios_grub or none, and only with them" % field)
+        findings.append(f"{field}: mount: none goes with filesystem bios_grub or none, and only with them")
     if (mount == "/boot/efi") != (filesystem == "esp"):
-        findings.append("%s: an ESP needs both mount: /boot/efi and filesystem: esp" % field)
+        findings.append(f"{field}: an ESP needs both mount: /boot/efi and filesystem: esp")
     elif filesystem == "esp" and (size == ALL or (mebibytes(size) or LEAST_ESP) < LEAST_ESP):
-        findings.append("%s.size %s: an ESP needs a size of its own, at least %dM" % (field, shown(size), LEAST_ESP))
+        findings.append(f"{field}.size {shown(size)}: an ESP needs a size of its own, at least {LEAST_ESP}M")
     return findings
 
 
 def _check_lvm_name(field: str, name: str, what: str) -> list[str]:
     if not _LVM_NAME.match(name) or name in (".", "..", ALL):
-        return ["%s %s: give %s, letters, digits and '+_.-' only, such as vg0" % (field, shown(name), what)]
+        return [f"{field} {shown(name)}: give {what}, letters, digits and '+_.-' only, such as vg0"]
     return check_word(field, name)
 
 
@@ -302,7 +310,7 @@ def _check_lvm(layout: Layout) -> list[str]:
     seen = set()
     full: dict[str, int] = {}
     for place, volume in enumerate(layout.logical_volumes):
-        field = "logical_volumes[%d]" % place
+        field = f"logical_volumes[{place}]"
         findings += _check_lvm_name(field + ".name", volume["name"], "the name of the logical volume")
         findings += check_size(field + ".size", volume["size"])
         if volume["vg"] not in groups:
@@ -312,28 +320,27 @@ def _check_lvm(layout: Layout) -> list[str]:
             )
         if volume["filesystem"] not in FILESYSTEMS or volume["filesystem"] in ("esp", "bios_grub", "none"):
             findings.append(
-                "%s.filesystem %s: use ext2, ext3, ext4, btrfs, xfs, reiserfs or swap"
-                % (field, shown(volume["filesystem"]))
+                f"{field}.filesystem {shown(volume['filesystem'])}: use ext2, ext3, ext4, btrfs, xfs, reiserfs or swap"
             )
         elif volume["mount"] != "swap" and not _MOUNT.match(volume["mount"]):
-            findings.append("%s.mount %s: use a path such as /var, or swap" % (field, shown(volume["mount"])))
+            findings.append(f"{field}.mount {shown(volume['mount'])}: use a path such as /var, or swap")
         elif (volume["mount"] == "swap") != (volume["filesystem"] == "swap"):
-            findings.append("%s: swap needs both mount: swap and filesystem: swap" % field)
+            findings.append(f"{field}: swap needs both mount: swap and filesystem: swap")
         key = (volume["vg"], volume["name"])
         if key in seen:
-            findings.append("%s.name %s: the logical volume is named twice" % (field, shown(volume["name"])))
+            findings.append(f"{field}.name {shown(volume['name'])}: the logical volume is named twice")
         seen.add(key)
         if volume["vg"] in full:
             findings.append(
-                "%s: it comes after logical_volumes[%d], which takes all of volume group %s; put that one last"
-                % (field, full[volume["vg"]], shown(volume["vg"]))
+                f"{field}: it comes after logical_volumes[{full[volume['vg']]}], which takes all of volume group "
+                f"{shown(volume['vg'])}; put that one last"
             )
         elif volume["size"] == ALL:
             full[volume["vg"]] = place
     for group in dict.fromkeys(groups):
         if not any(volume["vg"] == group for volume in layout.logical_volumes):
             findings.append(
-                "partitions: nothing is in the volume group %s; add entries to logical_volumes" % shown(group)
+                f"partitions: nothing is in the volume group {shown(group)}; add entries to logical_volumes"
             )
     return findings
 
@@ -343,22 +350,22 @@ def _check_subvolumes(layout: Layout) -> list[str]:
     volumes = {part["mount"] for part in layout.partitions if _VOLUME.match(part["mount"])}
     used, seen = set(), set()
     for place, one in enumerate(layout.subvolumes):
-        field = "subvolumes[%d]" % place
+        field = f"subvolumes[{place}]"
         used.add(one["volume"])
         if one["volume"] not in volumes:
             findings.append(
-                "%s.volume %s: no partition makes this btrfs volume; add {mount: btrfs.1, filesystem: btrfs, size: all}"
-                % (field, shown(one["volume"]))
+                f"{field}.volume {shown(one['volume'])}: no partition makes this btrfs volume; add "
+                "{mount: btrfs.1, filesystem: btrfs, size: all}"
             )
         if not _SUBVOLUME.match(one["subvolume"]):
-            findings.append("%s.subvolume %s: use a name such as @home" % (field, shown(one["subvolume"])))
+            findings.append(f"{field}.subvolume {shown(one['subvolume'])}: use a name such as @home")
         elif (one["volume"], one["subvolume"]) in seen:
-            findings.append("%s.subvolume %s: it is named twice" % (field, shown(one["subvolume"])))
+            findings.append(f"{field}.subvolume {shown(one['subvolume'])}: it is named twice")
         seen.add((one["volume"], one["subvolume"]))
         if not _MOUNT.match(one["mount"]):
-            findings.append("%s.mount %s: use a path such as /home" % (field, shown(one["mount"])))
+            findings.append(f"{field}.mount {shown(one['mount'])}: use a path such as /home")
     for volume in sorted(volumes - used):
-        findings.append("partitions: nothing is in the btrfs volume %s; add entries to subvolumes" % volume)
+        findings.append(f"partitions: nothing is in the btrfs volume {volume}; add entries to subvolumes")
     return findings
 
 
@@ -366,11 +373,13 @@ def _check_all(layout: Layout) -> list[str]:
     places = [place for place, part in enumerate(layout.partitions) if part["size"] == ALL]
     if len(places) > 1:
         return [
-            'partitions[%d].size "all": partitions[%d] takes all of the disk already; give all to the last one only'
-            % (places[1], places[0])
+            (
+                f'partitions[{places[1]}].size "all": partitions[{places[0]}] takes all of the disk already; give all '
+                "to the last one only"
+            )
         ]
     if places and places[0] != len(layout.partitions) - 1:
-        return ['partitions[%d].size "all": nothing is left for those after it; put this one last' % places[0]]
+        return [f'partitions[{places[0]}].size "all": nothing is left for those after it; put this one last']
     return []
 
 
@@ -379,16 +388,17 @@ def _check_mounts(layout: Layout) -> list[str]:
     seen: dict[str, str] = {}
     for mount, field, size in layout.mounts():
         if mount in seen:
-            findings.append("%s.mount %s: %s mounts it already; mount it once" % (field, shown(mount), seen[mount]))
+            findings.append(f"{field}.mount {shown(mount)}: {seen[mount]} mounts it already; mount it once")
         seen.setdefault(mount, field)
         least = {"/": LEAST_ROOT, "/boot": LEAST_BOOT}.get(mount)
         if least and (mebibytes(size) or least) < least:
-            findings.append("%s.size %s: %s needs at least %dM" % (field, shown(size), mount, least))
+            findings.append(f"{field}.size {shown(size)}: {mount} needs at least {least}M")
     swaps = [place for place, volume in enumerate(layout.logical_volumes) if volume["mount"] == "swap"]
     if len(swaps) > 1:
         findings.append(
-            'logical_volumes[%d].mount "swap": installimage takes one logical volume of swap, and logical_volumes[%d] '
-            "is it; leave this one out, or make it a partition" % (swaps[1], swaps[0])
+            f'logical_volumes[{swaps[1]}].mount "swap": installimage takes one logical volume of swap, and '
+            f"logical_volumes[{swaps[0]}] "
+            "is it; leave this one out, or make it a partition"
         )
     if "/" not in seen:
         findings.append("partitions: nothing is mounted on /; add {mount: /, filesystem: ext4, size: all}")
@@ -418,8 +428,8 @@ def _check_boot(layout: Layout) -> list[str]:
     own = any(part["mount"] == "/boot" for part in layout.partitions)
     if layout.raid not in (None, 1) and not own:
         findings.append(
-            "partitions: RAID level %d needs a /boot of its own, which installimage mirrors; add "
-            "{mount: /boot, filesystem: ext4, size: 1G} at the top" % layout.raid
+            f"partitions: RAID level {layout.raid} needs a /boot of its own, which installimage mirrors; add "
+            "{mount: /boot, filesystem: ext4, size: 1G} at the top"
         )
     return findings
 
@@ -432,7 +442,8 @@ def _check_crypt(layout: Layout) -> list[str]:
             part["mount"] in ("/boot", "/boot/efi", "none") or (part["mount"] == "/" and not own)
         ):
             findings.append(
-                "partitions[%d].crypt: the boot loader could not read %s; leave it unencrypted, and give an encrypted "
-                "/ a /boot of its own" % (place, part["mount"])
+                f"partitions[{place}].crypt: the boot loader could not read {part['mount']}; leave it unencrypted, "
+                "and give an encrypted "
+                "/ a /boot of its own"
             )
     return findings

@@ -43,7 +43,7 @@ def read(
     """
     links = _json(run(["ip", "-json", "address", "show"]))
     routes = {
-        version: _json(run(["ip", "-json", "-%d" % version, "route", "show", "default"]))
+        version: _json(run(["ip", "-json", f"-{version}", "route", "show", "default"]))
         for version in ((4,) if ipv4_only else (4, 6))
     }
     device = next((route.get("dev") for found in routes.values() for route in found), None)
@@ -87,7 +87,7 @@ def keyfile(network: Network) -> str:
         "mac-address=" + network.mac,
     ]
     for version in (4, 6):
-        lines += ["", "[ipv%d]" % version]
+        lines += ["", f"[ipv{version}]"]
         if version not in network.addresses:
             lines.append("method=auto" if version == 6 else "method=disabled")
             continue
@@ -95,7 +95,7 @@ def keyfile(network: Network) -> str:
         lines.append("gateway=" + network.gateways[version])
         servers = [server for server in network.servers if ipaddress.ip_address(server).version == version]
         if servers:
-            lines.append("dns=%s;" % ";".join(servers))
+            lines.append(f"dns={';'.join(servers)};")
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +107,7 @@ def _addresses(link: dict[str, Any], version: int) -> Iterator[ipaddress.IPv4Int
     for one in link.get("addr_info") or []:
         if one.get("scope") == "global" and one.get("family") == ("inet" if version == 4 else "inet6"):
             try:
-                yield ipaddress.ip_interface("%s/%s" % (one.get("local"), one.get("prefixlen")))
+                yield ipaddress.ip_interface(f"{one.get('local')}/{one.get('prefixlen')}")
             except ValueError:
                 continue
 

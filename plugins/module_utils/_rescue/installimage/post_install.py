@@ -249,7 +249,7 @@ def script(
         "NONCE": nonce,
     }
     if data is not None:
-        meta = "instance-id: %s\nlocal-hostname: %s\n" % (json.dumps(instance), json.dumps(spec["hostname"]))
+        meta = f"instance-id: {json.dumps(instance)}\nlocal-hostname: {json.dumps(spec['hostname'])}\n"
         parts["SEED"] = _fill(_SEED, {"DIR": SEED, "META": _encode(meta), "DATA": _encode(data)})
     return _fill(_SCRIPT, parts)
 

@@ -32,7 +32,7 @@ def find(names_given: Sequence[str], tools: Tools) -> list[Identity]:
     try:
         return disk_names.resolve(names_given, gather.identities(tools))
     except disk_names.Unresolved as error:
-        raise Refused("root_devices: %s" % error, permanent=True) from None
+        raise Refused(f"root_devices: {error}", permanent=True) from None
 
 
 def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, targets: Sequence[Disk] = ()) -> list[str]:
@@ -47,9 +47,9 @@ def check_disks(chosen: Sequence[Identity], tools: Tools, layout: Layout, target
     for disk in [disk for disk in found if disk["name"] in wanted and disk["name"] not in to_empty]:
         if disk["holds"]:
             raise Refused(
-                "root_devices: %s (%s) is not empty: %s. Nothing was written; machine_disks with state: ready "
-                "empties disks that its option wipe names (kubenode_wipe)"
-                % (disk["name"], disk_names.identity(disk), "; ".join(listing.held(disk)[:8])),
+                f"root_devices: {disk['name']} ({disk_names.identity(disk)}) is not empty: "
+                f"{'; '.join(listing.held(disk)[:8])}. Nothing was written; machine_disks with state: ready "
+                "empties disks that its option wipe names (kubenode_wipe)",
                 permanent=True,
             )
     return _groups_to_keep(raw, wanted | set(to_empty), layout) if layout.groups() else []
@@ -68,23 +68,25 @@ def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
     groups: dict[str, set[str]] = {}
     for group, device, disks in facts.volume_groups(raw):
         if not group and not (disks and gone.issuperset(disks)):
-            raise _of_lvm("%s is a physical volume of no volume group, and would be erased" % device)
+            raise _of_lvm(f"{device} is a physical volume of no volume group, and would be erased")
         groups.setdefault(group, set()).update(disks)
     kept = sorted(group for group, disks in groups.items() if group and not (disks and gone.issuperset(disks)))
     for group in kept:
         if gone.intersection(groups[group]):
-            raise _of_lvm("volume group %s lies on %s, and not all of them are installed on or emptied" % (
-                group, ", ".join(sorted(groups[group]))))  # fmt: skip
+            raise _of_lvm(
+                f"volume group {group} lies on {', '.join(sorted(groups[group]))}, and not all of them are installed "
+                "on or emptied"
+            )
         if not _GROUP.match(group):
-            raise _of_lvm("volume group %r has a name that no expression for installimage can hold" % group)
+            raise _of_lvm(f"volume group {group!r} has a name that no expression for installimage can hold")
     for new in layout.groups():
         # vgs prints a line a group, in which installimage looks for the new name.
         like = [one for one in kept if re.search(re.escape(new).replace("\\.", "."), one)]
         if like or (kept and _COLUMN.match(new)):
             raise Refused(
-                "partitions: the new volume group %s is called like %s, which is on other disks and is kept, and "
-                "installimage would mix them up. Nothing was written; choose another name"
-                % (new, like[0] if like else "a column of vgs"),
+                f"partitions: the new volume group {new} is called like {like[0] if like else 'a column of vgs'}, "
+                "which is on other disks and is kept, and "
+                "installimage would mix them up. Nothing was written; choose another name",
                 permanent=True,
             )
     return kept
@@ -92,9 +94,11 @@ def _groups_to_keep(raw: Raw, gone: set[str], layout: Layout) -> list[str]:
 
 def _of_lvm(why: str) -> Refused:
     return Refused(
-        "%s. A layout with LVM lets installimage remove every volume group and physical volume that cannot be kept by "
-        "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use a layout "
-        "without LVM" % why,
+        f"{why}. A layout with LVM lets installimage remove every volume group and physical volume that "
+        "cannot be kept by "
+        "its name. Nothing was written; empty that disk too (kubenode_wipe names it), disconnect it, or use "
+        "a layout "
+        "without LVM",
         permanent=True,
     )
 
@@ -112,7 +116,7 @@ def empty(targets: Sequence[Disk], tools: Tools) -> list[str]:
     try:
         return wiping.wipe(tools, _names(targets, disks))
     except wiping.WipeError as error:
-        raise Refused("the disks were not emptied: %s" % error) from None
+        raise Refused(f"the disks were not emptied: {error}") from None
 
 
 def blank(chosen: Sequence[Identity], tools: Tools) -> None:
@@ -130,12 +134,12 @@ def check_spec(spec: specs.Spec, uefi: bool, sizes: Sequence[int], machine: str 
     try:
         check_architecture(name, machine or platform.machine())
     except InvalidImageName as error:
-        raise Refused("image %s: %s" % (name, error), permanent=True) from None
+        raise Refused(f"image {name}: {error}", permanent=True) from None
     if spec["uefi"] != specs.AUTO and (spec["uefi"] == specs.YES) != uefi:
         modes = {True: "UEFI", False: "legacy mode"}
         raise Refused(
-            "uefi %s: the rescue was booted in %s; switch the firmware (and its network boot) over, or set uefi: auto"
-            % (spec["uefi"], modes[uefi]),
+            f"uefi {spec['uefi']}: the rescue was booted in {modes[uefi]}; switch the firmware (and its network "
+            "boot) over, or set uefi: auto",
             permanent=True,
         )
     image = parse_image_name(name)
@@ -151,7 +155,8 @@ def check_command(path: str) -> None:
     """Refuse a rescue without installimage."""
     if not os.access(path, os.X_OK):
         raise Refused(
-            "there is no program %s in this rescue; installimage is on Robot's rescue only, so check that the machine "
-            "is a dedicated server, or set command" % path,
+            f"there is no program {path} in this rescue; installimage is on Robot's rescue only, so check that "
+            "the machine "
+            "is a dedicated server, or set command",
             permanent=True,
         )

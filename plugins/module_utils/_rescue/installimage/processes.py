@@ -48,7 +48,7 @@ def run(argv: Sequence[str], seconds: float = 60, environment: Mapping[str, str]
     except subprocess.TimeoutExpired:
         kill_group(process.pid)
         process.communicate()
-        return KILLED, "", "it did not end within %d s" % seconds
+        return KILLED, "", f"it did not end within {int(seconds)} s"
     except BaseException:
         kill_group(process.pid)
         raise

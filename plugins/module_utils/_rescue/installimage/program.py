@@ -132,7 +132,7 @@ class Program:
         self.result.update(ok=False, reason=reason, permanent=permanent)
         if not self.result["began"]:
             return
-        say("emptying the disks again: %s" % " ".join(self._drives))
+        say(f"emptying the disks again: {' '.join(self._drives)}")
         try:
             preflight.blank(self._disks, self._tools)
             self.result["blanked"] = True
@@ -177,13 +177,13 @@ class Program:
         kept = self._kept
         self._check_disks()
         if self._kept != kept:
-            raise Refused("the volume groups of the other disks have changed: %s, before %s" % (self._kept, kept))
+            raise Refused(f"the volume groups of the other disks have changed: {self._kept}, before {kept}")
 
     def _check_disks(self, targets: Sequence[Disk] = ()) -> None:
         layout = specs.layout_of(self._spec, self.result["uefi"])
         self._kept = preflight.check_disks(self._disks, self._tools, layout, targets)
         if self._kept:
-            say("volume groups of other disks, which are kept: %s" % ", ".join(self._kept))
+            say(f"volume groups of other disks, which are kept: {', '.join(self._kept)}")
 
     def _image(self) -> str:
         image = self._spec["image"]
@@ -197,17 +197,17 @@ class Program:
                     download = image_file.Download(image["location"], path, image["shown"], self._downloaded)
                     found = download.fetch(image["digest"])
                 self.result["image_digest"] = found
-                say("image: %s, %s" % (image["shown"], found))
+                say(f"image: {image['shown']}, {found}")
                 return path
         elif image["kind"] != specs.FILE:
             path = image["location"]
             if not os.path.isfile(path):
-                raise Refused("image.%s: there is no file %s in the rescue%s" % (
-                    image["kind"], path, _similar(path)), permanent=True)  # fmt: skip
+                text = f"image.{image['kind']}: there is no file {path} in the rescue{_similar(path)}"
+                raise Refused(text, permanent=True)
         found = image_file.digest_of(path, self._read)
-        image_file.verify(found, image["digest"], "%s %s" % (specs.image_field(image), image["shown"]))
+        image_file.verify(found, image["digest"], f"{specs.image_field(image)} {image['shown']}")
         self.result["image_digest"] = found
-        say("image: %s, %s" % (image["shown"], found))
+        say(f"image: {image['shown']}, {found}")
         return path
 
     def _pull(self, path: str) -> str:
@@ -220,12 +220,12 @@ class Program:
         code, out, err = run(words + [image["location"]], left, {TOKEN: self._token})
         self._in_time()
         if code:
-            raise Refused("%s: %s" % (image["shown"], (err or out).strip() or "its client ended with status %d" % code))
+            raise Refused("%s: %s" % (image["shown"], (err or out).strip() or f"its client ended with status {code}"))
         for line in out.splitlines()[:-1]:
             say(line)
         found = image_file.digest_of(path, self._read)
         try:
-            image_file.verify(found, image["digest"], "image.url %s" % image["shown"])
+            image_file.verify(found, image["digest"], f"image.url {image['shown']}")
             image_file.check_packing(path, image["file_name"])
         except Refused:
             os.unlink(path)
@@ -249,7 +249,7 @@ class Program:
             if os.environ.get("KUBENODE_" + key.upper()):
                 record[key] = os.environ["KUBENODE_" + key.upper()]
         self._prepared = True
-        instance = "iid-kubenode-%s" % (record.get("installation") or uuid.uuid4())
+        instance = f"iid-kubenode-{record.get('installation') or uuid.uuid4()}"
         found = self._network() if spec["network_config"] == specs.OF_RESCUE else None
         unlocking = self._unlocking() if spec["remote_unlock"] else None
         uefi = self.result["uefi"]
@@ -267,8 +267,8 @@ class Program:
         ipv4_only = autosetup.written("IPV4_ONLY", self._spec["autosetup"].get("IPV4_ONLY", False)) == "yes"
         found = network.read(run, ipv4_only)
         if found:
-            shown = ["%s by %s" % (found.addresses[one], found.gateways[one]) for one in sorted(found.addresses)]
-            say("network of the rescue: %s" % ", ".join(shown))
+            shown = [f"{found.addresses[one]} by {found.gateways[one]}" for one in sorted(found.addresses)]
+            say(f"network of the rescue: {', '.join(shown)}")
         else:
             say("network of the rescue: none that is a server's own; the image decides")
         return found
@@ -321,7 +321,7 @@ class Program:
             raise Refused(failure.reason, failure.permanent)
         result["warnings"] += report.warnings
         if report.network:
-            say("network of the new system: configured for %s" % report.network)
+            say(f"network of the new system: configured for {report.network}")
         if not post_install.own_host_keys(spec["bootstrap_data"]):
             result["host_keys"] = report.host_keys
         result["unlock_host_keys"] = report.unlock_keys
@@ -348,14 +348,14 @@ class Program:
     def _downloaded(self, done: int, size: int | None) -> None:
         if time.monotonic() - self._ticked > 1:
             self._ticked = time.monotonic()
-            of = " of %s" % image_file.mebibytes(size) if size else ""
-            publish(self._base)("downloaded %s%s of the image" % (image_file.mebibytes(done), of))
+            of = f" of {image_file.mebibytes(size)}" if size else ""
+            publish(self._base)(f"downloaded {image_file.mebibytes(done)}{of} of the image")
         self._in_time()
 
     def _read(self, done: int) -> None:
         if time.monotonic() - self._ticked > 5:
             self._ticked = time.monotonic()
-            publish(self._base)("checked %s of the image" % image_file.mebibytes(done))
+            publish(self._base)(f"checked {image_file.mebibytes(done)} of the image")
         self._in_time()
 
     def _in_time(self) -> None:
@@ -381,7 +381,7 @@ def publish(base: str) -> Callable[[str], None]:
 
 def write(path: str, text: str, mode: int) -> None:
     """A file as a whole or not at all, private from its first moment."""
-    new = "%s.%d.new" % (path, os.getpid())
+    new = f"{path}.{os.getpid()}.new"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
@@ -401,7 +401,7 @@ def read_end(path: str, most: int = installer.MOST) -> str:
 
 def _subvolume(options: str) -> str:
     found = re.search(r"(?:^|,)subvol=/?([^,]*)", options)
-    return "rw,subvol=%s" % found.group(1) if found else "rw"
+    return f"rw,subvol={found.group(1)}" if found else "rw"
 
 
 def _similar(path: str) -> str:
@@ -409,5 +409,5 @@ def _similar(path: str) -> str:
     try:
         there = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:
-        return ", and no folder %s" % folder
-    return "; that folder holds %s" % (", ".join(there[:20]) or "nothing")
+        return f", and no folder {folder}"
+    return f"; that folder holds {', '.join(there[:20]) or 'nothing'}"

@@ -98,7 +98,7 @@ def make(**fields: Any) -> Spec:
     }
     unknown = set(fields) - set(spec)
     if unknown:
-        raise TypeError("unknown fields: %s" % ", ".join(sorted(unknown)))
+        raise TypeError(f"unknown fields: {', '.join(sorted(unknown))}")
     return cast(Spec, dict(spec, **fields))
 
 
@@ -143,7 +143,7 @@ def findings(spec: Spec, with_disks: bool = True) -> list[str]:
     if spec["remote_unlock"] and image.distro not in ("debian", "ubuntu"):
         found.append("remote_unlock: only images of Debian and Ubuntu can have it; leave it out")
     if not _PATH.match(spec["command"]):
-        found.append("command %s: give an absolute path without spaces" % shown(spec["command"]))
+        found.append(f"command {shown(spec['command'])}: give an absolute path without spaces")
     if "\0" in spec["post_install_script"]:
         found.append("post_install_script: it holds a null byte; give the text of a script")
     return found
@@ -152,7 +152,7 @@ def findings(spec: Spec, with_disks: bool = True) -> list[str]:
 def check_hostname(name: str) -> list[str]:
     """Findings about a host name."""
     error = machine_error(name)
-    return check_word("hostname", name) if error is None else ["hostname %s: %s" % (shown(name), error)]
+    return check_word("hostname", name) if error is None else [f"hostname {shown(name)}: {error}"]
 
 
 def image_field(image: Image) -> str:
@@ -167,13 +167,13 @@ def check_image(image: Image) -> list[str]:
     if image["kind"] in (NAME, PATH):
         path = image["location"]
         if not _PATH.match(path) or {".", ".."} & set(path.split("/")):
-            found.append("%s %s: give a plain path on the rescue, without spaces, '.' and '..'" % (field, shown(path)))
+            found.append(f"{field} {shown(path)}: give a plain path on the rescue, without spaces, '.' and '..'")
     try:
         parse_image_name(image["file_name"])
     except InvalidImageName as exc:
-        found.append("%s %s: %s" % (field, shown(image["file_name"]), exc))
+        found.append(f"{field} {shown(image['file_name'])}: {exc}")
     if image["digest"] and not _DIGEST.match(image["digest"]):
-        found.append("image.digest %s: give sha256: and 64 lower-case hexadecimal digits" % shown(image["digest"]))
+        found.append(f"image.digest {shown(image['digest'])}: give sha256: and 64 lower-case hexadecimal digits")
     return found
 
 

@@ -75,7 +75,7 @@ def authorized_keys(texts: Iterable[str]) -> str:
     """What dropbear reads: each key that stands in one of these files, once, bound to unlocking; empty without keys."""
     lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")]
     found = [match.group(1) for match in map(_KEY.search, lines) if match]
-    return "".join("%s %s\n" % (_OPTIONS, key) for key in dict.fromkeys(found))
+    return "".join(f"{_OPTIONS} {key}\n" for key in dict.fromkeys(found))
 
 
 def initramfs_network(network: Network | None, hostname: str) -> str | None:
@@ -94,5 +94,5 @@ def initramfs_network(network: Network | None, hostname: str) -> str | None:
         return None
     words = (address.ip, gateway, net.netmask, hostname.partition(".")[0])
     lines = ["# written by kubenode.provision: the network that the rescue had", "IP=%s::%s:%s:%s::off" % words]
-    lines.append("BOOTIF=01-%s" % network.mac.replace(":", "-"))
+    lines.append(f"BOOTIF=01-{network.mac.replace(':', '-')}")
     return "\n".join(lines) + "\n"

@@ -110,7 +110,7 @@ class Steps:
             self.part = ""
 
     def __str__(self) -> str:
-        return "installimage %d/%d: %s" % (self.number, self.total, self.text)
+        return f"installimage {self.number}/{self.total}: {self.text}"
 
 
 def _title(text: str) -> str:
@@ -134,18 +134,18 @@ def judge(code: int | None, terminal: str, debug: str, report: Report, steps: St
     if report.failure is not None:
         number, _space, text = report.failure.partition(" ")
         if text == "the post-install script":
-            reason = "post_install_script failed in the new system with exit code %s" % number
-            return Failure(reason + (": %s" % report.last[:300] if report.last else ""), permanent=True)
+            reason = f"post_install_script failed in the new system with exit code {number}"
+            return Failure(reason + (f": {report.last[:300]}" if report.last else ""), permanent=True)
         return Failure(text, permanent=True)
     if code is None:
-        return Failure("it was killed at the time limit%s" % (" in step %s" % steps if steps.number else ""))
+        return Failure("it was killed at the time limit%s" % (f" in step {steps}" if steps.number else ""))
     complete = COMPLETE in terminal or COMPLETE in debug
     if code == 0 and complete and report.done:
         return None
     if code == 0 and complete:
         return Failure(
-            "installimage says that it is complete, but its post-install script did not %s"
-            % ("come to its end" if report.begun else "run")
+            "installimage says that it is complete, but its post-install script did not "
+            f"{'come to its end' if report.begun else 'run'}"
         )
     said = Said(debug, terminal, steps)
     return _refused(code, said) if said.cancelled and not steps.number else _failed(code, said, steps)
@@ -191,22 +191,22 @@ def _refused(code: int, said: Said) -> Failure:
     for sentence in said.errors:
         for pattern, meaning, permanent in _REFUSALS:
             if re.search(pattern, sentence):
-                return Failure("%s (installimage ended with exit code %s: %s)" % (
-                    meaning, code, sentence[:300]), permanent)  # fmt: skip
-    what = "installimage refused its configuration with exit code %s" % code
-    return Failure(what + (": %s" % said.errors[0][:300] if said.errors else ""), permanent=bool(said.errors))
+                text = f"{meaning} (installimage ended with exit code {code}: {sentence[:300]})"
+                return Failure(text, permanent)
+    what = f"installimage refused its configuration with exit code {code}"
+    return Failure(what + (f": {said.errors[0][:300]}" if said.errors else ""), permanent=bool(said.errors))
 
 
 def _failed(code: int, said: Said, steps: Steps) -> Failure:
     """It failed on its way: what failed may have had a reason that does not come again."""
-    title = "%s: %s" % (steps.text, steps.part) if steps.part else steps.text
-    where = " in step %d/%d (%s)" % (steps.number, steps.total, title) if steps.number else ""
+    title = f"{steps.text}: {steps.part}" if steps.part else steps.text
+    where = f" in step {steps.number}/{steps.total} ({title})" if steps.number else ""
     for text in (said.step, "\n".join(said.errors), said.shown):
         for pattern, meaning in _FAILURES:
             if re.search(pattern, text, re.IGNORECASE):
-                return Failure("%s (installimage ended with exit code %s%s)" % (meaning, code, where))
+                return Failure(f"{meaning} (installimage ended with exit code {code}{where})")
     line = telling_line(said.step) or (said.errors or [""])[-1][:300] or telling_line(said.shown)
-    return Failure("installimage failed%s with exit code %s%s" % (where, code, ": %s" % line if line else ""))
+    return Failure("installimage failed%s with exit code %s%s" % (where, code, f": {line}" if line else ""))
 
 
 def telling_line(text: str) -> str:
