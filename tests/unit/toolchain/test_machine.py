@@ -103,8 +103,8 @@ def test_a_command_says_in_one_line_what_the_machine_lacks(capsys, monkeypatch):
     def lacking(arguments):
         raise SetupError(f"no disk space for {arguments[0]}")
 
-    monkeypatch.setattr("dev.toolchain.image_server.main", lacking)
-    assert toolchain.main("image-server", "--all") == 1
+    monkeypatch.setattr("dev.toolchain.docs.main", lacking)
+    assert toolchain.main("docs", "--all") == 1
     assert capsys.readouterr().err == "setup: failed: no disk space for --all\n"
 
 
