@@ -1,9 +1,10 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Interpreters, Debian packages and copies of the checkout."""
+"""Interpreters, Debian packages, copies of the checkout, what is kept in the cache, and the commands of dev."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.toolchain import debian, pythons, trees
+from dev.toolchain import __main__ as toolchain
+from dev.toolchain import debian, environments, pythons, trees
+from dev.toolchain.paths import CHECKOUT
 from dev.toolchain.report import SetupError
 
 
@@ -78,3 +81,36 @@ def test_debian_list_is_sorted_and_without_doubles():
     for group in ("base", "lab", "test"):
         packages = debian.wanted([group])
         assert packages == sorted(set(packages))
+
+
+def test_what_is_kept_is_made_once_and_again_after_a_failure(tmp_path, monkeypatch):
+    made = []
+
+    def make(folder):
+        made.append(folder.exists())
+        folder.mkdir()
+        if len(made) == 1:
+            raise SetupError("no network")
+
+    with pytest.raises(SetupError, match="no network"):
+        environments._once(tmp_path / "cache/kept", "a thing", make)
+    assert environments._once(tmp_path / "cache/kept", "a thing", make) == tmp_path / "cache/kept"
+    assert environments._once(tmp_path / "cache/kept", "a thing", make) == tmp_path / "cache/kept"
+    assert made == [False, False], "what the first try left is gone, and the third has nothing to do"
+
+
+def test_a_command_says_in_one_line_what_the_machine_lacks(capsys, monkeypatch):
+    def lacking(arguments):
+        raise SetupError(f"no disk space for {arguments[0]}")
+
+    monkeypatch.setattr("dev.toolchain.docs.main", lacking)
+    assert toolchain.main("docs", "--all") == 1
+    assert capsys.readouterr().err == "setup: failed: no disk space for --all\n"
+
+
+def test_every_link_of_dev_is_a_command():
+    links = [path for path in (CHECKOUT / "dev").iterdir() if path.is_symlink()]
+    assert len(links) > 5
+    for link in links:
+        assert os.readlink(link) == "tool"
+        assert callable(importlib.import_module(f"dev.toolchain.{link.name.replace('-', '_')}").main)
