@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import image_url_command
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.step_action import StepAction
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import StepAction
 
 
 class ActionModule(StepAction):

@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_install
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.host import Host
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
 from ansible_collections.kubenode.provision.plugins.plugin_utils.text import one_line
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.growing_file import GrowingFile
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.module_progress import GrowingFile
 
 
 class ActionModule(GrowingFile):

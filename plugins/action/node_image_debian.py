@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.growing_file import GrowingFile
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.module_progress import GrowingFile
 
 
 class ActionModule(GrowingFile):

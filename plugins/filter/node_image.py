@@ -18,7 +18,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
 _builds = LazyModule("plugin_utils.node_image.builds")
-_faults = LazyModule("plugin_utils.node_image.faults")
+_faults = LazyModule("plugin_utils.node_image.builds")
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 

@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
 
 from ..text import one_line
-from . import packages
 
 Build = dict[str, Any]
 
@@ -154,7 +154,7 @@ def _of_matrix(inputs: Mapping[str, Any], findings: list[str]) -> list[Build]:
         name = _name(str(matrix.get("name") or DEFAULT_NAME), facts, findings)
         build = {"name": name, "architecture": architecture, "kubernetes_version": version, "base_image": base["name"]}
         if base.get("packages"):
-            root = packages.Root(base, architecture, str(inputs.get("cache_dir")))
+            root = Root(base, architecture, str(inputs.get("cache_dir")))
             findings += root.findings
             build |= {"kind": WRITE, "command": ROOTFS_TAR, "debian": root.options, "source": root.source}
         elif base.get("image_url"):
@@ -302,3 +302,97 @@ def _list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+# --- a base of the matrix that is made of packages: what node_image_debian and node_image_source are told (pure)
+
+
+#: Architectures of Hetzner Cloud, as Debian and installimage call them.
+DEBIAN_NAMES = {"x86": "amd64", "arm": "arm64"}
+_TEXTS = ("suite", "kernel", "keyring")
+_LISTS = ("mirrors", "include", "apt_options")
+
+
+class Root:
+    """The root file system of one base and architecture; several builds may begin with it.
+
+    ``options``: those of node_image_debian. ``source``: an image of node_image_source, whose name stands for all that
+    decides about the content. ``findings``: what is wrong, one text each; with any, the others mean nothing.
+    """
+
+    def __init__(self, base: Mapping[str, Any], architecture: str, folder: str) -> None:
+        self.options: dict[str, Any] = {}
+        self.source: dict[str, str] = {"name": "", "path": "", "kind": "root"}
+        where = f"kubenode_image_matrix.base {base['name']!r}: packages"
+        self.findings = [f"{where}: {one}" for one in _shape(base["packages"])]
+        if self.findings:
+            return
+        given = dict(base["packages"])
+        options = {key: given.get(key) for key in _TEXTS} | {key: list(given.get(key) or []) for key in _LISTS}
+        options["architecture"] = DEBIAN_NAMES.get(architecture, "amd64")  # another one is a finding of the matrix
+        name = f"debian-{debian.digest(options)}"
+        options["path"] = f"{folder}/{name[:32]}.tar.zst"
+        self.findings = [f"{where}.{one}" for one in debian.findings(options)]
+        self.options = {key: value for key, value in options.items() if value}
+        self.source = {"name": name, "path": options["path"], "kind": "root"}
+
+
+def _shape(given: Any) -> list[str]:
+    if not isinstance(given, Mapping):
+        return ["a dictionary is needed, such as {suite: trixie}"]
+    known = sorted({*_TEXTS, *_LISTS})
+    found = []
+    unknown = sorted(str(key) for key in set(given) - set(known))
+    if unknown:
+        found.append(f"unknown key {', '.join(unknown)}; there are {', '.join(known)}")
+    if not given.get("suite"):
+        found.append("suite is missing; give the code name of a release, such as trixie")
+    for key in _TEXTS:
+        if given.get(key) is not None and not isinstance(given[key], str):
+            found.append(f"{key} {given[key]!r}: a text is needed")
+    for key in _LISTS:
+        value = given.get(key)
+        if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            found.append(f"{key}: a list of texts is needed")
+    return found
+
+
+# --- may a machine become a node image? What node_info told of it, judged (pure)
+
+
+#: What has to be asked of the machine: options of node_info.
+QUERIES: dict[str, Any] = {
+    "units": ["kubelet", "containerd", "docker"],
+    "files": ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf"],
+    "artifacts": True,
+}
+
+
+def faults(node: Mapping[str, Any], kubernetes: str, swap: object = "off") -> list[str]:
+    """Everything that speaks against an image of this machine; nothing when it may become one."""
+    base, units = node.get("base") or {}, node.get("units") or {}
+    found = []
+    if not base.get("prebaked"):
+        found.append("/etc/kubenode/base.json does not say that base was prebaked")
+    version = (base.get("kubernetes") or {}).get("version")
+    if version != kubernetes:
+        found.append(f"Kubernetes is {version or 'missing'}, not {kubernetes}")
+    kubelet = units.get("kubelet") or {}
+    if kubelet.get("enabled") != "enabled":
+        found.append("the kubelet would not start at boot")
+    if kubelet.get("active") == "active":
+        found.append("the kubelet runs, although it has no cluster yet")
+    runtime = (base.get("runtime") or {}).get("name") or "containerd"
+    if (units.get(runtime) or {}).get("active") != "active":
+        found.append(f"{runtime} does not run")
+    found += [f"{path} is there: it has joined a cluster" for path in QUERIES["files"] if _exists(node, path)]
+    if node.get("swaps") and swap in ("off", False):
+        found.append("swap is on: " + ", ".join(str(one.get("name")) for one in node["swaps"]))
+    for name, artifact in sorted((node.get("artifacts") or {}).items()):
+        wrong = [path for path, state in (artifact.get("files") or {}).items() if not (state or {}).get("same")]
+        found += [f"{path} of {name} is not as it was installed" for path in sorted(wrong)]
+    return found
+
+
+def _exists(node: Mapping[str, Any], path: str) -> bool:
+    return bool(((node.get("files") or {}).get(path) or {}).get("exists"))

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
 
 from ..text import one_line
-from .packages import DEBIAN_NAMES
+from .builds import DEBIAN_NAMES
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"
 TARBALL, RAW = "tarball", "raw"

@@ -15,7 +15,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
 from ..rescue_run import install_plan, machine_install
-from ..rescue_run.host import Host
+from ..rescue_run.flow import Host
 from ..ssh.private_key import KeyNotUsable, check_private_key
 from ..text import one_line
 from . import known_variables

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
@@ -20,7 +21,9 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 
 from ..progress import display
 from ..ssh.known_hosts import InvalidHostKey, KnownHosts, parse_host_key
+from ..ssh.remote import Remote
 from ..text import one_line
+from . import image_inputs
 
 
 class BadInput(AnsibleActionFail):
@@ -116,3 +119,72 @@ def _timeline(machine: str, options: Mapping[str, Any]) -> _states.Timeline:
         raise AnsibleActionFail(
             f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"
         ) from exc
+
+
+# --- what a step of the SSH phase gets from Ansible: the machine, the way to it, files of the controller, the mode
+
+
+class Host:
+    """One machine, from its first step to its last: all steps share the connection."""
+
+    def __init__(
+        self,
+        name: str,
+        action: ActionBase,
+        connect: Callable[[], Any] | None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``connect`` makes a connection of Ansible, when a step needs it; without it, options are checked only.
+
+        ``variables``: of the host, when the options come from them.
+        """
+        self.name, self.only_checks = name, connect is None
+        self.check_mode = self.only_checks or bool(action._task.check_mode)
+        self.diff = bool(action._task.diff)
+        self.find_file, self.read_file = (
+            image_inputs.file_finder(action, variables),
+            image_inputs.file_reader(action, variables),
+        )
+        self._connect = connect
+        self._remote: Remote | None = None
+
+    @property
+    def remote(self) -> Remote:
+        """The way to the machine."""
+        if self._remote is None:
+            if self._connect is None:
+                raise RuntimeError("a check of options does not speak to machines")
+            self._remote = Remote(self._connect())
+        return self._remote
+
+    def flow(self, given: Mapping[str, Any]) -> Flow:
+        """The way of a step with these options."""
+        return Flow(given, self.name)
+
+    def close(self) -> None:
+        """Leave the machine."""
+        if self._remote is not None:
+            self._remote.end()
+
+
+# --- the action plugins of the SSH phase for plays of a user's own: one step on one machine
+
+
+class StepAction(ActionBase):
+    """Checks the options, and runs the step over the connection of the task."""
+
+    specification: Callable[[], dict[str, Any]]
+    step: Callable[[Host, dict[str, Any]], dict[str, Any]]
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the task for one machine."""
+        super().run(tmp, task_vars)
+        given = self.validate_argument_spec(argument_spec=self.specification())[1]
+        host = Host(str((task_vars or {}).get("inventory_hostname", "")), self, lambda: self._connection)
+        try:
+            return self.step(host, given)
+        finally:
+            host.close()

@@ -18,8 +18,7 @@ from ..ssh.probe import System
 from ..text import one_line
 from . import image_inputs, upload
 from .command_file import Command, interpreter_of
-from .flow import BadInput, check_consent, check_installation, intent_for
-from .host import Host
+from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .program_run import RescueRun, open_logs
 from .programs import runner_text
 

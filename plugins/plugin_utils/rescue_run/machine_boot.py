@@ -20,9 +20,8 @@ from ..ssh import gate, unlock
 from ..ssh.known_hosts import KnownHosts
 from ..ssh.probe import System
 from ..ssh.remote import Remote, Unreachable
-from . import image_inputs, installed_record, proof
-from .flow import BadInput, Flow, check_installation, parse_host_keys
-from .host import Host
+from . import image_inputs, proof
+from .flow import BadInput, Flow, Host, check_installation, parse_host_keys
 
 #: Seconds that the machine may wait for cloud-init before it answers.
 CLOUD_INIT = 10
@@ -231,7 +230,7 @@ class _Boot:
             system.seeded,
         )
         if not given["reboot"]:
-            shown = given["installation"] or installed_record.installed.installation_of(system.record)
+            shown = given["installation"] or proof.installed.installation_of(system.record)
             succeeded = intents.seen_to_succeed(self._intent(), shown)
             machine, record = self._flow.machine, system.record
             self._proof = proof.of_earlier_run(self._proof, machine, record, succeeded, given["proof"])
@@ -271,7 +270,7 @@ class _Boot:
                     "warnings": cloud_init.warnings,
                     "datasource": cloud_init.datasource,
                 },
-                "installed": installed_record.public(system.record),
+                "installed": proof.public_record(system.record),
                 "host_key_fingerprints": self._target.fingerprints(),
             },
         }
@@ -298,7 +297,7 @@ class _Boot:
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given
         image_url, command = given["image_url"], given["command"]
-        installation = given["installation"] or installed_record.installed.installation_of(system.record)
+        installation = given["installation"] or proof.installed.installation_of(system.record)
         if not given["reboot"]:
             # What an earlier run wrote is not what this one is asked for.
             intent = self._intent() or {}
@@ -308,17 +307,17 @@ class _Boot:
         if given["expect"] != "os" or not given["write_record"] or not about_image or not self._proof.verified:
             return False
         now = _states.to_rfc3339(time.time())
-        record = installed_record.complete(
+        record = proof.complete_record(
             system.record, self._flow.machine, installation, image_url, command, self._proof.kind, now
         )
         if record is None:
             return False
         try:
-            code, answer = self._remote.run(installed_record.SCRIPT, installed_record.to_json(record))
+            code, answer = self._remote.run(proof.WRITE_RECORD, proof.record_line(record))
         except Unreachable:
             return False
         # Best effort: the root file system may be read-only, or the user not root.
         if code != 0 or "recorded=1" not in answer:
             return False
-        facts["installed"] = installed_record.public(record)
+        facts["installed"] = proof.public_record(record)
         return True

@@ -12,13 +12,13 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard, hints, names, table
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.hints import HintError
 
 from ..records import claims
 from ..ssh import gate
 from ..ssh.remote import Remote
-from . import disk_query, image_inputs, rescue_call
-from .flow import BadInput, Flow, parse_host_keys
-from .host import Host
+from . import image_inputs, programs
+from .flow import BadInput, Flow, Host, parse_host_keys
 
 #: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
 SETTLED = 60.0
@@ -36,7 +36,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         try:
             wanted = hints.check(given["root_device_hints"])
             if "query" in wanted:
-                disk_query.check(wanted["query"])
+                check_query(wanted["query"])
         except hints.HintError as exc:
             way_out = "; without hints, state: facts lists the disks" if not given["root_device_hints"] else ""
             findings.append(f"{exc}{way_out}")
@@ -155,7 +155,7 @@ class _Disks:
 
     def _choose(self) -> list[dict[str, Any]]:
         wanted = self._given["root_device_hints"]
-        return hints.choose(wanted, self._disks, disk_query.search) if wanted else []
+        return hints.choose(wanted, self._disks, search_query) if wanted else []
 
     def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
         given, machine = self._given, self._flow.machine
@@ -268,10 +268,47 @@ class _Disks:
     def _call(self, step: str, again: bool = False, **request: Any) -> dict[str, Any]:
         """One step on the machine. Looking may be tried again when SSH is lost; emptying is left to the next run."""
         try:
-            answer = rescue_call.call(self._remote, step, again, **request)
-        except rescue_call.StepFailed as exc:
+            answer = programs.call_step(self._remote, step, again, **request)
+        except programs.StepFailed as exc:
             more = {"begun": exc.answer["begun"]} if isinstance(exc.answer.get("begun"), bool) else {}
             raise _Failed(str(exc), **more) from exc
         if not isinstance(answer.get("disks"), list):
             raise _Failed("the rescue did not tell its disks; run again")
         return answer
+
+
+# --- jMESPath queries over the facts of disks; the library is needed on the controller, and only by who uses them
+
+
+try:
+    import jmespath
+    import jmespath.exceptions
+except ImportError:  # pragma: no cover - depends on the controller
+    MISSING = True
+else:
+    MISSING = False
+
+
+def check_query(query: str) -> None:
+    """Raise HintError when the query cannot be evaluated whatever the disks are."""
+    if MISSING:
+        raise HintError(
+            "root_device_hints.query needs the Python package jmespath on the controller: pip install jmespath"
+        )
+    try:
+        jmespath.compile(query)
+    except jmespath.exceptions.JMESPathError as exc:
+        raise HintError(f"root_device_hints.query {query!r} is no JMESPath: {_first_line(exc)}") from exc
+
+
+def search_query(query: str, disks: list[dict[str, Any]]) -> Any:
+    """What the query gives for these facts; raises HintError."""
+    check_query(query)
+    try:
+        return jmespath.search(query, disks)
+    except (jmespath.exceptions.JMESPathError, TypeError, ValueError, RecursionError) as exc:
+        raise HintError(f"root_device_hints.query {query!r} cannot be evaluated: {_first_line(exc)}") from exc
+
+
+def _first_line(exc: Exception) -> str:
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:300]

@@ -18,8 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display, fleet_state
 from ..text import one_line
 from . import image_url_command, machine_boot, machine_disks, pre_provision_command, robot_installimage
-from .flow import BadInput
-from .host import Host
+from .flow import BadInput, Host
 
 #: In the order in which a machine takes them: the options of a step, and the step.
 STEPS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Host, dict[str, Any]], dict[str, Any]]]] = {

@@ -22,8 +22,7 @@ from ..ssh.remote import Remote, Unreachable
 from ..text import one_line, printable
 from . import image_inputs, log_files, program_run, programs, upload, watch
 from .command_file import Command, interpreter_of
-from .flow import BadInput, Flow, parse_host_keys, run_id
-from .host import Host
+from .flow import BadInput, Flow, Host, parse_host_keys, run_id
 
 NOUN, BEFORE = "pre-provision command", "before this run wrote anything"
 #: Lines of its output in results and in the reason of a machine that it stopped.

@@ -23,11 +23,10 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display
 from ..records import claims
 from ..ssh import gate
-from ..ssh.patience import Patience
 from ..ssh.probe import System
-from ..ssh.remote import Remote, Unreachable
+from ..ssh.remote import Patience, Remote, Unreachable
 from ..text import ENDS_WITH, one_line, printable
-from . import log_files, rescue_call, upload, watch
+from . import log_files, programs, upload, watch
 from .flow import Flow, parse_host_keys
 
 #: Lines of stderr that a message shows.
@@ -298,8 +297,8 @@ def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool 
     """The answer of what starts a program in the rescue or attaches to it; raises :class:`StartFailed`."""
     try:
         # Starting is attaching when it was started already, so it may be tried again.
-        return rescue_call.call(remote, step, again, payload=job.pack())
-    except rescue_call.StepFailed as exc:
+        return programs.call_step(remote, step, again, payload=job.pack())
+    except programs.StepFailed as exc:
         raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.origin import DISK, Origin, same_disk
+from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url as image_urls
 
 #: What a system showed, the strongest first: the id of its installation; that it runs from the disk that was written;
 #: that a system answered; that a port is open; nothing.
@@ -159,3 +161,60 @@ def _no_record(record: Mapping[str, Any] | None) -> str:
 def _words(disk: Mapping[str, Any]) -> str:
     known = [*disk.get("serials", [])[:1], *disk.get("wwns", [])[:1]]
     return ", ".join([str(disk.get("name")), *known])
+
+
+# --- the installed record of a machine: what was installed, when, and when it was proven (pure, but for the script)
+
+
+#: Writes its first argument as the record; whole or not at all. Another user than root needs sudo without a password.
+WRITE_RECORD = r"""
+[ "$(id -u)" = 0 ] && how= || how="sudo -n"
+printf '%s\n' "$1" | $how /bin/sh -c '
+umask 022
+mkdir -p /etc/kubenode && cat >/etc/kubenode/.installed.json.new &&
+mv -f /etc/kubenode/.installed.json.new /etc/kubenode/installed.json && sync' && echo recorded=1
+"""
+
+
+def complete_record(
+    found: dict[str, Any] | None,
+    machine: str,
+    installation: str,
+    image_url: str | None,
+    command: str | None,
+    proof: str,
+    now: str,
+) -> dict[str, Any] | None:
+    """The record to write, or None when nothing is to be added. A record of another installation is left alone."""
+    record = dict(found or {})
+    shown = installed.installation_of(record)
+    if shown and installation and shown != installation:
+        return None
+    if not shown and record.get("machine", machine) != machine:
+        # What an image brought along tells of the machine that it was made from.
+        record = {}
+    known: dict[str, Any] = {"machine": machine}
+    if installation:
+        known["installation"] = installation
+    if image_url:
+        known["image_url"] = image_urls.redact(image_url)
+    if command:
+        known["command"] = command
+    if record.get("verified_at") and all(key in record for key in known):
+        return None
+    # Until it is verified, whoever ran the command knows best what was run.
+    record.update({key: value for key, value in known.items() if key not in record or not record.get("verified_at")})
+    record.setdefault("installed_at", now)
+    record.setdefault("verified_at", now)
+    record.setdefault("proof", proof)
+    return record
+
+
+def public_record(record: dict[str, Any] | None) -> dict[str, str]:
+    """The keys of the contract, as strings; a record comes from a disk that anybody may have written."""
+    return {key: str((record or {})[key])[:2000] for key in installed.KEYS if (record or {}).get(key) is not None}
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """One line of JSON."""
+    return json.dumps(record, sort_keys=True)

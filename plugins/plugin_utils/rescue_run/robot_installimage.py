@@ -20,8 +20,7 @@ from ..ssh.probe import System
 from ..ssh.remote import Unreachable
 from ..text import one_line, printable
 from . import command_file, image_inputs, installimage_inputs, programs, upload
-from .flow import BadInput, check_consent, check_installation, intent_for
-from .host import Host
+from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .program_run import RescueRun, end_refused, open_logs
 
 WORK = f"{protocol.BASE}/{specs.WORK}"

@@ -18,8 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 
-from ..ssh.patience import Patience
-from ..ssh.remote import Remote, Unreachable
+from ..ssh.remote import Patience, Remote, Unreachable
 from ..text import one_line
 
 PIECE = 16 * 1024 * 1024

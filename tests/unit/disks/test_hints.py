@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import facts, hints, names
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import disk_query
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_disks
 from tests.unit.disks import recorded
 from tests.unit.disks.recorded import disk
 
@@ -40,7 +40,7 @@ DISKS = [
 
 
 def chosen(**wanted) -> list[str]:
-    return [one["name"] for one in hints.choose(wanted, DISKS, disk_query.search)]
+    return [one["name"] for one in hints.choose(wanted, DISKS, machine_disks.search_query)]
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_unset_hints_do_not_count():
 @pytest.mark.parametrize("query", ["[?", "foo(", ""])
 def test_a_query_that_is_none_is_found_before_any_disk_is_looked_at(query):
     with pytest.raises(hints.HintError, match="no JMESPath"):
-        disk_query.check(query)
+        machine_disks.check_query(query)
 
 
 def test_without_the_library_the_error_names_the_package(monkeypatch):
-    monkeypatch.setattr(disk_query, "MISSING", True)
+    monkeypatch.setattr(machine_disks, "MISSING", True)
     with pytest.raises(hints.HintError, match="pip install jmespath"):
-        disk_query.check("[0]")
+        machine_disks.check_query("[0]")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import upload
-from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import patience
+from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh import remote as remote_module
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import SILENT, Unreachable
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024 + 17)
@@ -246,7 +246,7 @@ def test_an_upload_goes_on_after_the_connection_was_lost(source):
 
 def test_a_later_run_goes_on_with_what_an_earlier_one_sent(source, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(upload, "Patience", lambda remote, sleep: patience.Patience(remote, 0, sleep=sleep))
+        patch.setattr(upload, "Patience", lambda remote, sleep: remote_module.Patience(remote, 0, sleep=sleep))
         with pytest.raises(Unreachable):
             sent(Line(lost={4}), source)
     line = Line()

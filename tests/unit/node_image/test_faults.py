@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.faults import faults
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.builds import faults
 
 KUBELET = "/usr/local/bin/kubelet"
 FIT = {

@@ -13,7 +13,7 @@ import termios
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view, growing_file
+from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view, module_progress
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress.fleet_state import DONE, FAILED, LATE
 
 NAMES = [f"n{number}" for number in range(1, 6)]
@@ -198,7 +198,7 @@ def test_threads_are_heard_by_the_view_in_the_first_thread(said):
 
 def test_a_file_that_grows_is_told_now_and_then(said, tmp_path):
     path = tmp_path / "image.partial"
-    beat = growing_file.Beat(str(path), ("looks", "packs image"), said, clock=lambda: said.now)
+    beat = module_progress.Beat(str(path), ("looks", "packs image"), said, clock=lambda: said.now)
     for second in range(50):
         said.now = second
         if second > 20:

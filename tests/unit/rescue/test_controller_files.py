@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
-from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import installed_record
+from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
     LARGEST_SENT_ALONG,
     CommandNotUsable,
@@ -308,7 +308,7 @@ MINE, OTHER = "a" * 32, "b" * 32
 
 
 def test_a_record_is_completed_once():
-    first = installed_record.complete(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
+    first = proof.complete_record(None, "node-1", MINE, "https://u:p@x/y?z#f", "image-url-command-x", "disk", "now")
     assert first == {
         "machine": "node-1",
         "installation": MINE,
@@ -318,27 +318,23 @@ def test_a_record_is_completed_once():
         "verified_at": "now",
         "proof": "disk",
     }
-    assert (
-        installed_record.complete(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
-    )
+    assert proof.complete_record(first, "node-1", MINE, "https://x/y", "image-url-command-x", "nonce", "later") is None
     written = {**first, "installed_at": "before", "digest": "sha256:00"}
     del written["verified_at"]
-    done = installed_record.complete(written, "node-1", MINE, None, None, "nonce", "now")
+    done = proof.complete_record(written, "node-1", MINE, None, None, "nonce", "now")
     assert (done["installed_at"], done["verified_at"], done["digest"]) == ("before", "now", "sha256:00")
-    assert installed_record.public({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
+    assert proof.public_record({"machine": 1, "other": "x", "command": None}) == {"machine": "1"}
 
 
 def test_a_record_keeps_what_it_says():
     first = {"machine": "node-1", "installation": MINE, "image_url": "https://x/y", "command": "x"}
-    assert installed_record.complete(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
-    same = installed_record.complete(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
+    assert proof.complete_record(first, "node-1", OTHER, "https://x/z", "z", "nonce", "now") is None
+    same = proof.complete_record(first, "node-1", MINE, "https://x/z", "z", "nonce", "now")
     verified = {"installed_at": "now", "verified_at": "now", "proof": "nonce"}
     assert same == {**first, "image_url": "https://x/z", "command": "z", **verified}
-    assert installed_record.complete(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
+    assert proof.complete_record(same, "node-1", MINE, "https://x/y", "y", "nonce", "later") is None
     # the image was made from another machine, and its disk is what was proven
-    brought = installed_record.complete(
-        {"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now"
-    )
+    brought = proof.complete_record({"machine": "builder", "image_url": "x"}, "node-1", MINE, None, None, "disk", "now")
     assert (brought["machine"], "image_url" in brought) == ("node-1", False)
 
 
