@@ -14,12 +14,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import connection_loader
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_state
 from ansible_collections.kubenode.provision.plugins.plugin_utils.report import report_files
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import machine_install
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.flow import Host
-from ansible_collections.kubenode.provision.plugins.plugin_utils.text import one_line
 
 
 class ActionModule(ActionBase):

@@ -13,13 +13,13 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records.quarantine import (
     Entry,
     Quarantine,
     QuarantineError,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.text import one_line
 
 
 class ActionModule(ActionBase):

@@ -11,16 +11,30 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 #: what an offset in a file, a time or a counter may be
 LARGEST_NUMBER = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST_NUMBER))
+#: What moves a cursor, changes a colour or turns the writing direction.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escaped(text: str) -> str:
     """One line of printable text: every other character as its escape, such as ``\\n`` and ``\\x1b``."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def printable(text: str, limit: int = 2000) -> str:
+    """``text`` with control characters shown as escapes instead of obeyed, cut to ``limit`` characters."""
+    shown = _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """``text`` on one line, fit for a message."""
+    return printable(" ".join(text.split()), limit)
 
 
 def is_digits(text: object) -> bool:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner.inputs import LONGEST_NAME, is_label_value
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian
-
-from ..text import one_line
 
 Build = dict[str, Any]
 

@@ -14,9 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value
-
-from ..text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_value, one_line
 
 PIECE = 1 << 20
 _QCOW2 = b"QFI\xfb"

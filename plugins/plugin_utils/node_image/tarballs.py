@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
 
-from ..text import one_line
 from .builds import DEBIAN_NAMES
 
 DEFAULT_NAME = "{system}-{architecture}-kubenode-{kubernetes}"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url
 
-from ..text import one_line
 from . import known_variables
 
 HCLOUD, HCLOUD_NAME = "hcloud_image_url", "hcloud_image_name"

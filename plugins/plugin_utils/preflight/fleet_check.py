@@ -12,12 +12,12 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
 from ..rescue_run import install_plan, machine_install
 from ..rescue_run.flow import Host
 from ..ssh.private_key import KeyNotUsable, check_private_key
-from ..text import one_line
 from . import known_variables
 
 #: Takes a machine, and the variables of its host when it is made of these; returns what to tell of it, and everything

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import options
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..plain import own_yaml
-from ..text import one_line
 
 PREFIX = "kubenode_"
 #: What users set; docs/ says what each one means.

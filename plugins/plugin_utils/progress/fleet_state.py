@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-
-from ..text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 #: How a machine left the task; a late one is tried once more by another task.
 DONE, FAILED, LATE = "done", "failed", "late"

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ansible import constants as C  # noqa: N812
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from ..text import one_line
 from . import fleet_state
 from .fleet_state import AT, DONE, FAILED, LATE, Fleet
 

@@ -21,10 +21,9 @@ from typing import Any
 from ansible import constants as C  # noqa: N812
 from ansible.plugins.action.normal import ActionModule as NormalAction
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import json_object, one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 
-from ..text import one_line
 from . import display, fleet_state, fleet_view
 from .fleet_state import DONE, FAILED
 from .fleet_view import CHOICES, Shown

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from ..node_image.run_server import start_of
-from ..text import one_line
 
 #: Seconds for which the file of another controller is worth a warning: whether its run still lives cannot be seen.
 LASTS = 24 * 3600.0

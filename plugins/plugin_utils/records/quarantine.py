@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import names
-
-from ..text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 
 class QuarantineError(Exception):

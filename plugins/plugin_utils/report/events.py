@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..text import ENDS_WITH, one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+
+from .results import ENDS_WITH
 
 #: Step of machine_install → how its reasons begin; the first two are those of CAPH.
 _COMMANDS = {"image_url_command": "ImageURLCommand", "robot_installimage": "InstallImage"}

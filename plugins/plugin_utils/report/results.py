@@ -12,8 +12,8 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 
-from ..text import ENDS_WITH
-
+#: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
+ENDS_WITH = "\nstderr ends with:\n"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 

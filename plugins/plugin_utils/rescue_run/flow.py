@@ -17,12 +17,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent as consents
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents, names
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import targets
 
 from ..progress import display
 from ..ssh.known_hosts import InvalidHostKey, KnownHosts, parse_host_key
 from ..ssh.remote import Remote
-from ..text import one_line
 from . import image_inputs
 
 

@@ -15,11 +15,10 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 
 from ..preflight import paths
-from ..text import one_line
 from .command_file import Command, CommandNotUsable, find_command, find_pre_provision_command
 
 #: A day.

@@ -11,11 +11,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 
 from ..ssh.probe import System
-from ..text import one_line
 from . import image_inputs, upload
 from .command_file import Command, interpreter_of
 from .flow import BadInput, Host, check_consent, check_installation, intent_for

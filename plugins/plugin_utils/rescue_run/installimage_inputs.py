@@ -14,6 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
@@ -21,7 +22,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.image import EXAMPLE
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.words import shown
 
-from ..text import one_line
 from .image_inputs import check_token, read_bootstrap
 
 #: What may stand behind the # of an image in a registry: switches of the shipped image command.

@@ -12,11 +12,11 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import wrong_value
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import options
 
 from ..progress import display, fleet_state
-from ..text import one_line
 from . import image_url_command, machine_boot, machine_disks, pre_provision_command, robot_installimage
 from .flow import BadInput, Host
 

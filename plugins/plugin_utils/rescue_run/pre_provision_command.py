@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._common.wording import in_variables
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import pre_provision, protocol, steps
@@ -19,7 +20,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 from ..progress import display
 from ..ssh import gate
 from ..ssh.remote import Remote, Unreachable
-from ..text import one_line, printable
 from . import image_inputs, log_files, program_run, programs, upload, watch
 from .command_file import Command, interpreter_of
 from .flow import BadInput, Flow, Host, parse_host_keys, run_id

@@ -17,15 +17,16 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, origin
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, targets
 
 from ..progress import display
 from ..records import claims
+from ..report.results import ENDS_WITH
 from ..ssh import gate
 from ..ssh.probe import System
 from ..ssh.remote import Patience, Remote, Unreachable
-from ..text import ENDS_WITH, one_line, printable
 from . import log_files, programs, upload, watch
 from .flow import Flow, parse_host_keys
 

@@ -12,10 +12,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 
 from ..ssh.remote import Patience, Remote, Unreachable
-from ..text import one_line
 
 #: module_utils, under one name of their own.
 TOP = "kubenode_rescue"

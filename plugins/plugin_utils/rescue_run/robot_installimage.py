@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import job as jobs
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol, steps
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import autosetup, program, verdict
@@ -18,7 +19,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.install
 
 from ..ssh.probe import System
 from ..ssh.remote import Unreachable
-from ..text import one_line, printable
 from . import command_file, image_inputs, installimage_inputs, programs, upload
 from .flow import BadInput, Host, check_consent, check_installation, intent_for
 from .program_run import RescueRun, end_refused, open_logs

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import fetch
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage.tools import Refused
 
 from ..ssh.remote import Patience, Remote, Unreachable
-from ..text import one_line
 
 PIECE = 16 * 1024 * 1024
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import protocol
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.protocol import Status
 
 from ..ssh.remote import OTHER_KEY, Remote, Unreachable
-from ..text import one_line
 
 RUNNER = f"{protocol.BASE}/{protocol.RUNNER}"
 #: What the runner may take beyond the limit to kill and tidy up, and we to reconnect.

@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from ..text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 _MAGIC = b"openssh-key-v1\0"
 #: Seconds after which a program of OpenSSH that should answer at once is taken for hanging.

@@ -16,9 +16,8 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import (
     base64_bytes,
     json_object,
+    one_line,
 )
-
-from ..text import one_line
 
 RECORD = "/etc/kubenode/installed.json"
 

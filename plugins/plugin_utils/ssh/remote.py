@@ -15,10 +15,9 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..progress import display
-from ..text import one_line
 from . import session as session_module
 from .known_hosts import KnownHosts
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..text import one_line
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
+
 from . import gate, probe
 from .known_hosts import KnownHosts
 from .remote import OTHER_KEY, Remote, Unreachable

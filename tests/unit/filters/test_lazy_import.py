@@ -28,7 +28,7 @@ def test_loading_filters_imports_no_plan():
     assert len([name for name in modules if name.startswith("filter.")]) >= 8
     assert {name for name in modules if name.startswith("module_utils.")} == set()
     assert {name for name in modules if name.startswith("plugin_utils.")} <= {
-        f"plugin_utils.{name}" for name in ("lazy_import", "plain", "text")
+        f"plugin_utils.{name}" for name in ("lazy_import", "plain")
     }
 
 

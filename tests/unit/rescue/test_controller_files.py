@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.masking import Masker
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, printable
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import proof
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run.command_file import (
     LARGEST_SENT_ALONG,
@@ -33,7 +34,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.known_hosts
     parse_host_key,
 )
 from ansible_collections.kubenode.provision.plugins.plugin_utils.ssh.remote import OTHER_KEY, REFUSED, SILENT, classify
-from ansible_collections.kubenode.provision.plugins.plugin_utils.text import one_line, printable
 from tests.waiting import until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILfnpsTyIwD2GVGEQzM7E2cSXaxKs8JmzQ2KQjAOUv1s"
