@@ -54,23 +54,23 @@ Machine = TypeVar("Machine")
 Result = TypeVar("Result")
 
 
-def log_line(machine: str, line: str) -> None:
+def log_line(name: str, line: str) -> None:
     """A line of the image command's log, for C(-v)."""
     if _display.verbosity:
-        _say(lambda: _display.v(line, host=machine))
+        _say(lambda: _display.v(line, host=name))
 
 
-def detail(machine: str, line: str) -> None:
+def detail(name: str, line: str) -> None:
     """A line for who looks for a fault, for C(-vvv)."""
     if _display.verbosity > 2:
-        _say(lambda: _display.vvv(line, host=machine))
+        _say(lambda: _display.vvv(line, host=name))
 
 
-def progress(machine: str, message: str) -> None:
+def progress(name: str, message: str) -> None:
     """Where a machine is: a line that everybody sees, unless its fleet is shown in another way."""
     _tell(
-        lambda show: show.message(machine, message),
-        lambda: _display.display(f"{machine}: {message}", stderr=fleet_view.for_programs()),
+        lambda show: show.message(name, message),
+        lambda: _display.display(f"{name}: {message}", stderr=fleet_view.for_programs()),
     )
 
 
@@ -79,17 +79,17 @@ def state(machine: str, name: str) -> None:
     _tell(lambda show: show.state(machine, name))
 
 
-def measured(machine: str, done: int | None, total: int | None) -> None:
+def measured(name: str, done: int | None, total: int | None) -> None:
     """A machine of a fleet has done so many bytes of so many; None: unknown, or at a step without bytes."""
-    _tell(lambda show: show.fleet.measured(machine, done, total))
+    _tell(lambda show: show.fleet.measured(name, done, total))
 
 
-def ended(machine: str, outcome: str, message: str, known: bool = False) -> None:
+def ended(name: str, outcome: str, message: str, known: bool = False) -> None:
     """A machine of a fleet is through with the task.
 
     ``outcome``: one of ``fleet_state``; ``known``: an earlier task said why it failed.
     """
-    _tell(lambda show: show.end(machine, outcome, message, known))
+    _tell(lambda show: show.end(name, outcome, message, known))
 
 
 def requests(made: int, limit: int | None, remaining: int | None) -> None:

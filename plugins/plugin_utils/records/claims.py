@@ -36,10 +36,10 @@ class ClaimError(Exception):
     """The claim cannot be read, written or removed; the text names the file and the way out."""
 
 
-def default_file(machine: str) -> str:
+def default_file(name: str) -> str:
     """Where the claim of a machine lies when nothing is said."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "kubenode-provision", "claims", f"{machine}.json")
+    return os.path.join(state, "kubenode-provision", "claims", f"{name}.json")
 
 
 def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
@@ -52,7 +52,7 @@ def identities(disks: Iterable[Mapping[str, Any]]) -> frozenset[Identity]:
 
 def claim(
     path: str,
-    machine: str,
+    name: str,
     disks: Iterable[Mapping[str, Any]],
     now: Callable[[], float] = time.time,
     begun: bool | str = True,
@@ -67,7 +67,7 @@ def claim(
         return False
     content: dict[str, Any] = {
         **{key: value for key, value in _others(path).items() if key != "begun"},
-        "machine": machine,
+        "machine": name,
         "disks": [{"serial": serial, "wwn": wwn} for serial, wwn in sorted(found)],
         "at": _states.to_rfc3339(now()),
         "begun": begun,
@@ -105,7 +105,7 @@ def _others(path: str) -> dict[str, Any]:
     return found if found.get("state") == intents.OPEN else {}
 
 
-def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> frozenset[Identity]:
+def claimed(path: str, name: str, now: Callable[[], float] = time.time) -> frozenset[Identity]:
     """The disks that an unfinished run of the last day claimed for this machine; a damaged claim is none."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -121,17 +121,17 @@ def claimed(path: str, machine: str, now: Callable[[], float] = time.time) -> fr
         if content.get("state", intents.OPEN) != intents.OPEN:
             # A system was seen since, or proven.
             return frozenset()
-        if content["machine"] != machine or not -60 <= age <= LASTS or content.get("begun") not in (True, MAYBE):
+        if content["machine"] != name or not -60 <= age <= LASTS or content.get("begun") not in (True, MAYBE):
             return frozenset()
         return identities(content["disks"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return frozenset()
 
 
-def covers(path: str, machine: str, disks: Iterable[Mapping[str, Any]]) -> bool:
+def covers(path: str, name: str, disks: Iterable[Mapping[str, Any]]) -> bool:
     """Whether exactly these disks are claimed for this machine."""
     found = identities(disks)
-    return bool(found) and found == claimed(path, machine)
+    return bool(found) and found == claimed(path, name)
 
 
 def release(path: str) -> bool:

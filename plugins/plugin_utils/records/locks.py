@@ -115,10 +115,10 @@ class Locks:
                 except OSError as exc:
                     raise LockError(f"{self._path(name)} cannot be removed ({exc.strerror}); remove it") from exc
 
-    def _read(self, machine: str) -> Holder | None:
+    def _read(self, name: str) -> Holder | None:
         """What the file of a machine says; a damaged one says nothing."""
         try:
-            with self._path(machine).open(encoding="utf-8") as file:
+            with self._path(name).open(encoding="utf-8") as file:
                 found = json.loads(file.read(_MOST_BYTES))
             texts = [one_line(str(found[key]), 200) for key in ("start", "place", "since")]
             return Holder(int(found["pid"]), *texts)
@@ -127,17 +127,17 @@ class Locks:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
         except OSError as exc:
-            raise LockError(f"{self._path(machine)} cannot be read ({exc.strerror}); make it readable") from exc
+            raise LockError(f"{self._path(name)} cannot be read ({exc.strerror}); make it readable") from exc
 
-    def _write(self, machine: str, run: Holder) -> None:
-        path = self._path(machine)
+    def _write(self, name: str, run: Holder) -> None:
+        path = self._path(name)
         new = path.with_name(f".{path.name}.new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(json.dumps(asdict(run), indent=1) + "\n")
         new.replace(path)
 
-    def _path(self, machine: str) -> Path:
-        return self._folder / f"{names.check_machine_name(machine)}.json"
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{names.check_machine_name(name)}.json"
 
 
 def _boot() -> str:

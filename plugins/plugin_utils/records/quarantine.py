@@ -34,16 +34,16 @@ class Quarantine:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
-    def entry(self, machine: str) -> Entry | None:
+    def entry(self, name: str) -> Entry | None:
         """The entry of a machine, or nothing."""
-        path = self._path(machine)
+        path = self._path(name)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            return Entry(machine, one_line(str(found["reason"]), 1000), one_line(str(found["since"]), 40))
+            return Entry(name, one_line(str(found["reason"]), 1000), one_line(str(found["since"]), 40))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
-            return Entry(machine, f"unknown: {path} is damaged", "an unknown time")
+            return Entry(name, f"unknown: {path} is damaged", "an unknown time")
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be read ({exc.strerror}); make it readable") from exc
 
@@ -63,18 +63,18 @@ class Quarantine:
             raise QuarantineError(f"{path} cannot be written ({exc.strerror}); make {self._folder} writable") from exc
         return True
 
-    def clear(self, machine: str) -> None:
+    def clear(self, name: str) -> None:
         """Let a machine out."""
-        path = self._path(machine)
+        path = self._path(name)
         try:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be removed ({exc.strerror}); remove it by hand") from exc
 
-    def _path(self, machine: str) -> Path:
+    def _path(self, name: str) -> Path:
         try:
-            names.check_machine_name(machine)
+            names.check_machine_name(name)
         except names.InvalidName as exc:
-            raise QuarantineError(f"machine {machine!r}: {exc}") from exc
-        return self._folder / f"{machine}.json"
+            raise QuarantineError(f"machine {name!r}: {exc}") from exc
+        return self._folder / f"{name}.json"

@@ -29,8 +29,8 @@ from . import image_inputs
 class BadInput(AnsibleActionFail):
     """What the user said cannot be done; nothing was."""
 
-    def __init__(self, machine: str, findings: Sequence[str]) -> None:
-        super().__init__(f"{machine}: {'; '.join(findings)}")
+    def __init__(self, name: str, findings: Sequence[str]) -> None:
+        super().__init__(f"{name}: {'; '.join(findings)}")
         self.findings = list(findings)
 
 
@@ -68,14 +68,14 @@ def check_consent(given: Mapping[str, Any]) -> None:
         raise AnsibleActionFail("; ".join(findings))
 
 
-def intent_for(given: Mapping[str, Any], machine: str, installation: str, **about: str) -> str:
+def intent_for(given: Mapping[str, Any], name: str, installation: str, **about: str) -> str:
     """The intent that goes into the rescue, as JSON: the controller's own while it is open, else one of this task."""
     try:
         kept = intents.read(given["intent_file"]) if given["intent_file"] else None
     except intents.IntentError as exc:
         raise AnsibleActionFail(str(exc)) from exc
-    if not intents.is_open(kept, machine, installation):
-        kept = intents.make(machine, installation, given["consent"], **about)
+    if not intents.is_open(kept, name, installation):
+        kept = intents.make(name, installation, given["consent"], **about)
     return json.dumps({**about, **(kept or {})}, sort_keys=True)
 
 
@@ -84,12 +84,12 @@ class Flow:
 
     def __init__(self, options: Mapping[str, Any], host: str) -> None:
         """``host``: its name in the inventory, which is the machine's where no other one is given."""
-        self.machine = options.get("machine_name") or host
+        self.name = options.get("machine_name") or host
         try:
-            names.check_machine_name(self.machine)
+            names.check_machine_name(self.name)
         except names.InvalidName as exc:
-            raise AnsibleActionFail(f"machine_name {self.machine!r}: {exc}") from exc
-        self.timeline = _timeline(self.machine, options)
+            raise AnsibleActionFail(f"machine_name {self.name!r}: {exc}") from exc
+        self.timeline = _timeline(self.name, options)
         if self.timeline.state:
             display.state(host, self.timeline.state)
         self.timeline.heard = lambda state: display.state(host, state)
@@ -97,7 +97,7 @@ class Flow:
 
     def known_hosts(self, phase: str) -> KnownHosts:
         """The host keys of the machine's ``rescue`` or ``os``."""
-        known_hosts = KnownHosts(self._directory, self.machine, phase, run_id())
+        known_hosts = KnownHosts(self._directory, self.name, phase, run_id())
         try:
             known_hosts.prepare()
         except OSError as exc:
@@ -106,15 +106,15 @@ class Flow:
 
     def result(self, **fields: Any) -> dict[str, Any]:
         """A task result with the machine's name and time line."""
-        return {"changed": False, "failed": False, "machine_name": self.machine, **fields, **self.timeline.result()}
+        return {"changed": False, "failed": False, "machine_name": self.name, **fields, **self.timeline.result()}
 
 
-def _timeline(machine: str, options: Mapping[str, Any]) -> _states.Timeline:
+def _timeline(name: str, options: Mapping[str, Any]) -> _states.Timeline:
     state, since = options["boot_state"], options.get("boot_state_since")
     if state not in _states.ORDER:
         raise AnsibleActionFail(f"boot_state {state!r}: use one of {', '.join(filter(None, _states.ORDER))}")
     try:
-        return _states.Timeline(machine, state, _states.from_rfc3339(since) if since else None)
+        return _states.Timeline(name, state, _states.from_rfc3339(since) if since else None)
     except ValueError as exc:
         raise AnsibleActionFail(
             f"boot_state_since {since!r}: use the boot_state_since of the step before ({exc})"

@@ -27,7 +27,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Run an image command in the rescue of one machine."""
     flow = host.flow(given)
     check_consent(given)
-    inputs = _examined(host, given, flow.machine)
+    inputs = _examined(host, given, flow.name)
     installation = check_installation(given["installation"]) or installed.new_installation()
     job = jobs.Job(
         command=b"" if inputs.command.is_large else inputs.command.head,
@@ -46,7 +46,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         check_image=given["check_image"],
         intent=intent_for(
             given,
-            flow.machine,
+            flow.name,
             installation,
             image_url=image_url.redact(inputs.image_url),
             command=given["command"],
@@ -61,19 +61,19 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         return flow.result(changed=True, msg=f"would run {inputs.command.path} in the rescue", **about)
     secrets = [*masking.of_token(job.token), *masking.of_url(inputs.image_url)]
     masker = masking.Masker(secrets, masking.of_lines(job.bootstrap))
-    logs = open_logs(given["log_dir"], flow.machine, masker)
+    logs = open_logs(given["log_dir"], flow.name, masker)
     run = _Run(host.remote, given, flow, job, logs, masker)
     run.command = inputs.command
     return run.result(about)
 
 
-def _examined(host: Host, given: dict[str, Any], machine: str) -> image_inputs.Inputs:
-    inputs, findings = image_inputs.examine(dict(given, name=machine), given["command_dir"], host.read_file)
+def _examined(host: Host, given: dict[str, Any], name: str) -> image_inputs.Inputs:
+    inputs, findings = image_inputs.examine(dict(given, name=name), given["command_dir"], host.read_file)
     findings += image_inputs.check_token(given["oci_registry_auth_token"])
     findings += image_inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
     findings += image_inputs.check_addresses(given)
     if findings or inputs is None:
-        raise BadInput(machine, findings)
+        raise BadInput(name, findings)
     return inputs
 
 

@@ -38,7 +38,7 @@ class Inputs:
 
 def examine(
     given: Mapping[str, Any],
-    machine: str,
+    name: str,
     read_file: Callable[[str], bytes],
     find_file: Callable[[str], str],
     with_disks: bool = True,
@@ -60,8 +60,8 @@ def examine(
     devices = list(given.get("root_devices") or [])
     findings += _check_devices(devices) if with_disks else []
     spec = specs.make(
-        machine=machine,
-        hostname=given.get("hostname") or machine,
+        machine=name,
+        hostname=given.get("hostname") or name,
         image=image,
         devices=devices,
         swraid=given["swraid"],

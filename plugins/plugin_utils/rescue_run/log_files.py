@@ -33,8 +33,8 @@ def default_directory() -> str:
 class Logs:
     """The logs of one machine: interleaved (grows while the program runs), stdout, stderr, and what else is stored."""
 
-    def __init__(self, directory: str, machine: str, masker: Masker, stem: str = "image-url-command") -> None:
-        self.directory = Path(directory) / machine
+    def __init__(self, directory: str, name: str, masker: Masker, stem: str = "image-url-command") -> None:
+        self.directory = Path(directory) / name
         self._stem = stem
         self.interleaved = self.directory / f"{stem}.log"
         self._masker = masker

@@ -39,7 +39,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         findings.append(f"hostname {given['hostname'][:100]!r}: {host_name_error(given['hostname'])}")
     bootstrap = image_inputs.read_bootstrap(given, host.read_file, findings)
     if findings or bootstrap is None:
-        raise BadInput(flow.machine, findings)
+        raise BadInput(flow.name, findings)
     check_installation(given["installation"])
     if host.check_mode:
         return flow.result(changed=given["reboot"], msg="would reboot" if given["reboot"] else "would ask who answers")
@@ -86,7 +86,7 @@ class _Boot:
             about.update(proof=proof.UNPROVEN, verified=False)
             if not (exc.system and exc.system.is_rescue):
                 self._give_up()
-            return flow.result(failed=True, changed=sent, msg=f"{flow.machine}: {exc}", **about)
+            return flow.result(failed=True, changed=sent, msg=f"{flow.name}: {exc}", **about)
         about = self._facts(system)
         if given["expect"] == "os":
             if given["reboot"] or not given["boot_state"]:
@@ -219,7 +219,7 @@ class _Boot:
         """Whether this system is the installation that was made."""
         given = self._given
         self._proof = proof.judge(
-            self._flow.machine,
+            self._flow.name,
             system.origin,
             system.record,
             given["installation"] or "",
@@ -232,7 +232,7 @@ class _Boot:
         if not given["reboot"]:
             shown = given["installation"] or proof.installed.installation_of(system.record)
             succeeded = intents.seen_to_succeed(self._intent(), shown)
-            machine, record = self._flow.machine, system.record
+            machine, record = self._flow.name, system.record
             self._proof = proof.of_earlier_run(self._proof, machine, record, succeeded, given["proof"])
         if self._proof.why:
             return gate.Decision(gate.Verdict.NEVER, self._proof.why)
@@ -286,7 +286,7 @@ class _Boot:
             if given["intent_file"]:
                 intents.close(given["intent_file"], intents.DONE, proof=self._proof.kind)
         except (claims.ClaimError, intents.IntentError) as exc:
-            display.warning(f"{self._flow.machine}: {exc}")
+            display.warning(f"{self._flow.name}: {exc}")
 
     def _give_up(self) -> None:
         """This run failed: a person may repair the machine now, so no later run may write it without consent."""
@@ -308,7 +308,7 @@ class _Boot:
             return False
         now = _states.to_rfc3339(time.time())
         record = proof.complete_record(
-            system.record, self._flow.machine, installation, image_url, command, self._proof.kind, now
+            system.record, self._flow.name, installation, image_url, command, self._proof.kind, now
         )
         if record is None:
             return False

@@ -42,20 +42,20 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
             findings.append(f"{exc}{way_out}")
     words = {
         "wipe": consents.Words("wipe", given["wipe"]),
-        "reinstall": consents.Words("reinstall", _as_words(given["reinstall"], flow.machine)),
+        "reinstall": consents.Words("reinstall", _as_words(given["reinstall"], flow.name)),
     }
     findings += [*words["wipe"].findings, *words["reinstall"].findings, *guard.check_entries(words["wipe"])]
     if findings:
-        raise BadInput(flow.machine, findings)
+        raise BadInput(flow.name, findings)
     if host.only_checks:
         return flow.result()
     return _Disks(host.remote, given, flow, words, host.check_mode).result()
 
 
-def _as_words(reinstall: Any, machine: str) -> Any:
+def _as_words(reinstall: Any, name: str) -> Any:
     """``true`` names this machine, whatever runs on it."""
     if isinstance(reinstall, bool) or str(reinstall).lower() in ("true", "false", "yes", "no"):
-        return [machine] if str(reinstall).lower() in ("true", "yes") else []
+        return [name] if str(reinstall).lower() in ("true", "yes") else []
     return reinstall
 
 
@@ -89,7 +89,7 @@ class _Disks:
     ) -> None:
         self._remote, self._given, self._flow = remote, given, flow
         self._words, self._check_mode = words, check_mode
-        self._claim = given["claim_file"] or claims.default_file(flow.machine)
+        self._claim = given["claim_file"] or claims.default_file(flow.name)
         self._disks: list[dict[str, Any]] = []
 
     def result(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class _Disks:
         try:
             system = gate.pass_rescue(self._remote, flow.known_hosts("rescue"), keys, given)
         except gate.GateClosed as exc:
-            msg = f"{flow.machine}: {exc}"
+            msg = f"{flow.name}: {exc}"
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen)
         about: dict[str, Any] = {"in_rescue": True, "boot_id": system.boot_id, "hostname": system.hostname}
         try:
@@ -111,7 +111,7 @@ class _Disks:
             if given["state"] != "facts":
                 flow.timeline.to(_states.PROVISIONING_FAILED)
             about.update(self._facts())
-            return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.machine}: {exc}"})
+            return flow.result(**{**about, "failed": True, "permanent": permanent, "msg": f"{flow.name}: {exc}"})
         return flow.result(permanent=False, **about)
 
     def _facts(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class _Disks:
         return hints.choose(wanted, self._disks, search_query) if wanted else []
 
     def _ready(self, chosen: list[dict[str, Any]], job: dict[str, bool]) -> dict[str, Any]:
-        given, machine = self._given, self._flow.machine
+        given, machine = self._given, self._flow.name
         claimed = claims.covers(self._claim, machine, chosen)
         listed = ", ".join(disk["name"] for disk in chosen)
         if claimed and (job["running"] or job["succeeded"]):
@@ -233,7 +233,7 @@ class _Disks:
         if job["running"]:
             raise _Failed("a program that was started in this rescue is still running; nothing was emptied")
         wipe = self._words["wipe"]
-        verdict = guard.judge(self._disks, [], self._flow.machine, list(wipe), health=False, used=self._used)
+        verdict = guard.judge(self._disks, [], self._flow.name, list(wipe), health=False, used=self._used)
         if verdict.errors:
             raise _Failed("\n".join(verdict.errors), verdict.permanent, wiped=[], in_progress=False)
         by_name = {disk["name"]: disk for disk in self._disks}

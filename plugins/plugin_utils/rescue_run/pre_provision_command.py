@@ -33,30 +33,30 @@ _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Run a pre-provision command in the rescue of one machine."""
     flow = host.flow(given)
-    program, masker = _examined(host, given, flow.machine)
+    program, masker = _examined(host, given, flow.name)
     about: dict[str, Any] = {"command_path": program.path, "command_sha256": program.sha256}
     if host.check_mode:
         msg = f"would run {program.path} in the rescue, before anything is written"
         return flow.result(changed=True, msg=msg, **about)
     facts = {
-        "KUBENODE_MACHINE": flow.machine,
+        "KUBENODE_MACHINE": flow.name,
         "KUBENODE_PROVIDER": given["provider"],
         "KUBENODE_SERVER": given["server"],
     }
     job = pre_provision.make(
         Path(program.path).name,
         program.sha256,
-        flow.machine,
+        flow.name,
         facts,
         given["timeout"],
         programs.runner_text(),
         run_id(),
     )
-    logs = program_run.open_logs(given["log_dir"], "", masker, f"{flow.machine}.pre-provision")
+    logs = program_run.open_logs(given["log_dir"], "", masker, f"{flow.name}.pre-provision")
     return _Run(host.remote, given, flow, program, job, logs, masker).result(about)
 
 
-def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command, masking.Masker]:
+def _examined(host: Host, given: dict[str, Any], name: str) -> tuple[Command, masking.Masker]:
     spec = {"pre_provision_command": given["command"], "pre_provision_timeout": given["timeout"]}
     program, findings = image_inputs.examine_pre_provision(spec, given["command_dir"], host.find_file)
     own = {"pre_provision_command": "command", "pre_provision_timeout": "timeout"}
@@ -67,7 +67,7 @@ def _examined(host: Host, given: dict[str, Any], machine: str) -> tuple[Command,
         findings.append(f"server {one_line(given['server'], 60)!r}: give the provider's id or number of the server")
     bootstrap = image_inputs.read_bootstrap(given, host.read_file, findings)
     if findings or program is None or bootstrap is None:
-        raise BadInput(machine, findings or ["command is empty; name the program"])
+        raise BadInput(name, findings or ["command is empty; name the program"])
     return program, masking.Masker(masking.of_texts(given["secrets"]), masking.of_lines(bootstrap))
 
 
@@ -95,7 +95,7 @@ class _Run:
         try:
             system = gate.pass_rescue(self._remote, pin, keys, given)
         except gate.GateClosed as exc:
-            msg = f"{flow.machine}: {exc}"
+            msg = f"{flow.name}: {exc}"
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = {**about, "in_rescue": True, "permanent": False, "boot_id": system.boot_id, "hostname": system.hostname}
         try:
@@ -122,7 +122,7 @@ class _Run:
         about.update(changed=True, permanent=pre_provision.is_word(status))
         if about["permanent"] and self._given["intent_file"]:
             # What an earlier run was allowed and had not begun ends with this one; the next one asks again.
-            program_run.end_refused(self._flow.machine, self._given["intent_file"])
+            program_run.end_refused(self._flow.name, self._given["intent_file"])
         interpreter = one_line(interpreter_of(self._program.head), 100)
         why = pre_provision.explain(status, interpreter)
         text = f"stopped this machine {BEFORE}: {why} Log: {self._logs.interleaved}"
@@ -158,11 +158,11 @@ class _Run:
 
     def _log(self, data: bytes) -> None:
         for line in self._logs.append(data):
-            display.log_line(self._flow.machine, printable(line))
+            display.log_line(self._flow.name, printable(line))
             # seconds, stream, text
             self._tail.append(printable((line.split(" ", 2) + ["", ""])[2], 300))
 
     def _failed(self, text: str, about: dict[str, Any]) -> dict[str, Any]:
         self._flow.timeline.to(_states.PROVISIONING_FAILED)
-        msg = f"{self._flow.machine}: the {NOUN} {text}"
+        msg = f"{self._flow.name}: the {NOUN} {text}"
         return self._flow.result(**{**about, "failed": True, "msg": msg})

@@ -101,7 +101,7 @@ class RescueRun:
         try:
             system = self._pass_gate()
         except gate.GateClosed as exc:
-            msg = self._masker.text(f"{flow.machine}: {exc}")
+            msg = self._masker.text(f"{flow.name}: {exc}")
             return flow.result(failed=True, in_rescue=False, permanent=exc.final, msg=msg, **exc.seen, **about)
         about = dict(about, in_rescue=True, boot_id=system.boot_id, hostname=system.hostname)
         started = time.monotonic()
@@ -111,7 +111,7 @@ class RescueRun:
             flow.timeline.to(_states.RUNNING_IMAGE_COMMAND)
             watcher = watch.Watcher(
                 self._remote, self._job.digest, system.boot_id, self._log, self._progress, shown=self._shown,
-                measured=lambda done, total: display.measured(flow.machine, done, total),
+                measured=lambda done, total: display.measured(flow.name, done, total),
             )  # fmt: skip
             status = watcher.until_end(self._job.limit, given["poll"])
         except (StartFailed, watch.WatchFailed) as exc:
@@ -120,11 +120,11 @@ class RescueRun:
             about.update(self._collect(best_effort=True))
             if isinstance(exc, StartFailed):  # what an earlier program printed is not its reason
                 about.update(stdout_tail=[], stderr_tail=[], interleaved_tail=[])
-            msg = self._masker.text(f"{flow.machine}: the {self.noun} failed: {exc}") + self._ending(about)
+            msg = self._masker.text(f"{flow.name}: the {self.noun} failed: {exc}") + self._ending(about)
             about["seconds"] = round(time.monotonic() - started, 1)
             return flow.result(failed=True, changed=isinstance(exc, watch.WatchFailed), msg=msg, **about)
         if status.output_error:  # ours, nothing of it is the file's
-            display.warning(f"{flow.machine}: {self.noun}: {status.output_error}")
+            display.warning(f"{flow.name}: {self.noun}: {status.output_error}")
         about["written"] = self._written()
         empty = [disk["name"] for disk in about["written"] or [] if not disk["holds"] and not disk["kinds"]]
         succeeded = status.succeeded(self._job.rule) and not empty
@@ -143,9 +143,7 @@ class RescueRun:
             self._note_changed()
         if status.succeeded(self._job.rule) and empty:
             flow.timeline.to(_states.PROVISIONING_FAILED)
-            msg = (
-                f"{flow.machine}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
-            )
+            msg = f"{flow.name}: the {self.noun} ended well, but {', '.join(empty)} holds nothing: it wrote nowhere, "
             msg += f"or to another disk. Log: {about['log_file']}{self._ending(about)}"
             return flow.result(failed=True, changed=True, msg=msg, **about)
         if succeeded:
@@ -154,7 +152,7 @@ class RescueRun:
             )
             return flow.result(changed=not finished, msg=msg, **about)
         flow.timeline.to(_states.PROVISIONING_FAILED)
-        msg = self._masker.text(f"{flow.machine}: {self._explain(status, about)} Log: {about['log_file']}")
+        msg = self._masker.text(f"{flow.name}: {self._explain(status, about)} Log: {about['log_file']}")
         msg += self._ending(about)
         return flow.result(failed=True, changed=self._touched(), msg=msg, **about)
 
@@ -204,7 +202,7 @@ class RescueRun:
         if path:
             with contextlib.suppress(claims.ClaimError):  # it comes again right now, and is shown
                 claims.take_back(path, before)
-            end_refused(self._flow.machine, path)
+            end_refused(self._flow.name, path)
 
     def _send(self, kind: upload.Kind, source: Path, target: str, digest: str) -> None:
         """Put a file of the controller into the rescue, when the program will be started and needs it."""
@@ -241,10 +239,10 @@ class RescueRun:
 
     def _log(self, data: bytes) -> None:
         for line in self._logs.append(data):
-            display.log_line(self._flow.machine, printable(line))
+            display.log_line(self._flow.name, printable(line))
 
     def _progress(self, message: str) -> None:
-        display.progress(self._flow.machine, self._shown(message))
+        display.progress(self._flow.name, self._shown(message))
 
     def _shown(self, text: str) -> str:
         """One line for people; masked before it is cut, since half a secret is one, too."""
@@ -282,7 +280,7 @@ class RescueRun:
             return self._logs.store(name, self._fetch(script, best_effort))
         except (Unreachable, protocol.ProtocolError, OSError) as exc:
             if not best_effort:
-                display.warning(f"{self._flow.machine}: the {name} of the {self.noun} was not fetched: {exc}")
+                display.warning(f"{self._flow.name}: the {name} of the {self.noun} was not fetched: {exc}")
             return None
 
     def _fetch(self, script: str, best_effort: bool) -> bytes:
@@ -303,9 +301,9 @@ def start(remote: Remote, step: str, job: jobs.Job, masker: Masker, again: bool 
         raise StartFailed(masker.text(str(exc)), exc.answer.get("begun") is False) from exc
 
 
-def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "image-url-command") -> log_files.Logs:
+def open_logs(directory: str | None, name: str, masker: Masker, stem: str = "image-url-command") -> log_files.Logs:
     """The logs of a machine, their directory made; fails the task when nothing can be written there."""
-    logs = log_files.Logs(directory or log_files.default_directory(), machine, masker, stem)
+    logs = log_files.Logs(directory or log_files.default_directory(), name, masker, stem)
     try:
         logs.prepare()
     except OSError as exc:
@@ -313,9 +311,9 @@ def open_logs(directory: str | None, machine: str, masker: Masker, stem: str = "
     return logs
 
 
-def end_refused(machine: str, intent_file: str, maybe: bool = False) -> None:
+def end_refused(name: str, intent_file: str, maybe: bool = False) -> None:
     """A run was refused before it changed a disk: no later run may write what this one was allowed to."""
     try:
         claims.release_unbegun(intent_file, maybe)
     except claims.ClaimError as exc:
-        display.warning(f"{machine}: {exc}")
+        display.warning(f"{name}: {exc}")

@@ -37,7 +37,7 @@ class Proof:
 
 
 def judge(
-    machine: str,
+    name: str,
     origin: Origin,
     record: Mapping[str, Any] | None,
     installation: str,
@@ -70,8 +70,8 @@ def judge(
         return Proof(NONCE)
     if same is False:
         return Proof(UNPROVEN, f"{why}. Look at the boot order of the machine's firmware", final=True)
-    if shown and (installation or not installed.is_proven(record, machine)):
-        return Proof(UNPROVEN, _other(machine, record, installation), final=True)
+    if shown and (installation or not installed.is_proven(record, name)):
+        return Proof(UNPROVEN, _other(name, record, installation), final=True)
     if shown:
         return Proof(NONCE)
     if wanted == NONCE:
@@ -81,18 +81,18 @@ def judge(
     if wanted in (SSH, PORT, NONE):
         return Proof(SSH)
     if not installation:
-        text = f"it runs a system that this collection did not install ({_no_record(record)}). " + _ways_out(machine)
+        text = f"it runs a system that this collection did not install ({_no_record(record)}). " + _ways_out(name)
         return Proof(UNPROVEN, text)
     return Proof(
         UNPROVEN,
         f"nothing shows that this system is installation {installed.short(installation)}: {_no_record(record)}, and "
-        f"{why}. {_ways_out(machine)}. kubenode_proof: ssh takes any system that answers; an image command of your "
+        f"{why}. {_ways_out(name)}. kubenode_proof: ssh takes any system that answers; an image command of your "
         f"own can write the id ($KUBENODE_INSTALLATION) as 'installation' into {installed.RECORD}",
     )
 
 
 def of_earlier_run(
-    proof: Proof, machine: str, record: Mapping[str, Any] | None, succeeded: bool | None, wanted: str | None
+    proof: Proof, name: str, record: Mapping[str, Any] | None, succeeded: bool | None, wanted: str | None
 ) -> Proof:
     """What a proof is worth when the image command ran in an earlier run.
 
@@ -100,13 +100,13 @@ def of_earlier_run(
     it is whole: our commands write it last, from a disk that does not boot before it.
     """
     whole = all((record or {}).get(key) for key in ("command", "image_url", "installed_at"))
-    if not proof.verified or succeeded or (succeeded is None and (whole or installed.is_proven(record, machine))):
+    if not proof.verified or succeeded or (succeeded is None and (whole or installed.is_proven(record, name))):
         return proof
     if wanted in (SSH, PORT, NONE):
         return Proof(SSH)
     seen = "its image command failed, or its end was not seen" if succeeded is False else "nothing tells that its image"
     seen += "" if succeeded is False else " command ended well; run from the kubenode_dir that it was installed from"
-    return Proof(UNPROVEN, f"{seen}, so what it runs may be unfinished. {_ways_out(machine)}", final=True)
+    return Proof(UNPROVEN, f"{seen}, so what it runs may be unfinished. {_ways_out(name)}", final=True)
 
 
 def runs_from(origin: Origin, written: Sequence[Mapping[str, Any]] | None) -> tuple[bool | None, str]:
@@ -139,18 +139,18 @@ def _changed(target: Mapping[str, Any]) -> bool:
     return before is not None and bool(now - set(before)) and (not before or bool(set(target["holds"]) - set(before)))
 
 
-def _other(machine: str, record: Mapping[str, Any] | None, installation: str) -> str:
+def _other(name: str, record: Mapping[str, Any] | None, installation: str) -> str:
     if not installation:
-        return f"it runs {installed.describe(record)}, which was never verified. " + _ways_out(machine)
+        return f"it runs {installed.describe(record)}, which was never verified. " + _ways_out(name)
     return (
         f"another system answers: {installed.describe(record)}; expected installation {installed.short(installation)}. "
         "The firmware booted another disk, or the image command wrote nothing. Its record was left as it is. "
-        + _ways_out(machine)
+        + _ways_out(name)
     )
 
 
-def _ways_out(machine: str) -> str:
-    given = consent.extra_var("reinstall", [machine])
+def _ways_out(name: str) -> str:
+    given = consent.extra_var("reinstall", [name])
     return f"Two ways out: kubenode_adopt: true leaves the machine as it is, {given} writes it"
 
 
@@ -178,7 +178,7 @@ mv -f /etc/kubenode/.installed.json.new /etc/kubenode/installed.json && sync' &&
 
 def complete_record(
     found: dict[str, Any] | None,
-    machine: str,
+    name: str,
     installation: str,
     image_url: str | None,
     command: str | None,
@@ -190,10 +190,10 @@ def complete_record(
     shown = installed.installation_of(record)
     if shown and installation and shown != installation:
         return None
-    if not shown and record.get("machine", machine) != machine:
+    if not shown and record.get("machine", name) != name:
         # What an image brought along tells of the machine that it was made from.
         record = {}
-    known: dict[str, Any] = {"machine": machine}
+    known: dict[str, Any] = {"machine": name}
     if installation:
         known["installation"] = installation
     if image_url:

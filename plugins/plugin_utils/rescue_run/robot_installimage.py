@@ -35,7 +35,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     """Run installimage in the rescue of one machine."""
     flow = host.flow(given)
     check_consent(given)
-    inputs = _examined(host, given, flow.machine)
+    inputs = _examined(host, given, flow.name)
     spec = inputs.spec
     installation = check_installation(given["installation"]) or installed.new_installation()
     files, token = {specs.EMPTY: json.dumps(given["empty"])}, ""
@@ -45,7 +45,7 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
     job = jobs.Job(
         command=programs.installimage(),
         bootstrap=specs.pack(spec),
-        arguments=[spec["image"]["shown"], flow.machine, " ".join(spec["devices"])],
+        arguments=[spec["image"]["shown"], flow.name, " ".join(spec["devices"])],
         token=token,
         limit=given["timeout"] + program.TIDY,
         rule=protocol.MARKER_AND_EXIT_CODE,
@@ -55,12 +55,12 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         consent=given["consent"],
         reinstall=given["reinstall"],
         files=files,
-        intent=intent_for(given, flow.machine, installation, image_url=spec["image"]["shown"], command="installimage"),
+        intent=intent_for(given, flow.name, installation, image_url=spec["image"]["shown"], command="installimage"),
     )
     about: dict[str, Any] = {"job": job.digest, "image": spec["image"]["shown"]}
     if host.diff or host.check_mode:
         about["diff"] = {
-            "before_header": flow.machine,
+            "before_header": flow.name,
             "before": "",
             "after_header": "/autosetup",
             "after": _preview(spec),
@@ -75,21 +75,21 @@ def run(host: Host, given: dict[str, Any]) -> dict[str, Any]:
         *(secret for url in urls for secret in masking.of_url(url)),
     ]
     masker = masking.Masker(secrets, masking.of_lines((spec["bootstrap_data"] or "").encode()))
-    logs = open_logs(given["log_dir"], flow.machine, masker, "installimage")
+    logs = open_logs(given["log_dir"], flow.name, masker, "installimage")
     run = _Run(host.remote, given, flow, job, logs, masker)
     run.image, run.local = spec["image"], inputs.local
     result = run.result(about)
     if result.get("failed") and run.refused and given["intent_file"]:
-        end_refused(flow.machine, given["intent_file"], maybe=True)
+        end_refused(flow.name, given["intent_file"], maybe=True)
     return result
 
 
-def _examined(host: Host, given: dict[str, Any], machine: str) -> installimage_inputs.Inputs:
-    inputs, findings = installimage_inputs.examine(given, machine, host.read_file, host.find_file)
+def _examined(host: Host, given: dict[str, Any], name: str) -> installimage_inputs.Inputs:
+    inputs, findings = installimage_inputs.examine(given, name, host.read_file, host.find_file)
     findings += image_inputs.check_seconds(given, timeout=1, rescue_timeout=0, poll=0.1)
     findings += image_inputs.check_addresses(given)
     if findings or inputs is None:
-        raise BadInput(machine, findings)
+        raise BadInput(name, findings)
     return inputs
 
 

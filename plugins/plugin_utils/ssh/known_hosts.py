@@ -46,10 +46,10 @@ def parse_host_key(line: str) -> str:
 class KnownHosts:
     """The known_hosts file of one machine in one phase (``rescue`` or ``os``)."""
 
-    def __init__(self, directory: str, machine: str, phase: str, run: str) -> None:
-        self.path = Path(directory) / f"{machine}.{phase}"
+    def __init__(self, directory: str, name: str, phase: str, run: str) -> None:
+        self.path = Path(directory) / f"{name}.{phase}"
         # An alias is what ssh looks up, whatever address or jump host leads there.
-        self.alias = f"{machine}.{phase}".lower()
+        self.alias = f"{name}.{phase}".lower()
         self._run = run
         self.strict = False
 
