@@ -68,6 +68,6 @@ def _check(folder: Path, names: list[str]) -> None:
 
 def _started(files: dict[str, Any]) -> int:
     try:
-        return run_server.start("file_sink", files)
+        return run_server.start("sink", files)
     except OSError as error:
         raise AnsibleActionFail(str(error)) from error

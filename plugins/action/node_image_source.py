@@ -64,6 +64,6 @@ class ActionModule(ActionBase):
 
 def _started(files: dict[str, Any]) -> int:
     try:
-        return run_server.start("file_server", files)
+        return run_server.start("source", files)
     except OSError as error:
         raise AnsibleActionFail(str(error)) from error

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Modules of this collection that are imported when they are first used.
 
-For any one filter, ansible-core imports every filter file of a collection, in each worker anew, and compiles all that
-these files import: a fifth of a second a task, if they import the plans themselves.
+For any one filter, ansible-core imports every filter file of a collection, again in each worker, and compiles all that
+these files import. If they imported the plans themselves, that would be a fifth of a second for each task.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.errors import NotPacked
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive.outlet import HttpTarget, Outlet
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.installimage import image
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import file_sink
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import run_server
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import tarballs as files
 
 DIGEST = "0123456789abcdef" * 4
@@ -124,7 +124,7 @@ def test_outcomes_tell_what_was_found_made_and_missed():
 
 @pytest.fixture
 def sink(tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), file_sink.handler({"/secret/file": str(tmp_path / "file")}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), run_server.sink_handler({"/secret/file": str(tmp_path / "file")}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -179,7 +179,7 @@ def test_broken_chunks_leave_nothing(sink, tmp_path, body):
 
 
 def test_a_target_without_room_is_told(tmp_path):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), file_sink.handler({"/file": "/dev/null/file"}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), run_server.sink_handler({"/file": "/dev/null/file"}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     outlet = Outlet(HttpTarget(f"http://127.0.0.1:{server.server_address[1]}/file"))
     with pytest.raises(NotPacked, match="507"):

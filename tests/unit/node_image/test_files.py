@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import file_server, image_file, run_server
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import image_file, run_server
 
 CONTENT = bytes(range(256)) * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -30,7 +30,7 @@ def image(tmp_path):
 def ask(image):
     """Return a function that asks a server with this one file."""
     server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), file_server.handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
+        ("127.0.0.1", 0), run_server.source_handler({"/secret/0.img": {"file": str(image), "digest": DIGEST}})
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
 

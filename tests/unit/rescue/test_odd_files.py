@@ -12,13 +12,13 @@ from hypothesis import given
 
 from ansible_collections.kubenode.provision.plugins.filter import node_user_data
 from ansible_collections.kubenode.provision.plugins.plugin_utils.image_server import inputs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds, file_sink, tarballs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds, run_server, tarballs
 from ansible_collections.kubenode.provision.plugins.plugin_utils.records import quarantine
 from tests.unit.common import odd
 
 
 def taken(content: bytes, folder) -> bytes:
-    file_sink._take(str(folder / "x"), io.BytesIO(content))
+    run_server._take(str(folder / "x"), io.BytesIO(content))
     return (folder / "x").read_bytes()
 
 
@@ -28,7 +28,7 @@ def test_a_file_in_chunks_is_taken(tmp_path):
 
 @pytest.mark.parametrize("size", [*odd.WORDS, "", " 3", "0_3", "0X3", "3 3", "g", "\t3"])
 def test_a_chunk_whose_size_is_no_number_is_refused(size, tmp_path):
-    with pytest.raises(file_sink._Broken):
+    with pytest.raises(run_server._Broken):
         taken(size.encode() + b"\r\nabc\r\n0\r\n\r\n", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -37,8 +37,8 @@ def test_a_chunk_whose_size_is_no_number_is_refused(size, tmp_path):
 @given(odd.texts)
 def test_any_line_is_a_size_or_refused(text):
     try:
-        assert 0 <= file_sink._chunk_size(io.BytesIO(text.encode("utf-8", "replace") + b"\r\n")) <= 16 << 20
-    except file_sink._Broken:
+        assert 0 <= run_server._chunk_size(io.BytesIO(text.encode("utf-8", "replace") + b"\r\n")) <= 16 << 20
+    except run_server._Broken:
         return
 
 
