@@ -15,21 +15,12 @@ from collections.abc import Callable, Sequence
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
+from ..state_words import WORDS
+
 #: How a machine left the task; a late one is tried once more by another task.
 DONE, FAILED, LATE = "done", "failed", "late"
 #: Seconds whose bytes make a rate.
 WINDOW = 15.0
-#: What a machine is at, in the sum line and in the table. The order is that of the sum line.
-AT = {
-    _states.RUNNING_IMAGE_COMMAND: ("writing", "writing"),
-    _states.BOOTING_TO_REAL_OS: ("booting the new system", "booting"),
-    _states.OPERATING_SYSTEM_RUNNING: ("in the new system", "runs"),
-    _states.BOOTING_TO_RESCUE: ("waiting for the rescue", "to rescue"),
-    _states.ENABLING_RESCUE: ("arming the rescue", "arming"),
-    _states.INITIALIZING: ("being created", "creating"),
-    _states.UNSET: ("beginning", "begins"),
-    _states.PROVISIONING_FAILED: ("failing", "failing"),
-}
 
 
 class Machine:
@@ -95,7 +86,7 @@ class Fleet:
     def state(self, name: str, state: str) -> bool:
         """The machine is in this state; whether that is news."""
         machine = self.machines.get(name)
-        if machine is None or state not in AT or state == machine.state:
+        if machine is None or state not in WORDS or state == machine.state:
             return False
         machine.state, machine.since = state, self._clock()
         machine.entered[state] = machine.since
@@ -182,10 +173,10 @@ class Fleet:
         """The whole fleet on one line."""
         busy, outcomes = self.busy(), [machine.outcome for machine in self.machines.values()]
         parts = [f"{outcomes.count(DONE)}/{len(self.machines)} done"]
-        for state, (words, _short) in AT.items():
+        for state, words in WORDS.items():
             there = [machine for machine in busy if machine.state == state]
             if there:
-                parts.append(f"{len(there)} {words}{self._bytes_of(there)}")
+                parts.append(f"{len(there)} {words.line}{self._bytes_of(there)}")
         parts += [f"{outcomes.count(one)} {one}" for one in (LATE, FAILED) if one in outcomes]
         if self.limit is not None and self.remaining is not None:
             parts.append(f"API {max(0, self.limit - self.remaining)} of {self.limit}")

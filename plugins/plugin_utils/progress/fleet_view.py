@@ -1,10 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a fleet is shown while a task runs: one table on a terminal, a line now and then elsewhere, or single lines.
+"""What the user sees of a fleet while a task runs: a table on a terminal, a line now and then elsewhere, or many lines.
 
-A worker of Ansible has no terminal from ansible-core 2.19 on, and all that it prints is printed by the main process.
-So the table is made here and printed as text that moves the cursor; the terminal is only asked for its size.
+A worker of Ansible has no terminal from ansible-core 2.19 on, and the main process prints all that it says. So the
+table is made here and printed as text that moves the cursor; the terminal is only asked for its size. The cursor always
+rests below the table and is never hidden, and no setting of the terminal is changed: a run may end at any moment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ansible import constants as C  # noqa: N812
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
-from . import fleet_state
-from .fleet_state import AT, DONE, FAILED, LATE, Fleet
+from ..state_words import WORDS
+from .fleet_state import DONE, FAILED, LATE, Fleet, Machine, percent, speed
 
 FLEET, LINES, NONE = CHOICES = ("fleet", "lines", "none")
 #: So many machines are a fleet.
@@ -109,7 +110,7 @@ class Shown:
     def state(self, name: str, state: str) -> None:
         """A machine is in another boot state."""
         if self.fleet.state(name, state) and self._states and self.mode == LINES:
-            self.aside(lambda: self._say(f"{name}: {AT[state][0]}"))
+            self.aside(lambda: self._say(f"{name}: {WORDS[state].line}"))
 
     def message(self, name: str, text: str) -> None:
         """A machine says where it is."""
@@ -210,7 +211,7 @@ def _is_terminal(stream: int, run: int) -> bool:
         os.close(fd)
 
 
-# --- the table of a fleet as lines of text for a screen of a given size, and what draws it over the one before (pure)
+# --- the table as lines of text (pure)
 
 
 #: A screen with less room than this shows lines.
@@ -221,7 +222,7 @@ _STATE, _FOR, _RATE, _LEFT = 9, 6, 9, 6
 _DONE, _SHARE, _WIDE = 18, 8, 100
 
 
-def rows(fleet: fleet_state.Fleet, width: int, height: int, now: float) -> list[str]:
+def rows(fleet: Fleet, width: int, height: int, now: float) -> list[str]:
     """At most ``height`` lines of at most ``width`` columns: the sum, failures, then the slowest of those at work."""
     total = textwrap.wrap(fleet.sum_line(), width, max_lines=2, placeholder=" …") or [""]
     failed, busy = fleet.failures(), _slowest_first(fleet.busy(), now)
@@ -278,25 +279,25 @@ def erase(before: int) -> str:
     return f"\x1b[{before}A\r\x1b[J" if before else ""
 
 
-def _slowest_first(machines: Sequence[fleet_state.Machine], now: float) -> list[fleet_state.Machine]:
+def _slowest_first(machines: Sequence[Machine], now: float) -> list[Machine]:
     """First what is earlier on its way, then what has most time left, then what has stood there longest."""
     early = {state: place for place, state in enumerate(_states.ORDER)}
     return sorted(machines, key=lambda one: (early[one.state], -(one.left(now) or 0.0), one.since))
 
 
-def _row(machine: fleet_state.Machine, name: int, width: int, now: float) -> str:
+def _row(machine: Machine, name: int, width: int, now: float) -> str:
     share, rate, left = machine.share(), machine.rate(now), machine.left(now)
     done = ""
     if machine.done is not None and not machine.outcome:
         size = f"{machine.done // 10**6}" + (f"/{machine.total // 10**6}" if machine.total else "") + " MB"
-        done = f"{fleet_state.percent(share)} {size}" if share is not None else size
-        done = done if width >= _WIDE or share is None else fleet_state.percent(share)
+        done = f"{percent(share)} {size}" if share is not None else size
+        done = done if width >= _WIDE or share is None else percent(share)
     fields = [
         machine.name,
-        machine.outcome.upper() or fleet_state.AT[machine.state][1],
+        machine.outcome.upper() or WORDS[machine.state].column,
         minutes((machine.ended or now) - machine.since),
         done,
-        fleet_state.speed(rate) if rate is not None and not machine.outcome else "",
+        speed(rate) if rate is not None and not machine.outcome else "",
         minutes(left) if left is not None and not machine.outcome else "",
         machine.message.removeprefix(f"{machine.name}: "),
     ]

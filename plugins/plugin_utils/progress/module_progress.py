@@ -1,10 +1,11 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the action plugins in front of the modules of a provider's API do: show what the module tells while it runs.
+"""Action plugins in front of modules: what the user sees while the module runs.
 
-The module itself runs as any other one does. It tells its news in a file (its option ``progress_file``), which is read
-here when it runs on this host.
+The module itself runs as any other one does, in a thread beside the one that shows its progress. A module of a cloud
+API writes a line into a file (its option ``progress_file``) for each change of a machine. A module that makes
+one large file writes nothing; the size of that file is looked at.
 """
 
 from __future__ import annotations
@@ -32,35 +33,44 @@ from .fleet_view import CHOICES, Shown
 _PIECE, _LONGEST = 1 << 20, 1 << 14
 
 
-class ApiAction(NormalAction):
+class ModuleAction(NormalAction):
     """Runs the module of its name."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the module, and show what it tells meanwhile where that can be."""
-        names, mode = _names(self._task.args), self._task.args.get("progress")
-        if not names or mode not in (None, *CHOICES) or not self._is_here():
-            return super().run(tmp, task_vars)
-        handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
-        os.close(handle)
-        given, context = self._task.args, contextvars.copy_context()
-        try:
-            self._task.args = {**given, "progress_file": path}
-            show = display.shown(names, mode, states=True)
-            for one in given["machines"]:  # what the step before it said
-                show.fleet.state(str(one["name"]), str(one.get("boot_state") or ""))
-            variables = given.get("variables")
-            show.feed = Reader(path, show, variables if isinstance(variables, Mapping) else {}).read
-            (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), show)
-        finally:
-            self._task.args = given
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+    def run_with(self, view: display.View, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """The result of the module, which runs in a thread while ``view`` shows its progress."""
+        context = contextvars.copy_context()
+        (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), view)
         if isinstance(result, Exception):
             raise result
         return result
 
     def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        return super().run(tmp, task_vars)
+        return NormalAction.run(self, tmp, task_vars)
+
+
+class ApiAction(ModuleAction):
+    """Shows the machines of a module of a provider's API."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the module; show its progress where its file can be read."""
+        names, mode = _names(self._task.args), self._task.args.get("progress")
+        if not names or mode not in (None, *CHOICES) or not self._is_here():
+            return super().run(tmp, task_vars)
+        handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
+        os.close(handle)
+        given = self._task.args
+        try:
+            self._task.args = {**given, "progress_file": path}
+            show = display.shown(names, mode, states=True)
+            for one in given["machines"]:  # as the task before this one left it
+                show.fleet.state(str(one["name"]), str(one.get("boot_state") or ""))
+            variables = given.get("variables")
+            show.feed = Reader(path, show, variables if isinstance(variables, Mapping) else {}).read
+            return self.run_with(show, tmp, task_vars)
+        finally:
+            self._task.args = given
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def _is_here(self) -> bool:
         """Whether the module will run on this host, as this user, while we wait for it, with no file of its own."""
@@ -71,7 +81,7 @@ class ApiAction(NormalAction):
 
 
 class Reader:
-    """Reads the news of a module as they come; whatever stands there, it never fails."""
+    """Reads the file of a module while it grows; whatever the file holds, it never fails."""
 
     def __init__(self, path: str, show: Shown, variables: Mapping[str, str]) -> None:
         """``variables``: names of options, and of the variables that messages name in their place."""
@@ -79,7 +89,7 @@ class Reader:
         self._place, self._rest = 0, b""
 
     def read(self) -> None:
-        """Take what has come since the last time."""
+        """Take the lines that have come since the last time."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._place)
@@ -117,11 +127,11 @@ def _names(given: Mapping[str, Any]) -> list[str]:
     return [str(one["name"]) for one in machines]
 
 
-# --- what the action plugins in front of modules that make one large file do: tell how it grows on the controller
+# --- one large file
 
 
 class Beat:
-    """A line now and then about one file; several tasks may do so at once, so there is never a table."""
+    """Prints a line about one file every 15 seconds; several tasks may do so at once, so there is never a table."""
 
     def __init__(
         self,
@@ -130,13 +140,13 @@ class Beat:
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``words``: what happens before the file is there, and what while it grows."""
+        """``words``: what the module does before the file is there, and while it grows."""
         self._path, self._words, self._say, self._clock = path, words, say, clock
         self._at = clock()
         self._file = fleet_state.Machine(path, self._at)
 
     def aside(self, speak: Callable[[], None]) -> None:
-        """Let something be printed."""
+        """Print something else."""
         speak()
 
     def tick(self) -> None:
@@ -157,7 +167,7 @@ class Beat:
         )
 
     def finish(self) -> None:
-        """The task is over; its result tells the rest."""
+        """The task is over; its result says the rest."""
 
     def _size(self) -> int:
         try:
@@ -166,11 +176,11 @@ class Beat:
             return 0
 
 
-class GrowingFile(NormalAction):
-    """Runs the module of its name; a subclass says which file grows."""
+class GrowingFile(ModuleAction):
+    """Shows how large the file of a module is; a subclass says which file."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the module, and tell how its file grows where that can be seen."""
+        """Run the module; show the size of its file where it can be seen."""
         path = self._growing()
         silent = self._task.check_mode or self._task.async_val or self._task.args.get("progress") == fleet_view.NONE
         if not path or silent:
@@ -182,14 +192,7 @@ class GrowingFile(NormalAction):
             (f"{host}: {one_line(before, 200)}", f"{host}: {one_line(while_it_grows, 200)}"),
             display.printer(fleet_view.LINES)[0],
         )
-        context = contextvars.copy_context()
-        (result,) = display.each([None], lambda _one: context.run(self._as_usual, tmp, task_vars), beat)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        return super().run(tmp, task_vars)
+        return self.run_with(beat, tmp, task_vars)
 
     @abc.abstractmethod
     def _growing(self) -> str:
@@ -197,4 +200,4 @@ class GrowingFile(NormalAction):
 
     @abc.abstractmethod
     def _words(self) -> tuple[str, str]:
-        """What happens before the file is there, and what while it grows."""
+        """What the module does before the file is there, and while it grows."""

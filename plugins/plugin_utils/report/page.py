@@ -22,19 +22,15 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 
+from ..state_words import WORDS
 from . import prices
 from .results import percentile
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
-#: What a machine does in a state (or in a role of the node phase): a letter on its bar, words in the legend.
+#: A letter on a machine's bar, and words in the legend: for boot states, and for roles of the node phase.
 STATES: dict[str, tuple[str, str]] = {
-    _states.UNSET: ("Q", "is requested"),
-    _states.INITIALIZING: ("I", "is created"),
-    _states.ENABLING_RESCUE: ("E", "its rescue is armed"),
-    _states.BOOTING_TO_RESCUE: ("R", "boots into its rescue"),
-    _states.RUNNING_IMAGE_COMMAND: ("C", "the image command runs"),
-    _states.BOOTING_TO_REAL_OS: ("B", "boots its new system, until that is proven"),
+    **{state: (WORDS[state].letter, WORDS[state].legend) for state in _states.ORDER if WORDS[state].letter},
     "base": ("N", "role base"),
     "join": ("J", "role join"),
 }
