@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
             (Host(machine["name"], self, self._way_to(machine, hostvars), hostvars.get(machine["name"])), machine)
             for machine in given["machines"]
         ]
-        found = display.each(work, _taken, display.shown(names, given["progress"]))
+        found = display.each(work, _taken, display.view_of(names, given["progress"]))
         results = [
             _unexpected(name, result) if isinstance(result, Exception) else result
             for name, result in zip(names, found, strict=True)

@@ -19,6 +19,8 @@ LARGEST_NUMBER = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST_NUMBER))
 #: What moves a cursor, changes a colour or turns the writing direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_OR_TAB = re.compile(_CONTROL.pattern.replace("\\x08", "\\x09"))
+_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
 def escaped(text: str) -> str:
@@ -35,6 +37,17 @@ def printable(text: str, limit: int = 2000) -> str:
 def one_line(text: str, limit: int = 400) -> str:
     """``text`` on one line, fit for a message."""
     return printable(" ".join(text.split()), limit)
+
+
+def spaced(text: object, limit: int = 400) -> str:
+    """One line for a report: control characters become spaces; cut to ``limit`` characters."""
+    line = _BREAKING.sub(" ", str(text)).strip()
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def spaced_lines(text: str) -> str:
+    """``text`` for a page: control characters become spaces, but for the ends of its lines."""
+    return _CONTROL_OR_TAB.sub(" ", text)
 
 
 def is_digits(text: object) -> bool:

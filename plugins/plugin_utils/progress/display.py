@@ -48,7 +48,7 @@ class View(Protocol):
 
 #: What is shown of these threads; the second one is the same when it is of a fleet.
 _view: View | None = None
-_show: fleet_view.Shown | None = None
+_show: fleet_view.FleetView | None = None
 
 Machine = TypeVar("Machine")
 Result = TypeVar("Result")
@@ -102,11 +102,11 @@ def warning(message: str) -> None:
     _say(lambda: _display.warning(message))
 
 
-def shown(names: Sequence[str], mode: str | None, states: bool = False) -> fleet_view.Shown:
-    """How the machines of a task are shown, for :func:`each`; see :class:`fleet_view.Shown`."""
+def view_of(names: Sequence[str], mode: str | None, states: bool = False) -> fleet_view.FleetView:
+    """How the machines of a task are shown, for :func:`each`; see :class:`fleet_view.FleetView`."""
     mode = mode or (fleet_view.FLEET if len(names) >= fleet_view.FLEET_FROM else fleet_view.LINES)
     say, terminal = printer(mode)
-    return fleet_view.Shown(names, mode, say, states=states, terminal=terminal)
+    return fleet_view.FleetView(names, mode, say, states=states, terminal=terminal)
 
 
 def printer(mode: str) -> tuple[Callable[..., None], fleet_view.Terminal | None]:
@@ -144,7 +144,7 @@ def each(
     # Daemons, since a worker that was told to end must not wait for machines.
     threads = [threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(machines))]
     _said, _view = said, show
-    _show = show if isinstance(show, fleet_view.Shown) else None
+    _show = show if isinstance(show, fleet_view.FleetView) else None
     try:
         with _whole():  # threads inherit what is blocked
             for thread in threads:
@@ -172,7 +172,7 @@ def each(
     return [results[place] for place in range(len(machines))]
 
 
-def _tell(news: Callable[[fleet_view.Shown], None], otherwise: Callable[[], Any] | None = None) -> None:
+def _tell(news: Callable[[fleet_view.FleetView], None], otherwise: Callable[[], Any] | None = None) -> None:
     """Have the fleet's view take some news; without one, say something else or nothing."""
     show = _show
     if show is not None and _said is not None:

@@ -75,7 +75,7 @@ class Terminal:
         os.close(self._fd)
 
 
-class Shown:
+class FleetView:
     """A task's machines, on their way to the user. Only the first thread calls it."""
 
     def __init__(

@@ -27,7 +27,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.wording
 
 from . import display, fleet_state, fleet_view
 from .fleet_state import DONE, FAILED
-from .fleet_view import CHOICES, Shown
+from .fleet_view import CHOICES, FleetView
 
 #: Bytes that are read at once, and the longest line that is taken.
 _PIECE, _LONGEST = 1 << 20, 1 << 14
@@ -61,7 +61,7 @@ class ApiAction(ModuleAction):
         given = self._task.args
         try:
             self._task.args = {**given, "progress_file": path}
-            show = display.shown(names, mode, states=True)
+            show = display.view_of(names, mode, states=True)
             for one in given["machines"]:  # as the task before this one left it
                 show.fleet.state(str(one["name"]), str(one.get("boot_state") or ""))
             variables = given.get("variables")
@@ -83,7 +83,7 @@ class ApiAction(ModuleAction):
 class Reader:
     """Reads the file of a module while it grows; whatever the file holds, it never fails."""
 
-    def __init__(self, path: str, show: Shown, variables: Mapping[str, str]) -> None:
+    def __init__(self, path: str, show: FleetView, variables: Mapping[str, str]) -> None:
         """``variables``: names of options, and of the variables that messages name in their place."""
         self._path, self._show, self._variables = path, show, dict(variables)
         self._place, self._rest = 0, b""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .results import plain
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
 OK, CHANGED, FAILED, IGNORED = "ok", "changed", "failed", "ignored"
 _SIGNS = {OK: "✓", CHANGED: "✓", FAILED: "✗", IGNORED: "!"}
@@ -44,7 +44,7 @@ def steps(name: str, result: Mapping[str, Any], seconds: float, outcome: str) ->
 
 def title(name: str) -> str:
     """A task's name without the file's name that the roles put in front."""
-    return plain(name.rpartition(" | ")[2])
+    return spaced(name.rpartition(" | ")[2])
 
 
 def message(result: Mapping[str, Any]) -> list[str]:
@@ -53,7 +53,7 @@ def message(result: Mapping[str, Any]) -> list[str]:
         return []
     said = result.get("msg")
     entries = said if isinstance(said, list) else [said]
-    return [plain(entry) for entry in entries if isinstance(entry, str)]
+    return [spaced(entry) for entry in entries if isinstance(entry, str)]
 
 
 def reason(result: Mapping[str, Any]) -> list[str]:
@@ -61,10 +61,10 @@ def reason(result: Mapping[str, Any]) -> list[str]:
     if result.get("_ansible_no_log"):
         return ["the reason may hold a secret, so the task hides it (no_log)"]
     text = str(result.get("msg") or result.get("censored") or result.get("module_stderr") or "no reason given")
-    lines = [plain(line) for line in text[:_LONGEST].splitlines()]
+    lines = [spaced(line) for line in text[:_LONGEST].splitlines()]
     failure = result.get("failure")
     if isinstance(failure, Mapping) and failure.get("code"):
-        lines.append(plain("code: %s" % failure["code"]))
+        lines.append(spaced("code: %s" % failure["code"]))
     return [line for line in lines if line]
 
 
@@ -77,7 +77,7 @@ def _settings(entries: Any) -> Iterator[Step]:
     for step, members in groups.items():
         changed = sum(bool(member.get("changed")) for member in members)
         note = f"{changed} of {len(members)} changed" if changed else ""
-        yield Step(CHANGED if changed else OK, "  " + plain(step), _total(members), note)
+        yield Step(CHANGED if changed else OK, "  " + spaced(step), _total(members), note)
 
 
 def _artifacts(entries: Any) -> Iterator[Step]:
@@ -86,7 +86,7 @@ def _artifacts(entries: Any) -> Iterator[Step]:
         if isinstance(entry, Mapping) and entry.get("changed"):
             size = entry.get("bytes")
             note = f"{size / 1_000_000:.1f} MB" if isinstance(size, int) and size else ""
-            name = plain("%s %s" % (entry.get("name", "?"), entry.get("version", "")))
+            name = spaced("%s %s" % (entry.get("name", "?"), entry.get("version", "")))
             yield Step(CHANGED, "  " + name, _total([entry]), note)
 
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
-from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced_lines, whole_number
 
 from ..state_words import WORDS
 from . import prices
@@ -34,7 +34,6 @@ STATES: dict[str, tuple[str, str]] = {
     "base": ("N", "role base"),
     "join": ("J", "role join"),
 }
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 #: What differs in messages of one meaning: addresses, numbers, digests.
 _OWN = re.compile(r"\b[0-9a-f]*[0-9][0-9a-f.:]*\b")
 #: Seconds between two marks of the axis, of which the first is taken that gives at most ten marks.
@@ -115,7 +114,7 @@ def page(data: Mapping[str, Any], folder: str = "") -> str:
 
 def _printable(value: Any) -> Any:
     """What is put out, without characters that browsers obey."""
-    return _CONTROL.sub(" ", value) if isinstance(value, str) else value
+    return spaced_lines(value) if isinstance(value, str) else value
 
 
 #: What became of a machine, and its sign.

@@ -6,21 +6,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
 ENDS_WITH = "\nstderr ends with:\n"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-
-
-def plain(text: Any, limit: int = 400) -> str:
-    """One line of printable text: results carry what machines said, which may be hostile."""
-    line = _CONTROL.sub(" ", str(text)).strip()
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -55,7 +48,7 @@ class Report:
         phase = self._phases.setdefault(role, {}).setdefault(host, {"began": began, "changed": False})
         phase.update(
             seconds=round(ended - phase["began"], 3), changed=phase["changed"] or changed,
-            failed=failed is not None, reason=plain(failed) if failed is not None else None,
+            failed=failed is not None, reason=spaced(failed) if failed is not None else None,
         )  # fmt: skip
 
     def add(self, host: str, result: Mapping[str, Any], failed: bool = False) -> bool:
@@ -81,7 +74,7 @@ class Report:
 
     def _budget(self, given: Any) -> None:
         if isinstance(given, Mapping) and isinstance(given.get("api"), str):
-            self.api_budget[plain(given["api"], 20)] = {key: _count(given.get(key)) for key in ("limit", "remaining")}
+            self.api_budget[spaced(given["api"], 20)] = {key: _count(given.get(key)) for key in ("limit", "remaining")}
 
     def _machine(self, name: str, result: Mapping[str, Any], failed: bool) -> None:
         machine = self._machines.setdefault(
@@ -119,22 +112,22 @@ class Report:
             machine["verified"] = bool(result.get("proven"))
         if isinstance(result.get("drift"), list):
             machine["drift"] = [
-                {key: plain(one.get(key) or "") for key in ("what", "runs", "since", "wanted")}
+                {key: spaced(one.get(key) or "") for key in ("what", "runs", "since", "wanted")}
                 for one in result["drift"][:20]
                 if isinstance(one, Mapping)
             ]
         for key in ("used", "log_file"):
             if isinstance(result.get(key), str):
-                machine[key] = plain(result[key], 1000)
+                machine[key] = spaced(result[key], 1000)
         for text in result["warned"][:20] if isinstance(result.get("warned"), list) else ():
-            if plain(text) not in machine["warned"]:
-                machine["warned"].append(plain(text))
+            if spaced(text) not in machine["warned"]:
+                machine["warned"].append(spaced(text))
         # A machine that failed a step and passed the same step later (a second try) is not a failed one.
         machine["failed"] = failed
         machine["reason"] = _reason(name, result) if failed else None
         for tail in ("stderr_tail", "interleaved_tail"):
             lines = result.get(tail) if failed else None
-            machine[tail] = [plain(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
+            machine[tail] = [spaced(line, 500) for line in lines[-TAIL:]] if isinstance(lines, list) else []
         for transition in result.get("transitions") or ():
             if _is_transition(transition):
                 seen = (name, transition["from"], transition["to"], transition["at"])
@@ -201,7 +194,7 @@ class Report:
 
 def _reason(name: str, result: Mapping[str, Any]) -> str:
     msg = str(result.get("msg") or "no reason given").partition(ENDS_WITH)[0]
-    return plain(msg, 1000).removeprefix(f"{name}: ")
+    return spaced(msg, 1000).removeprefix(f"{name}: ")
 
 
 def _position(pair: tuple[str, str]) -> tuple[int, int]:

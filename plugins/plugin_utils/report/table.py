@@ -10,8 +10,9 @@ from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed
+from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
-from .results import Report, percentile, plain, ratio
+from .results import Report, percentile, ratio
 
 #: Lines of what a failed program printed last that are shown, and of how many machines.
 SHOWN, TAILS = 10, 3
@@ -75,19 +76,19 @@ def _machines(report: Report) -> list[str]:
     ]
     if unverified:
         more = f" and {len(unverified) - NAMED} more" if len(unverified) > NAMED else ""
-        lines.append(f"Not verified: {', '.join(plain(one['name'], 63) for one in unverified[:NAMED])}{more}")
+        lines.append(f"Not verified: {', '.join(spaced(one['name'], 63) for one in unverified[:NAMED])}{more}")
     used = [machine for machine in machines if machine["used"] and not machine["failed"]]
     lines += _at_most(
-        f"  {plain(machine['name'], 63)} {plain(installed.drift_in_words(machine['drift']), 1000)}"
+        f"  {spaced(machine['name'], 63)} {spaced(installed.drift_in_words(machine['drift']), 1000)}"
         for machine in drifted
     )
-    lines += _at_most(f"  {plain(machine['name'], 63)}: {plain(machine['used'])}" for machine in used)
+    lines += _at_most(f"  {spaced(machine['name'], 63)}: {spaced(machine['used'])}" for machine in used)
     lines += _at_most(f"  warning: {text}" for machine in machines for text in machine["warned"])
     touched = changed or failed or any(phase["changed"] or phase["failed"] for phase in report.phases())
     if not (touched or unverified or drifted or used):
         lines.append("Nothing changed: every machine was found in the state that was asked for.")
     for place, machine in enumerate(failed):
-        lines.append(f"  {plain(machine['name'], 63)} failed: {machine['reason']}")
+        lines.append(f"  {spaced(machine['name'], 63)} failed: {machine['reason']}")
         lines += [f"    {line}" for line in machine["interleaved_tail"][-SHOWN:] if place < TAILS]
     return lines
 
@@ -106,5 +107,5 @@ def _nodes(report: Report) -> list[str]:
         failed = [phase for phase in mine if phase["failed"]]
         changed = sum(phase["changed"] for phase in mine)
         lines.append(f"{role}: {len(mine)} machines, {changed} changed, {len(failed)} failed")
-        lines += [f"  {plain(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
+        lines += [f"  {spaced(phase['machine'], 63)} failed: {phase['reason']}" for phase in failed]
     return lines

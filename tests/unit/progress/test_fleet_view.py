@@ -53,8 +53,8 @@ def said() -> Said:
     return Said()
 
 
-def shown(said: Said, mode: str | None, screen: Screen | None = None, names=NAMES, **more) -> fleet_view.Shown:
-    return fleet_view.Shown(names, mode, said, terminal=screen, clock=lambda: said.now, **more)
+def shown(said: Said, mode: str | None, screen: Screen | None = None, names=NAMES, **more) -> fleet_view.FleetView:
+    return fleet_view.FleetView(names, mode, said, terminal=screen, clock=lambda: said.now, **more)
 
 
 def test_four_machines_are_a_fleet(said):

@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_made_is_an_error(tmp_path):
 
 def reader(path, names=("good", "bad"), variables=None):
     said: list[str] = []
-    show = fleet_view.Shown(names, "fleet", lambda text, **_how: said.append(text))
+    show = fleet_view.FleetView(names, "fleet", lambda text, **_how: said.append(text))
     return module_progress.Reader(str(path), show, variables or {}), show, said
 
 
