@@ -27,12 +27,12 @@ JSON_FOLDER = "plugins/"
 #: what reads JSON that this collection wrote itself a moment before, or that was read with a handler before
 OUR_JSON = (
     "plugins/filter/base_plan.py",  # the manifest of this collection
-    "plugins/filter/node_image.py",
     "plugins/module_utils/_liveimage/iso.py",  # kargs.json, which kargs has read before
     "plugins/module_utils/_rescue/installimage/program.py",  # our own installer's documents
     "plugins/module_utils/_rescue/installimage/spec.py",
     "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller
     "plugins/module_utils/_rescue/steps.py",
+    "plugins/plugin_utils/node_image/builds.py",  # the manifest of this collection, too
     "plugins/plugin_utils/node_image/run_server.py",
 )
 

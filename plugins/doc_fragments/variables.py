@@ -13,7 +13,7 @@ options:
   variables:
     description:
       - Names of options, also of those of a machine, and of the variables that hold them. Messages name the variable.
-      - The playbooks of this collection take them from the filter P(kubenode.provision.variable_names#filter).
+      - The playbooks of this collection set it, since they take the options from variables of hosts.
     type: dict
     default: {}
 """

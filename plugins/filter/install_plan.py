@@ -75,14 +75,14 @@ _value:
   elements: dictionary
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-plans = LazyModule("plugin_utils.rescue_run.install_plan")
+_plans = LazyModule("plugin_utils.rescue_run.install_plan")
 
 
 def install_plan(
@@ -95,13 +95,14 @@ def install_plan(
     last_try: bool = False,
 ) -> list[dict[str, Any]]:
     """See DOCUMENTATION."""
-    if playbook not in plans.PLAYBOOKS:
-        raise AnsibleFilterError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(plans.PLAYBOOKS)}")
-    return plans.plan(hosts, playbook, phase, directory, token, stay, last_try)
+    try:
+        return _plans.plan(hosts, playbook, phase, directory, token, stay, last_try)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         return {"install_plan": install_plan}

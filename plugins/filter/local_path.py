@@ -50,7 +50,7 @@ _value:
   type: string
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ansible.errors import AnsibleFilterError
 
@@ -72,5 +72,5 @@ def local_path(path: str, inventory_dir: str | None = None, search: Iterable[str
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., str]]:
         return {"local_path": local_path}

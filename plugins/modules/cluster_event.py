@@ -107,8 +107,6 @@ options:
     default: fail
 seealso:
   - module: kubenode.provision.machine_install
-  - plugin: kubenode.provision.machine_events
-    plugin_type: filter
 """
 
 EXAMPLES = r"""

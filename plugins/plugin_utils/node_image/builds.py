@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import itertools
 import json
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive
 
 Build = dict[str, Any]
 
+_COLLECTION = Path(__file__).resolve().parents[3]
 ARCHITECTURES = ("x86", "arm")
 DEFAULT_NAME = "{base}-kubernetes-{kubernetes}"
 #: The machine is created from an image of the project, or written by an image command; an upload is only written.
@@ -77,6 +81,23 @@ def builds(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None 
             build["digest"] = _content_digest(build, inputs)
         build["snapshot"] = _snapshot(build, inputs)
     return found
+
+
+def builds_here(inputs: Mapping[str, Any], bases: Iterable[Mapping[str, Any]] | None = None) -> list[Build]:
+    """:func:`builds` with the version of this collection, and with this user and host as the owner by default."""
+    if not isinstance(inputs, Mapping):
+        raise BuildsNotUsable("node_image_builds: feed it a dictionary with matrix, uploads and server_types")
+    owner = inputs.get("owner") or f"{getpass.getuser()}@{socket.gethostname()}"
+    return builds({**inputs, "owner": owner, "role_version": _version_of_collection()}, bases)
+
+
+def _version_of_collection() -> str:
+    """A built collection has a manifest, a checkout has galaxy.yml."""
+    manifest = _COLLECTION / "MANIFEST.json"
+    if manifest.exists():
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    found = re.search(r"^version: *(\S+)", (_COLLECTION / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def machine_name(owner: str, name: str, architecture: str) -> str:

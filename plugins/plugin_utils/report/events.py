@@ -94,6 +94,27 @@ def _output(command: Mapping[str, Any]) -> list[str]:
     return [(str(line).split(" ", 2) + ["", ""])[2] for line in lines] or list(command.get("stdout_tail") or [])
 
 
+def run_summary(
+    machines: Iterable[Mapping[str, Any]], api_results: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Any]
+) -> dict[str, Any]:
+    """:func:`summary` for a try of a playbook.
+
+    ``api_results``: of the modules of the API phase, the last one first; the first entry is that of the second try, and
+    empty in the first one. The figures of the first try are in the variable ``kubenode_summary`` of its hosts.
+    """
+    again, *others = api_results
+    phase = [one for result in (again, *others) for one in result.get("machines") or ()]
+    calls = sum(int(result.get("api_calls") or 0) for result in (again, *others))
+    before = next(filter(None, (_kept(hostvars, one["name"]) for one in phase)), None) if again else None
+    return summary(machines, phase, calls, before)
+
+
+def _kept(hostvars: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The summary that an earlier task of the run has registered for a host."""
+    task = hostvars[name].get("kubenode_summary") if name in hostvars else None
+    return task["ansible_stats"]["data"]["kubenode_summary"] if task else None
+
+
 def summary(
     machines: Iterable[Mapping[str, Any]],
     phase: Iterable[Mapping[str, Any]] = (),

@@ -103,7 +103,11 @@ def plan(
     ``phase``: what the API phase says of the machines; of two entries with one name the first one counts. None before
     it, when options are to be checked: then every machine takes all steps.
     ``token``: for the registry, where a host sets none. ``stay``: machines that are left in their rescue.
+    ``last_try``: a machine that does not reach its rescue has failed; otherwise it is only ``late``. Raises ValueError
+    for another playbook than :data:`PLAYBOOKS`.
     """
+    if playbook not in PLAYBOOKS:
+        raise ValueError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(PLAYBOOKS)}")
     hosts, said = list(hosts), dict[str, Mapping[str, Any]]()
     for one in [_before(host) for host in hosts] if phase is None else phase:
         said.setdefault(str(one["name"]), one)

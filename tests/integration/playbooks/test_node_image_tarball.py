@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.filter.node_image import node_image_builds
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image.builds import builds_here
 from lab import images
 from lab.api.model import Image
 from lab.images import disk, rawdisk
@@ -43,7 +43,7 @@ def matrix(*bases: dict[str, str]) -> dict[str, Any]:
 
 def add_snapshot(lab, file: Path, base: dict[str, str]) -> None:
     """A snapshot as node_image_snapshot would have left it."""
-    (build,) = node_image_builds({"matrix": matrix(base), "server_types": {"x86": "cx23"}, "owner": "tests"})
+    (build,) = builds_here({"matrix": matrix(base), "server_types": {"x86": "cx23"}, "owner": "tests"})
     labels = node_image_labels.all_labels(build["snapshot"])
 
     async def add() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.filter import machine_specs as specs
 from ansible_collections.kubenode.provision.plugins.filter.machine_specs import machine_specs
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import machine_specs as specs
 
 
 def test_only_what_a_host_sets_is_passed_on():

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.filter import machine_specs
-from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import conflicts, known_variables
+from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import (
+    conflicts,
+    known_variables,
+    machine_specs,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.rescue_run import install_plan
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
@@ -68,7 +71,7 @@ def used(playbook: str) -> set[str]:
     text = "\n".join(texts(f"{playbook}.yml", set()))
     names = set(re.findall(r"\bkubenode_[a-z][a-z0-9_]*", text))
     for purpose in re.findall(r"machine_specs\('(\w+)'\)", text):
-        names.update(*machine_specs._VARIABLES[purpose].values())
+        names.update(*machine_specs.VARIABLES[purpose].values())
     if "install_plan" in text:
         names.add("kubenode_adopt")  # of a system that was found
         hosts = [{"inventory_hostname": "n", **dict.fromkeys(known_variables.OF_USERS, "x")}]

@@ -10,6 +10,7 @@ from pathlib import Path
 from ansible_collections.kubenode.provision.plugins.plugin_utils.preflight import known_variables
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+SPECS = "plugins/plugin_utils/preflight/machine_specs.py"
 
 
 def named_in(pattern: str, *folders: str) -> set[str]:
@@ -26,7 +27,7 @@ def named_in(pattern: str, *folders: str) -> set[str]:
 
 def test_the_names_are_those_of_docs_and_playbooks():
     documented = named_in(r"`(?!kubenode_provision_)(kubenode_[a-z0-9_]+)", "docs", "README.md")  # no metric is one
-    used = named_in(r"\b(kubenode_[a-z0-9_]+)", "playbooks", "roles", "plugins/filter")
+    used = named_in(r"\b(kubenode_[a-z0-9_]+)", "playbooks", "roles", "plugins/filter", SPECS)
     assert documented == known_variables.OF_USERS
     assert used - documented == known_variables.OF_PLAYBOOKS
 

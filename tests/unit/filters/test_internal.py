@@ -1,0 +1,37 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The functions that only the playbooks of this collection call, by their names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.kubenode.provision.plugins.filter import internal
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_image import builds
+
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+
+
+def test_playbooks_call_all_functions_and_no_others():
+    texts = [path.read_text(encoding="utf-8") for path in PLAYBOOKS.rglob("*.yml")]
+    called = {name for text in texts for name in re.findall(r"kubenode\.provision\.internal\('(\w+)'", text)}
+    assert called == set(internal.FUNCTIONS)
+
+
+def test_a_finding_is_an_error_of_the_filter():
+    with pytest.raises(AnsibleFilterError, match="feed it a dictionary with matrix"):
+        internal.internal(None, "node_image_builds")
+    with pytest.raises(AnsibleFilterError, match="use delete or release"):
+        internal.internal([], "leave_plan", "remove")
+
+
+def test_builds_are_of_this_version_and_by_default_of_this_user():
+    inputs = {"matrix": {"kubernetes": ["1.36.4"], "base": ["debian-13"]}, "server_types": {"x86": "cx23"}}
+    (found,) = internal.internal(inputs, "node_image_builds")
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\S*", found["snapshot"]["role_version"])
+    (named,) = internal.internal({**inputs, "owner": "tests"}, "node_image_builds")
+    assert named["machine"] == builds.machine_name("tests", named["name"], "x86") != found["machine"]
