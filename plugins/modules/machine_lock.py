@@ -62,7 +62,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Let no other run touch these machines
+- name: Lock the machines, so that no other run works on them
   kubenode.provision.machine_lock:
     names: "{{ ansible_play_hosts }}"
     lock_dir: /var/lib/kubenode/locks

@@ -69,7 +69,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Leave machines alone that somebody must look at first
+- name: Leave out machines that are in quarantine
   kubenode.provision.machine_quarantine:
     machines:
       - name: node-1
