@@ -74,9 +74,9 @@ def progress(name: str, message: str) -> None:
     )
 
 
-def state(machine: str, name: str) -> None:
+def state(name: str, state: str) -> None:
     """A machine of a fleet has come into a boot state."""
-    _tell(lambda show: show.state(machine, name))
+    _tell(lambda show: show.state(name, state))
 
 
 def measured(name: str, done: int | None, total: int | None) -> None:

@@ -23,7 +23,7 @@ class QuarantineError(Exception):
 class Entry:
     """Why a machine is left alone, and since when (RFC 3339, UTC)."""
 
-    machine: str
+    name: str
     reason: str
     since: str
 
@@ -49,13 +49,13 @@ class Quarantine:
 
     def add(self, entry: Entry) -> bool:
         """Put a machine in quarantine; an older entry stays as it is. Returns whether there was none."""
-        if self.entry(entry.machine) is not None:
+        if self.entry(entry.name) is not None:
             return False
-        path = self._path(entry.machine)
+        path = self._path(entry.name)
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = json.dumps({"machine": entry.machine, "reason": entry.reason, "since": entry.since}, indent=1)
+            text = json.dumps({"machine": entry.name, "reason": entry.reason, "since": entry.since}, indent=1)
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text + "\n")
             new.replace(path)

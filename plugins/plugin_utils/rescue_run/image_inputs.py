@@ -29,7 +29,7 @@ MOST_SECONDS = 86400
 class Inputs:
     """One machine's job, complete and checked."""
 
-    machine: str
+    name: str
     image_url: str
     command: Command
     bootstrap: bytes
@@ -38,7 +38,7 @@ class Inputs:
     @property
     def arguments(self) -> list[str]:
         """What the runner puts into the command's arguments (it adds the path of the bootstrap data)."""
-        return [self.image_url, self.machine, " ".join(self.root_devices)]
+        return [self.image_url, self.name, " ".join(self.root_devices)]
 
 
 def examine(

@@ -83,9 +83,7 @@ def _uploaded(inputs: image_inputs.Inputs) -> dict[str, Any]:
     try:
         digest = protocol.job_digest_in_pieces(command.pieces(), command.size, inputs.bootstrap, inputs.arguments)
     except OSError as exc:
-        raise AnsibleActionFail(
-            f"{inputs.machine}: command {command.path}: it cannot be read ({exc.strerror})"
-        ) from exc
+        raise AnsibleActionFail(f"{inputs.name}: command {command.path}: it cannot be read ({exc.strerror})") from exc
     return {"sha256": command.sha256, "size": command.size, "digest": digest}
 
 
