@@ -52,7 +52,8 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.lazy_import import LazyModule
 
-_playbook = LazyModule("plugin_utils.preflight.playbook")
+_conflicts = LazyModule("plugin_utils.preflight.conflicts")
+_leaving = LazyModule("plugin_utils.preflight.leaving")
 _specs = LazyModule("plugin_utils.preflight.machine_specs")
 _events = LazyModule("plugin_utils.report.events")
 _builds = LazyModule("plugin_utils.node_image.builds")
@@ -60,9 +61,9 @@ _tarballs = LazyModule("plugin_utils.node_image.tarballs")
 
 #: The name that a playbook gives → the function.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "variable_findings": _playbook.function("variable_findings"),
+    "variable_findings": _conflicts.function("variable_findings"),
     "variable_names": _specs.function("variable_names"),
-    "leave_plan": _playbook.function("leave_plan"),
+    "leave_plan": _leaving.function("leave_plan"),
     "machine_events": _events.function("events"),
     "run_summary": _events.function("run_summary"),
     "node_image_builds": _builds.function("builds_here"),

@@ -1,9 +1,9 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables of which one would silently win, or be ignored, in a playbook (pure).
+"""Variables of a playbook that contradict each other, or that it would silently ignore.
 
-What is *refused* contradicts itself: nothing is done. What is *told* is a warning: the playbook does not use it.
+A contradiction is refused: nothing is done. A variable that the playbook does not use is a warning.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ansible.utils.display import Display
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import access
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
@@ -173,6 +175,20 @@ OF_THE_RUN: dict[str, Sequence[str]] = {
 #: Other variables that may hold the kubeconfig of a cluster.
 _ALSO = {"kubenode_kubeconfig": ("join_token_create",)}
 _SHOWN = 3
+
+
+def variable_findings(hosts: Iterable[Mapping[str, Any]], playbook: str, roles: Iterable[str] = ()) -> list[str]:
+    """A sentence for each contradiction among the variables of the hosts of a run.
+
+    A variable that does not exist, or that the playbook does not use although one could think so, is a warning.
+    ``playbook``: without ``kubenode.provision.``. ``roles``: those of this collection that it runs; a variable that is
+    nearly one of theirs is a warning, too.
+    """
+    hosts = list(hosts)
+    misspelt = [*known_variables.unknown(hosts), *known_variables.unknown_of_roles(hosts, roles)]
+    for sentence in [*misspelt, *unused(hosts, playbook)]:
+        Display().warning(sentence)
+    return [*refused(hosts, playbook), *misfits(hosts, playbook)]
 
 
 def refused(hosts: Iterable[Mapping[str, Any]], playbook: str) -> list[str]:

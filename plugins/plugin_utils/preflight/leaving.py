@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which machines of a run go, and everything that is wrong with what the user said, before anything is done."""
+"""Which machines of a run leave, and everything that is wrong with the inputs, before anything is done."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+
 from ansible_collections.kubenode.provision.plugins.module_utils._common import consent, names
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks import guard
 
-from . import paths
+from . import known_variables, paths
 
 _LIMITS = ("kubenode_evict_timeout", "kubenode_ready_timeout")
 _SWITCHES = (
@@ -25,6 +29,22 @@ _SWITCHES = (
 )
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0")
 _SHOWN = 10
+
+
+def leave_plan(
+    hosts: Iterable[Mapping[str, Any]], word: str = "", given: Any = None, known: Collection[str] = ()
+) -> dict[str, Any]:
+    """Which hosts of a run are to leave, see :func:`plan`. A variable that does not exist is a warning.
+
+    Raises ValueError for another ``word`` than ``delete`` and ``release``.
+    """
+    if word not in ("", "delete", "release"):
+        raise ValueError(f"leave_plan: word is {word!r}; use delete or release, or leave it out")
+    hosts = list(hosts)
+    for sentence in known_variables.unknown(hosts):
+        Display().warning(sentence)
+    # Ansible reads the extra variables of the command line when it starts, and keeps them.
+    return plan(hosts, word, given, known, load_extra_vars(DataLoader()))
 
 
 def plan(
