@@ -69,10 +69,10 @@ def _text(busy: Mapping[str, Holder]) -> str:
     runs: dict[Holder, list[str]] = {}
     for name in sorted(busy):
         runs.setdefault(busy[name], []).append(name)
-    told = [
+    texts = [
         f"{', '.join(theirs)}: another run works on {'it' if len(theirs) == 1 else 'them'} (process {run.pid} of this "
         f"controller, since {run.since})"
         for run, theirs in runs.items()
     ]
     limit = ":".join(["all", *(f"!{name}" for name in sorted(busy))])
-    return f"{'; '.join(told)}. Wait for its end, or leave {'it' if len(busy) == 1 else 'them'} out: --limit '{limit}'"
+    return f"{'; '.join(texts)}. Wait for its end, or leave {'it' if len(busy) == 1 else 'them'} out: --limit '{limit}'"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps machines with a permanent error out of later runs until somebody says that they are mended."""
+"""Keeps machines with a permanent error out of later runs until a person says that they are repaired."""
 
 from __future__ import annotations
 

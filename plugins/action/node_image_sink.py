@@ -47,11 +47,11 @@ class ActionModule(ActionBase):
             return answer
         secret = secrets.token_urlsafe(18)
         port = _started({f"/{secret}/{name}": str(folder / name) for name in given["files"]})
-        told = [
+        targets = [
             {"name": name, "path": str(folder / name), "url": f"http://127.0.0.1:{port}/{secret}/{name}"}
             for name in given["files"]
         ]
-        return {**answer, "files": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+        return {**answer, "files": targets, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
 
 
 def _check(folder: Path, names: list[str]) -> None:

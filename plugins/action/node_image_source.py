@@ -51,7 +51,7 @@ class ActionModule(ActionBase):
         secret = secrets.token_urlsafe(18)
         paths = {f"/{secret}/{position}.img": one for position, one in enumerate(served)}
         port = _started(paths)
-        told = [
+        sources = [
             {
                 "name": one["name"],
                 "converted": one["converted"],
@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
             }
             for path, one in paths.items()
         ]
-        return {**answer, "images": told, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
+        return {**answer, "images": sources, "ssh_args": f"-R 127.0.0.1:{port}:127.0.0.1:{port}"}
 
 
 def _started(files: dict[str, Any]) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What node_image_snapshot builds: a matrix and uploads become single builds, every finding told at once (pure)."""
+"""What node_image_snapshot builds: a matrix and uploads become single builds; one message has all findings (pure)."""
 
 from __future__ import annotations
 
@@ -107,17 +107,17 @@ def machine_name(owner: str, name: str, architecture: str) -> str:
 
 
 def outcomes(found: Iterable[Mapping[str, Any]], made: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> list:
-    """One result for each build: what became of its snapshot, else what its machine stumbled over."""
+    """One result for each build: what was done with its snapshot, else why its machine failed."""
     results = {(one["name"], one["architecture"]): dict(one) for one in made}
-    told = []
+    outcome = []
     for build in found:
         result = results.get((build["name"], build["architecture"]))
         if result is None:
             problem = (hosts.get(build["machine"]) or {}).get("kubenode__problem") or "it was not reached; run again"
             result = {"name": build["name"], "architecture": build["architecture"], "id": None, "changed": True}
             result |= {"failed": True, "msg": f"failed: {one_line(str(problem), 600)}"}
-        told.append({**result, "machine": build["machine"]})
-    return told
+        outcome.append({**result, "machine": build["machine"]})
+    return outcome
 
 
 def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -132,7 +132,7 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _snapshot(build: Build, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What hcloud_node_image is told of a build."""
+    """The options of hcloud_node_image for a build."""
     wanted = {key: build[key] for key in ("name", "architecture", "kubernetes_version", "base_image", "digest")}
     # What was prebaked goes down by itself; a rescue has nothing left to write.
     wanted |= {"server": build["machine"], "running": "cut" if build["kind"] == UPLOAD else "shutdown"}
@@ -324,7 +324,7 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-# --- a base of the matrix that is made of packages: what node_image_debian and node_image_source are told (pure)
+# --- a base of the matrix that is made of packages
 
 
 #: Architectures of Hetzner Cloud, as Debian and installimage call them.
@@ -377,7 +377,7 @@ def _shape(given: Any) -> list[str]:
     return found
 
 
-# --- may a machine become a node image? What node_info told of it, judged (pure)
+# --- whether a machine may become a node image, by the facts of node_info
 
 
 #: What has to be asked of the machine: options of node_info.

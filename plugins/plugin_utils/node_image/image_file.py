@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 PIECE = 1 << 20
 _QCOW2 = b"QFI\xfb"
-#: Forms that are no image of a disk, or one nobody can stream, by how they begin.
+#: Forms that are no image of a disk, or one that cannot be streamed, by how they begin.
 _OTHERS = {
     b"KDMV": "VMDK",
     b"vhdxfile": "VHDX",

@@ -83,7 +83,7 @@ def tarballs(
 
 def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One result for each file: as it was found, as it was made, or why it was not."""
-    told = []
+    outcome = []
     for entry in found:
         # hostvars has no get() that bears a host which was never made
         host = hosts[entry["machine"]] if entry["machine"] in hosts else {}  # noqa: SIM401
@@ -102,8 +102,8 @@ def outcomes(found: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> li
             else:
                 problem = host.get("kubenode__problem") or "it was not reached; run again"
                 result |= {"changed": False, "failed": True, "msg": f"failed: {one_line(str(problem), 600)}"}
-            told.append(result)
-    return told
+            outcome.append(result)
+    return outcome
 
 
 def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -165,13 +165,13 @@ def _tarball_name(
         return None
     name = re.sub(r"\{([^{}]*)\}", lambda match: facts[match[1]], template) + ".tar.zst"
     try:
-        told, meant = image.parse_image_name(name), image.parse_image_name(f"{system}-{architecture}-x.tar")
+        read, meant = image.parse_image_name(name), image.parse_image_name(f"{system}-{architecture}-x.tar")
     except image.InvalidImageName as exc:
         findings.append(f"the name {name!r} is none for installimage: {exc}")
         return None
-    if told != meant:
+    if read != meant:
         findings.append(
-            f"installimage would take {name!r} for {told.distro} {told.version} {told.arch}, and it is {meant.distro} "
+            f"installimage would take {name!r} for {read.distro} {read.version} {read.arch}, and it is {meant.distro} "
             f"{meant.version} {meant.arch}; change kubenode_tarball_name"
         )
     return name

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of the playbooks by name, so that a misspelt one is told before anything is done."""
+"""The variables of the playbooks by name, so that a misspelt one is reported before anything is done."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _ALL = OF_USERS | OF_PLAYBOOKS
 #: What the roles say to those who run them.
 _MADE_BY_ROLES = frozenset(["base_changed_steps", "join_failure"])
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
-#: How near a name must be, from 0 to 1, to be told.
+#: How near a name must be, from 0 to 1, to be suggested.
 _NEAR = 0.8
 
 _BOOLS = """
@@ -162,7 +162,7 @@ def ways(host: Mapping[str, Any]) -> list[str]:
 def os_port(host: Mapping[str, Any]) -> Any:
     """Where the installed system of a host listens; its rescue always does on port 22. None: there, too.
 
-    A wrong ``ansible_port`` is told by ``ways``.
+    ``ways`` reports a wrong ``ansible_port``.
     """
     own, port = host.get("kubenode_os_port"), host.get("ansible_port")
     return own if own is not None else port if port is not None and _is_port(port) else None

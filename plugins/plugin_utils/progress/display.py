@@ -141,7 +141,7 @@ def each(
         finally:
             said.put(None)
 
-    # Daemons, since a worker that was told to end must not wait for machines.
+    # Daemons, since a worker that has to end must not wait for machines.
     threads = [threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(machines))]
     _said, _view = said, show
     _show = show if isinstance(show, fleet_view.FleetView) else None

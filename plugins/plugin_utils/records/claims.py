@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims: which disks of a machine a run has begun to write, so that a later run may begin anew without asking again.
+"""Claims: which disks of a machine a run has begun to write, so that a later run may write them again without asking.
 
 A claim is made when the guards have passed, and released when the new system has proven itself. It counts from the
 moment when a disk may have been changed, and for a day: before and after, the disks may hold something of worth that

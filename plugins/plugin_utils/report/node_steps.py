@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A task's result as lines for somebody who watches one machine become a node (pure)."""
+"""A task's result as lines for a person who watches one machine become a node (pure)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 2000
 
 @dataclass(frozen=True)
 class Step:
-    """What one line tells: seconds is None where nobody measured."""
+    """The content of one line; ``seconds`` is None where the time was not measured."""
 
     outcome: str
     name: str

@@ -204,7 +204,7 @@ class _Disks:
         if self._check_mode and not later:
             msg = f"would empty {emptied}" if todo else f"{listed}: empty"
             return {"msg": msg, **about, **self._facts()}
-        # Whoever starts a program writes that into an open intent; without one, the claim is begun here.
+        # The step that starts a program notes that in an open intent; without one, the claim is begun here.
         noted = claims.is_of_intent(self._claim)
         if not self._check_mode:
             # A run after an interruption finds neither what was there nor that it was allowed to go.
@@ -215,7 +215,7 @@ class _Disks:
         if todo:
             self._wipe(todo, claimed, about)
             if noted:
-                # Nothing is lost when it ends here, and what comes to lie there is somebody's.
+                # Nothing is lost when it ends here, and what is written there later is not ours.
                 claims.claim(self._claim, machine, chosen, begun=False)
         msg = f"{listed}: empty" + (f"; emptied {emptied}" if todo else "")
         return {"msg": msg, **about, **self._facts()}

@@ -125,8 +125,8 @@ def findings(
         try:
             take(host, _options(options_of, given))
         except BadInput as exc:
-            told = [in_variables(text, names) for text in exc.findings]
-            found += [text for text in told if text not in known]
+            more = [in_variables(text, names) for text in exc.findings]
+            found += [text for text in more if text not in known]
         except AnsibleError as exc:
             found.append(in_variables(str(exc).removeprefix(f"{host.name}: "), names))
     return list(dict.fromkeys(found))

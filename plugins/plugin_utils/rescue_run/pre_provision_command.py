@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pre_provision_command does on the controller: check, gate, upload, start, watch, judge."""
+"""What pre_provision_command does on the controller: check, gate, upload, start, watch, decide."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Run:
         self._tail: collections.deque[str] = collections.deque(maxlen=TAIL)
 
     def result(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Gate, start, watch, judge; always a result, never an exception of the flow."""
+        """Gate, start, watch, decide; always a result, never an exception of the flow."""
         flow, given = self._flow, self._given
         pin, keys = flow.known_hosts("rescue"), parse_host_keys(given["host_keys"])
         try:

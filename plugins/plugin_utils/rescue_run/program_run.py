@@ -165,7 +165,7 @@ class RescueRun:
         except Unreachable as exc:
             raise StartFailed(f"SSH was lost before it was started ({exc.detail}); run again") from exc
         before = self._note_start()
-        # What was emptied cannot be told from what was changed meanwhile: a lost answer is left to the next run.
+        # After a lost answer, it is not known what was emptied and what was changed since; the next run finds out.
         try:
             answer = start(self._remote, self.step, self._job, self._masker, again=not self._job.empty)
         except StartFailed as exc:

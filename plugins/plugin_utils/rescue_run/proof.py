@@ -49,7 +49,7 @@ def judge(
 ) -> Proof:
     """What a system shows of its installation.
 
-    ``installation``: the id that is expected, empty when nobody knows; ``written``: the disks as the rescue saw them
+    ``installation``: the id that is expected, empty when it is not known; ``written``: the disks as the rescue saw them
     after the image command; ``wanted``: the weakest proof that is enough, by default the id or the disk, where one of
     them can be known; ``seeded``: the id that cloud-init's seed brought, for a system without a record of its own;
     ``noted``: the disks that an earlier run wrote. They cannot prove a system, because
@@ -110,7 +110,7 @@ def of_earlier_run(
 
 
 def runs_from(origin: Origin, written: Sequence[Mapping[str, Any]] | None) -> tuple[bool | None, str]:
-    """Whether a system runs from the disks that were written; None for what cannot be told, with the reason."""
+    """Whether a system runs from the disks that were written; None when it is not known, with the reason."""
     if written is None:
         return None, "what its disks held before and after the image command is not known"
     if origin.root != DISK or not origin.disks:
@@ -202,7 +202,7 @@ def complete_record(
         known["command"] = command
     if record.get("verified_at") and all(key in record for key in known):
         return None
-    # Until it is verified, whoever ran the command knows best what was run.
+    # Until it is verified, the run that started the command knows best what was run.
     record.update({key: value for key, value in known.items() if key not in record or not record.get("verified_at")})
     record.setdefault("installed_at", now)
     record.setdefault("verified_at", now)

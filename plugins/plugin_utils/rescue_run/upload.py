@@ -126,7 +126,7 @@ def upload(
 def _ask(
     remote: Remote, kind: Kind, script: str, *arguments: str, sleep: Callable[[float], None], data: bytes | None = None
 ) -> dict[str, str]:
-    """Run a script that can be run again; a lost connection is taken up anew."""
+    """Run a script that can be run again; a lost connection is opened again."""
     patience = Patience(remote, sleep=sleep)
     while True:
         try:

@@ -79,7 +79,7 @@ class Watcher:
             behind = self._offset < status.log_size
             if status.state != protocol.RUNNING and not behind:
                 return status
-            # Whoever started the command may have given it another limit.
+            # The run that started the command may have given it another limit.
             deadline = self._clock() + max(0.0, status.limit - status.seconds) + GRACE
             if status.seconds > status.limit + GRACE:
                 raise WatchFailed(

@@ -61,7 +61,7 @@ class GateClosed(Exception):
 
 
 class OtherKey(Exception):
-    """Somebody shows a host key that is not the pinned one, where that was asked for."""
+    """A system shows a host key that is not the pinned one, where that was asked for."""
 
 
 def judge_rescue(system: System, previous_boot_id: str | None, addresses: Sequence[str] = ()) -> Decision:
@@ -153,8 +153,8 @@ def wait_for(
     """Ask until ``judge`` opens the gate; raises :class:`GateClosed` when it stays closed for ``timeout`` seconds.
 
     ``ask``: arguments of the probe; ``prove``: pin the host keys of the system for which the gate opens; ``same_boot``:
-    nobody rebooted it, so that who shows a wrong host key will go on to do so; ``mask``: takes secrets out of what
-    cloud-init says.
+    no reboot was sent, so a system that shows a wrong host key will go on to do so; ``mask``: takes secrets out of
+    what cloud-init says.
     """
     began = clock()
     pause, wrong_since, last = 0.2, None, None
@@ -213,7 +213,7 @@ def wait_for_port(
     sleep: Callable[[float], None] = time.sleep,
     any_boot: bool = False,
 ) -> None:
-    """Wait until the SSH port of another boot is open, whoever listens there; raises :class:`GateClosed`.
+    """Wait until the SSH port of another boot is open, whatever listens there; raises :class:`GateClosed`.
 
     ``any_boot``: of this boot or another one, since none was asked for.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host keys a machine may show, in a file of its own per machine and phase; nobody's own known_hosts is touched.
+"""The host keys that a machine may show, in one file for each machine and phase; the user's known_hosts stays as it is.
 
 A rescue makes new host keys at every boot and no cloud API tells them, so the first contact is trusted (a pin). The pin
 counts from the moment the gate proved which system answered, and holds for that boot within that run: another run, or a
@@ -83,7 +83,7 @@ class KnownHosts:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def forget(self) -> None:
-        """Trust the next contact anew; keys that were known in advance stay."""
+        """Trust the next contact again; keys that were known in advance stay."""
         if not self.strict:
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()

@@ -27,7 +27,7 @@ def check_private_key(path: str) -> None:
         raise KeyNotUsable("there is no such file; give the private half of a key of the project")
     if not os.access(path, os.R_OK):
         raise KeyNotUsable("it is not readable for the user that runs Ansible")
-    # An empty passphrase is tried; ssh-keygen asks nobody.
+    # An empty passphrase is tried; ssh-keygen does not ask for one.
     answer = _run("ssh-keygen", "-y", "-P", "", "-f", path)
     if answer.returncode == 0:
         return

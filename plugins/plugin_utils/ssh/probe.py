@@ -178,7 +178,7 @@ def _cloud_init(fields: dict[str, str], mask: Callable[[str], str]) -> CloudInit
         errors += [error for error in _strings(stage.get("errors"), mask) if error not in errors]
         recoverable = stage.get("recoverable_errors")
         for level, texts in (recoverable if isinstance(recoverable, dict) else {}).items():
-            # A deprecated key is advice to whoever wrote the bootstrap data, no fault of the new system.
+            # A deprecated key is advice to the author of the bootstrap data, no fault of the new system.
             if level != "DEPRECATED":
                 warnings += [text for text in _strings(texts, mask) if text not in warnings]
     datasource = result.get("datasource") or status.get("datasource")

@@ -24,7 +24,7 @@ from .known_hosts import KnownHosts
 SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
 #: Seconds in which an open port answers a connection.
 _LOOK = 1.0
-#: Seconds in which a system that was told to reboot closes its connections; one that does not is asked again.
+#: Seconds in which a system that got the reboot closes its connections; one that does not is asked again.
 _LEAVING = 8.0
 
 #: Seconds for one question of `ask`.
@@ -38,7 +38,7 @@ _SLOW = re.compile(r"banner exchange|kex_exchange|during (key exchange|authentic
 
 
 class Unreachable(Exception):
-    """SSH did not get through. ``kind`` says whether nobody answered or somebody else did."""
+    """SSH did not get through. ``kind`` says whether no system answered, or another one did."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -124,13 +124,13 @@ class Remote:
             self._leaving = None
 
     def leave(self) -> None:
-        """The system was told to reboot: until it has closed the connection, there is nobody to ask."""
+        """The reboot was sent: until the system has closed the connection, it is not asked again."""
         if self._session:
             self._leaving = (self._session, time.monotonic() + _LEAVING)
             self._session = None
 
     def look(self, any_boot: bool = False) -> bool:
-        """Whether the port of another system than the one that was left is open; False when nobody can tell.
+        """Whether the port of another system than the one that was left is open; False when it is not known.
 
         ``any_boot``: whether the port of any system will do.
 

@@ -37,7 +37,7 @@ done
 """
 #: Bytes of one answer; the largest log that is fetched is half of it. A hostile machine must not fill the memory.
 MOST = 512 * 1024 * 1024
-#: Seconds until a login that hangs is given up; ssh itself gives up much earlier where nobody answers.
+#: Seconds until a login that hangs is given up; ssh itself gives up much earlier where no system answers.
 LOGIN = 120.0
 #: Seconds for an ssh to end after its input was closed.
 _CLOSING = 0.5
