@@ -1,0 +1,42 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Derived variables of the playbooks, as every ansible-core makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ansible.template
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+
+#: Since ansible-core 2.19 a text is a template only when it is trusted.
+TRUSTED = getattr(ansible.template, "trust_as_template", lambda text: text)
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+
+
+def derived(names: list[str], variable: str, **variables: Any) -> Any:
+    """A variable of the files ``vars/NAME.yml``, with these variables of the host ``n1``."""
+    known: dict[str, Any] = {"inventory_hostname": "n1"}
+    for name in names:
+        texts = yaml.safe_load((PLAYBOOKS / "vars" / f"{name}.yml").read_text(encoding="utf-8"))
+        known.update({key: TRUSTED(text) if isinstance(text, str) else text for key, text in texts.items()})
+    known.update(variables)
+    return ansible.template.Templar(loader=DataLoader(), variables=known).template(known[variable])
+
+
+@pytest.mark.parametrize(
+    ("found", "exists"),
+    [
+        ({}, False),
+        ({"machines": []}, False),
+        ({"machines": [{"name": "n2", "id": 7}]}, False),
+        ({"machines": [{"name": "n1", "id": None}]}, False),
+        ({"machines": [{"name": "n1", "id": 7}]}, True),
+        ({"machines": [{"name": "n1", "server_number": 8}]}, True),
+    ],
+)
+def test_a_machine_without_a_server_does_not_exist(found, exists):
+    assert derived(["leave"], "kubenode__exists", kubenode_found=found) is exists
