@@ -95,18 +95,19 @@ def _output(command: Mapping[str, Any]) -> list[str]:
 
 
 def run_summary(
-    machines: Iterable[Mapping[str, Any]], api_results: Iterable[Mapping[str, Any]], hostvars: Mapping[str, Any]
+    machines: Iterable[Mapping[str, Any]],
+    phase: Iterable[Mapping[str, Any]],
+    hostvars: Mapping[str, Any],
+    api_calls: int = 0,
+    again: bool = False,
 ) -> dict[str, Any]:
-    """:func:`summary` for a try of a playbook.
+    """:func:`summary` for a playbook, which may try machines ``again``.
 
-    ``api_results``: of the modules of the API phase, the last one first; the first entry is that of the second try, and
-    empty in the first one. The figures of the first try are in the variable ``kubenode_summary`` of its hosts.
+    The figures of the first try are in the variable ``kubenode_summary`` of its hosts.
     """
-    again, *others = api_results
-    phase = [one for result in (again, *others) for one in result.get("machines") or ()]
-    calls = sum(int(result.get("api_calls") or 0) for result in (again, *others))
+    phase = list(phase)
     before = next(filter(None, (_kept(hostvars, one["name"]) for one in phase)), None) if again else None
-    return summary(machines, phase, calls, before)
+    return summary(machines, phase, api_calls, before)
 
 
 def _kept(hostvars: Mapping[str, Any], name: str) -> dict[str, Any] | None:

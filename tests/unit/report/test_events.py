@@ -155,19 +155,18 @@ def test_the_figures_of_a_fleet_and_of_the_second_try():
 
 def test_a_second_try_goes_on_with_the_figures_that_any_host_of_the_first_one_keeps():
     first = [machine(name="a", verified=True), machine(name="b", failed=True, late=True, msg="no rescue")]
-    armed = {"machines": [{"name": name, "installed": False} for name in ("x", "a", "b")], "api_calls": 3}
-    created = {"machines": armed["machines"], "api_calls": 2}
+    phase = [{"name": name, "installed": False} for name in ("x", "a", "b")]
     hostvars = {name: {} for name in ("x", "a", "b")}
-    kept = events.run_summary(first, [{}, armed, created], hostvars)
-    assert kept == summed(first, armed["machines"], 5)
+    kept = events.run_summary(first, phase, hostvars, 5)
+    assert kept == summed(first, phase, 5)
     hostvars["a"]["kubenode_summary"] = {"changed": False, "ansible_stats": {"data": {"kubenode_summary": kept}}}
-    rearmed, second = {"machines": armed["machines"][2:], "api_calls": 4}, [machine(name="b", verified=True)]
-    found = events.run_summary(second, [rearmed, armed, created], hostvars)
-    assert found == summed(second, armed["machines"], 9, kept)
+    second = [machine(name="b", verified=True)]
+    found = events.run_summary(second, phase, hostvars, 9, again=True)
+    assert found == summed(second, phase, 9, kept)
     assert (found["machines"], found["verified"], found["failed"]) == (3, 2, 1)
     # the figures of another playbook of the same run are not those of a first try
-    assert events.run_summary(second, [{}, armed], hostvars) == summed(second, armed["machines"], 3)
-    assert events.run_summary(second, [rearmed, armed], {"b": {}}) == summed(second, armed["machines"], 7)
+    assert events.run_summary(second, phase, hostvars, 3) == summed(second, phase, 3)
+    assert events.run_summary(second, phase, {"b": {}}, 7, again=True) == summed(second, phase, 7)
 
 
 def test_no_figures_before_are_none_in_any_form():
