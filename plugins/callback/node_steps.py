@@ -22,6 +22,7 @@ author:
 
 import sys
 import time
+from typing import Any
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
@@ -52,7 +53,7 @@ class CallbackModule(CallbackBase):
         self._began = time.monotonic()
         self._running = False
 
-    def v2_playbook_on_task_start(self, task, is_conditional) -> None:
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         """A task begins; a terminal sees its name at once."""
         self._began = time.monotonic()
         self._clear()
@@ -66,7 +67,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_no_hosts_matched(self) -> None:
         self._display.error("no host matched: nothing was done")
 
-    def v2_runner_on_ok(self, result) -> None:
+    def v2_runner_on_ok(self, result: Any) -> None:
         data, task = result._result, result._task  # the only access that every supported ansible-core has
         if self._silent(task.action):
             return
@@ -77,16 +78,16 @@ class CallbackModule(CallbackBase):
         self._show(task, data, _steps.CHANGED if data.get("changed") else _steps.OK)
         self._handle_warnings(data)
 
-    def v2_runner_on_failed(self, result, ignore_errors=False) -> None:
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._failed(result, ignored=ignore_errors)
 
-    def v2_runner_on_unreachable(self, result) -> None:
+    def v2_runner_on_unreachable(self, result: Any) -> None:
         self._failed(result)
 
-    def v2_runner_on_skipped(self, result) -> None:
+    def v2_runner_on_skipped(self, result: Any) -> None:
         self._clear()
 
-    def v2_on_file_diff(self, result) -> None:
+    def v2_on_file_diff(self, result: Any) -> None:
         diff = result._result.get("diff")
         if diff and not result._result.get("_ansible_no_log"):
             self._clear()
@@ -94,14 +95,14 @@ class CallbackModule(CallbackBase):
             if shown:
                 self._display.display(shown)
 
-    def _failed(self, result, ignored: bool = False) -> None:
+    def _failed(self, result: Any, ignored: bool = False) -> None:
         data, outcome = result._result, _steps.IGNORED if ignored else _steps.FAILED
         self._show(result._task, data, outcome)
         for line in _steps.reason(data):
             self._display.display("    " + line, color=getattr(constants, _COLORS[outcome]))
         self._handle_warnings(data)
 
-    def _show(self, task, data, outcome: str) -> None:
+    def _show(self, task: Any, data: dict[str, Any], outcome: str) -> None:
         self._clear()
         for step in _steps.steps(_name(task), data, time.monotonic() - self._began, outcome):
             self._display.display(step.line(self._terminal), color=getattr(constants, _COLORS[step.outcome]))
@@ -118,9 +119,9 @@ class CallbackModule(CallbackBase):
         return _kind(action) in _SILENT
 
 
-def _name(task) -> str:
+def _name(task: Any) -> str:
     """The task's name without the role's in front."""
-    return task.name or task.action
+    return str(task.name or task.action)
 
 
 def _kind(action: str) -> str:

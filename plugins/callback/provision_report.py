@@ -114,12 +114,19 @@ author:
 import atexit
 import os
 import time
+from typing import Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.kubenode.provision.plugins.plugin_utils.progress import display, fleet_view
-from ansible_collections.kubenode.provision.plugins.plugin_utils.report import exports, prices, report_files, table
+from ansible_collections.kubenode.provision.plugins.plugin_utils.report import (
+    exports,
+    prices,
+    report_files,
+    results,
+    table,
+)
 
 _ROLES = {"kubenode.provision.base": "base", "kubenode.provision.join": "join"}
 
@@ -137,28 +144,28 @@ class CallbackModule(CallbackBase):
         self._files = report_files.ReportFiles(self._about, display.warning, time.time())
         self._report = self._files.report
         self._begun: dict[tuple[str, str], float] = {}
-        self._others = exports.Others(self.get_option, self._say, self._display.warning)
+        self._exports = exports.Exports(self.get_option, self._say, self._display.warning)
         self._process, self._ended = os.getpid(), False
         atexit.register(self._interrupted)
 
-    def set_options(self, task_keys=None, var_options=None, direct=None) -> None:
+    def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         self._files.place(self.get_option("report_file"), self.get_option("report_html"))
         report_files.begin(self._files)
 
-    def v2_playbook_on_play_start(self, play) -> None:
-        self._others.play(play)
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._exports.play(play)
 
-    def v2_runner_on_start(self, host, task) -> None:
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
         self._begun[host.get_name(), task._uuid] = time.time()
 
-    def _collect(self, result, failed: bool = False) -> None:
+    def _collect(self, result: Any, failed: bool = False) -> None:
         data = result._result  # the only access that every supported ansible-core has
         self._phase(result, failed)
         if not data.get("_ansible_no_log"):
             self._files.note(result._host.get_name(), data, failed=failed)
 
-    def _phase(self, result, failed: bool) -> None:
+    def _phase(self, result: Any, failed: bool) -> None:
         role = getattr(result._task, "_role", None)
         name = _ROLES.get(role.get_name() if role else "")
         if not name:
@@ -170,16 +177,16 @@ class CallbackModule(CallbackBase):
         changed = bool(result._result.get("changed"))
         self._report.phase(host, name, began, now, changed=changed, failed=str(reason) if failed else None)
 
-    def v2_runner_on_ok(self, result) -> None:
+    def v2_runner_on_ok(self, result: Any) -> None:
         self._collect(result)
 
-    def v2_runner_on_failed(self, result, ignore_errors=False) -> None:
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._collect(result, failed=not ignore_errors)
 
-    def v2_runner_on_unreachable(self, result) -> None:
+    def v2_runner_on_unreachable(self, result: Any) -> None:
         self._collect(result, failed=True)
 
-    def v2_playbook_on_stats(self, stats) -> None:
+    def v2_playbook_on_stats(self, stats: Any) -> None:
         self._ended = True
         if not self._report:
             return
@@ -195,21 +202,21 @@ class CallbackModule(CallbackBase):
             self._say(prices.line(data["cost"]))
         for path in self._files.end(data):
             self._say(f"Report: {path}")
-        self._others.tell(data)
+        self._exports.send(data)
 
     def _say(self, line: str) -> None:
         """A line for people: not to a stdout that programs read."""
         self._display.display(line, stderr=fleet_view.for_programs())
 
     def _interrupted(self) -> None:
-        """A run that ended before its end leaves what it knew, and others hear of it."""
+        """Write and send what is known of a run that was interrupted."""
         if self._report and not self._ended and os.getpid() == self._process:
             self._ended = True
             data = self._files.data(time.time(), final=True, interrupted=True)
             self._files.end(data)
-            self._others.tell(data)
+            self._exports.send(data)
 
-    def _about(self, data: dict, now: float) -> dict:
+    def _about(self, data: results.Collected, now: float) -> dict[str, Any]:
         return {
             "cost": prices.of(data["machines"], now, self.get_option("currency")),
             "check": bool(context.CLIARGS.get("check", False)),

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
@@ -78,9 +78,10 @@ def start_of(pid: int) -> str:
 
 def main() -> int:
     """Serve until the process of the order is gone; the port is printed on stdout."""
-    handler = {"source": source_handler, "sink": sink_handler}[sys.argv[1]]
+    handlers: dict[str, Callable[[dict[str, Any]], type[BaseHTTPRequestHandler]]]
+    handlers = {"source": source_handler, "sink": sink_handler}
     order = json.load(sys.stdin)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(order["files"]))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handlers[sys.argv[1]](order["files"]))
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdout.write(f"{server.server_address[1]}\n")

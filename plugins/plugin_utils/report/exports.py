@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report callback hands to other systems at the end of a run: a file of metrics, one POST.
+"""What the report callback exports at the end of a run: a file of metrics, and the report by one POST.
 
 Nothing here fails a run: what does not work is a warning.
 """
@@ -27,7 +27,7 @@ VARIABLES = {
 _LONGEST = 600.0
 
 
-class Others:
+class Exports:
     """``option`` reads an option of the callback; ``say`` and ``warn`` show a line."""
 
     def __init__(self, option: Callable[[str], Any], say: Callable[[str], None], warn: Callable[[str], None]) -> None:
@@ -35,15 +35,15 @@ class Others:
         self._variables: dict[str, Any] = {}
 
     def play(self, play: Any) -> None:
-        """Read our variables at the beginning of a play, as its first host has them; the first word counts."""
+        """Read our variables as the first host of a play has them; the first play that sets one counts."""
         for name, value in _variables_of(play, [one for one in VARIABLES.values() if one not in self._variables]):
             if isinstance(value, Exception):
                 self._warn(f"{name} cannot be read ({type(value).__name__}), so it does nothing")
             else:
                 self._variables[name] = value
 
-    def tell(self, data: Mapping[str, Any]) -> None:
-        """Hand over the report; with ``data["check"]`` only say what would be."""
+    def send(self, data: Mapping[str, Any]) -> None:
+        """Export the report; with ``data["check"]`` only say what would be."""
         self._write_metrics(data)
         self._notify(data)
 

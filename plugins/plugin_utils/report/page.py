@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common.text im
 
 from ..state_words import WORDS
 from . import prices
-from .results import percentile
+from .results import Machine, Phase, ReportData, percentile
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -82,7 +81,7 @@ class Row:
         return ", ".join(f"{STATES[one.state][1]} {one.seconds:.1f} s" for one in self.pieces)
 
 
-def page(data: Mapping[str, Any], folder: str = "") -> str:
+def page(data: ReportData, folder: str = "") -> str:
     """The page of a report (the dictionary that becomes the JSON file); ``folder`` is where it will lie."""
     began = _states.from_rfc3339(data["started"])
     ended = _states.from_rfc3339(data["finished"] or data["updated"])
@@ -107,7 +106,7 @@ def page(data: Mapping[str, Any], folder: str = "") -> str:
         duration=_duration(ended - began),
         at=lambda text: text[:19].replace("T", " ") + " UTC",
         drift=[(one["name"], installed.drift_in_words(one["drift"])) for one in data["machines"] if one["drift"]],
-        cost=prices.line(data["cost"]) if data.get("cost") else "",
+        cost=prices.line(cost) if (cost := data.get("cost")) else "",
         shown=_SHOWN,
     )
 
@@ -127,7 +126,7 @@ OUTCOMES: dict[str, str] = {
 }
 
 
-def _outcome(machine: Mapping[str, Any], finished: bool) -> str:
+def _outcome(machine: Machine, finished: bool) -> str:
     if machine["failed"]:
         return "failed"
     running = machine["boot_state"] == _states.OPERATING_SYSTEM_RUNNING
@@ -136,8 +135,8 @@ def _outcome(machine: Mapping[str, Any], finished: bool) -> str:
     return "done" if running or finished else "under way"
 
 
-def _rows(data: Mapping[str, Any], began: float, whole: float, folder: str) -> list[Row]:
-    phases: dict[str, list[Mapping[str, Any]]] = {}
+def _rows(data: ReportData, began: float, whole: float, folder: str) -> list[Row]:
+    phases: dict[str, list[Phase]] = {}
     for phase in data["phases"]:
         phases.setdefault(phase["machine"], []).append(phase)
     machines = {machine["name"]: machine for machine in data["machines"]}
@@ -165,9 +164,7 @@ def _rows(data: Mapping[str, Any], began: float, whole: float, folder: str) -> l
     return sorted(rows, key=lambda row: (order.index(row.outcome), _natural(row.name)))
 
 
-def _spans(
-    machine: Mapping[str, Any] | None, phases: list[Mapping[str, Any]], until: float | None
-) -> list[tuple[str, float, float]]:
+def _spans(machine: Machine | None, phases: list[Phase], until: float | None) -> list[tuple[str, float, float]]:
     """(State, when it began, seconds) of a machine; ``until``: the time up to which it is in its last state."""
     spans, last = [], None
     for step in machine["transitions"] if machine else ():
@@ -180,7 +177,7 @@ def _spans(
     return spans
 
 
-def _failures(data: Mapping[str, Any], folder: str) -> list[dict[str, Any]]:
+def _failures(data: ReportData, folder: str) -> list[dict[str, Any]]:
     """Machines that failed for one reason: ``{"reason", "machines": [{"name", "state", "lines", "log"}]}``."""
     found: dict[str, list[dict[str, Any]]] = {}
     reasons: dict[str, str] = {}
@@ -207,7 +204,7 @@ def _failures(data: Mapping[str, Any], folder: str) -> list[dict[str, Any]]:
     return sorted(groups, key=lambda group: (-len(group["machines"]), _natural(group["machines"][0]["name"])))
 
 
-def _state(machine: Mapping[str, Any]) -> str:
+def _state(machine: Machine) -> str:
     """Where a machine was when it failed, in words."""
     steps, state = machine["transitions"], machine["boot_state"]
     if state == _states.PROVISIONING_FAILED and steps:
@@ -215,7 +212,7 @@ def _state(machine: Mapping[str, Any]) -> str:
     return f"{state}: {STATES[state][1]}" if state in STATES else state
 
 
-def _shares(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _shares(data: ReportData) -> list[dict[str, Any]]:
     """The figures of every step, with its part (percent) of the time of all machines together."""
     steps: list[dict[str, Any]] = [
         {"name": f"{one['from'] or '(none)'} → {one['to']}", "state": one["from"], **one} for one in data["durations"]

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 
@@ -33,7 +33,7 @@ class ReportFiles:
     """The report of one run, and where it is written."""
 
     def __init__(
-        self, about: Callable[[dict[str, Any], float], dict[str, Any]], warn: Callable[[str], None], started: float
+        self, about: Callable[[results.Collected, float], dict[str, Any]], warn: Callable[[str], None], started: float
     ) -> None:
         """``about(data, now)``: what else the report says; ``warn`` shows a warning; ``started``: epoch seconds."""
         self.report = results.Report()
@@ -63,24 +63,22 @@ class ReportFiles:
                 self._put(self.data(began, final=False))
                 self._not_before = time.time() + (time.time() - began) / _SHARE
 
-    def data(self, now: float, *, final: bool, interrupted: bool = False) -> dict[str, Any]:
+    def data(self, now: float, *, final: bool, interrupted: bool = False) -> results.ReportData:
         """The whole report as plain data; ``final``: whether the run has ended."""
         data = self.report.as_dict()
-        return {
-            **data,
-            **self._about(data, now),
+        times = {
             "started": _states.to_rfc3339(self._started),
             "updated": _states.to_rfc3339(now),
             "finished": _states.to_rfc3339(now) if final and not interrupted else None,
-            "interrupted": interrupted,
         }
+        return cast(results.ReportData, {**data, **self._about(data, now), **times, "interrupted": interrupted})
 
-    def end(self, data: Mapping[str, Any]) -> list[str]:
+    def end(self, data: results.ReportData) -> list[str]:
         """Write the report of a run that has ended; returns the paths that were written."""
         with self._lock:
             return self._put(data)
 
-    def _put(self, data: Mapping[str, Any]) -> list[str]:
+    def _put(self, data: results.ReportData) -> list[str]:
         texts = {
             self.json_path: lambda: json.dumps(data, indent=2, ensure_ascii=False) + "\n",
             self.page_path: lambda: page.page(data, os.path.dirname(self.page_path)),

@@ -7,13 +7,97 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import spaced
 
 #: Begins, in the message of a failure, what was printed last; the report has it in fields of its own.
 ENDS_WITH = "\nstderr ends with:\n"
+
+
+#: ``at``: when it came into the state ``to``, RFC 3339. ``seconds``: how long it was in the state ``from``.
+Transition = TypedDict("Transition", {"machine": str, "from": str, "to": str, "at": str, "seconds": float})
+#: Seconds that machines spent in the state ``from``: percentiles, least and most.
+Duration = TypedDict(
+    "Duration",
+    {
+        "from": str, "to": str, "count": int,
+        "avg": float, "p50": float, "p95": float, "min": float, "max": float,
+    },
+)  # fmt: skip
+
+
+class Drift(TypedDict):
+    """Something that an installed system runs, and something else is asked for."""
+
+    what: str
+    runs: str
+    since: str
+    wanted: str
+
+
+class Machine(TypedDict):
+    """A machine of the report. Prices are those of its server type; ``seconds`` is the sum of its transitions."""
+
+    name: str
+    boot_state: str
+    changed: bool
+    failed: bool
+    reason: str | None
+    #: The last lines that its program printed, when it failed.
+    stderr_tail: list[str]
+    interleaved_tail: list[str]
+    api_calls: int
+    transitions: list[Transition]
+    #: None for a machine of which it was not asked.
+    verified: bool | None
+    drift: list[Drift]
+    used: str
+    warned: list[str]
+    log_file: str
+    price_hourly: float | None
+    price_monthly: float | None
+    server_created: str | None
+    seconds: float
+
+
+class Phase(TypedDict):
+    """A role of the node phase on one machine; ``started``: RFC 3339."""
+
+    machine: str
+    phase: str
+    started: str
+    seconds: float
+    changed: bool
+    failed: bool
+    reason: str | None
+
+
+class Collected(TypedDict):
+    """What a run has returned so far."""
+
+    version: int
+    changed: bool
+    machines: list[Machine]
+    durations: list[Duration]
+    phases: list[Phase]
+    #: ``total`` and ``per_machine``.
+    api_calls: dict[str, float]
+    #: By the name of an API, ``limit`` and ``remaining``.
+    api_budget: dict[str, dict[str, int]]
+
+
+class ReportData(Collected):
+    """The report as it is written. Times are RFC 3339; ``finished`` is None until the run has ended by itself."""
+
+    started: str
+    updated: str
+    finished: str | None
+    interrupted: bool
+    check: bool
+    #: See :func:`prices.of`.
+    cost: dict[str, Any] | None
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -136,16 +220,16 @@ class Report:
                     machine["transitions"].append({**transition, "machine": name})
 
     @property
-    def machines(self) -> list[dict[str, Any]]:
+    def machines(self) -> list[Machine]:
         """Every machine, by name, with the seconds its transitions add up to."""
-        listing = []
+        listing: list[Machine] = []
         for name in sorted(self._machines):
             machine = self._machines[name]
             seconds = sum(step["seconds"] for step in machine["transitions"])
-            listing.append({**machine, "seconds": round(seconds, 3)})
+            listing.append(cast(Machine, {**machine, "seconds": round(seconds, 3)}))
         return listing
 
-    def durations(self) -> list[dict[str, Any]]:
+    def durations(self) -> list[Duration]:
         """Statistics per state pair, in the order in which a machine passes through the states."""
         pairs: dict[tuple[str, str], list[float]] = {}
         for machine in self._machines.values():
@@ -165,25 +249,28 @@ class Report:
             for pair, values in sorted(pairs.items(), key=lambda item: _position(item[0]))
         ]
 
-    def phases(self) -> list[dict[str, Any]]:
+    def phases(self) -> list[Phase]:
         """Every role of the node phase on every machine, roles in the order in which they began."""
         return [
             {
                 "machine": host,
                 "phase": role,
                 "started": _states.to_rfc3339(phase["began"]),
-                **{key: phase[key] for key in ("seconds", "changed", "failed", "reason")},
+                "seconds": phase["seconds"],
+                "changed": phase["changed"],
+                "failed": phase["failed"],
+                "reason": phase["reason"],
             }
             for role, hosts in self._phases.items()
             for host, phase in sorted(hosts.items())
         ]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Collected:
         """The whole report as plain data."""
         machines = self.machines
         return {
             "version": 1,
-            "changed": any(one["changed"] for one in [*machines, *self.phases()]),
+            "changed": any(one["changed"] for one in machines) or any(one["changed"] for one in self.phases()),
             "machines": machines,
             "durations": self.durations(),
             "phases": self.phases(),

@@ -31,10 +31,10 @@ def table(report: Report) -> list[str]:
 
 def _durations(report: Report) -> list[str]:
     """Seconds of each step over all machines, and of the whole way."""
-    rows = [
-        (f"{step['from'] or '(none)'} → {step['to']}", [step["count"], *(step[head] for head in _HEADS[1:])])
-        for step in report.durations()
-    ]
+    rows: list[tuple[str, list[float]]] = []
+    for step in report.durations():
+        figures = [step["count"], step["avg"], step["p50"], step["p95"], step["min"], step["max"]]
+        rows.append((f"{step['from'] or '(none)'} → {step['to']}", figures))
     totals = {machine["name"]: machine["seconds"] for machine in report.machines if machine["transitions"]}
     spent: dict[str, list[float]] = {}
     for phase in report.phases():

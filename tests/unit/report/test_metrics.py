@@ -107,21 +107,21 @@ def test_histograms_count_every_value_once(values):
 
 
 class Callback:
-    """What `exports` needs of a callback."""
+    """What `Exports` needs of a callback."""
 
     def __init__(self, **options):
         self.options = {"metrics_labels": [], "notify_timeout": 10, **options}
         self.said, self.warned = [], []
-        self.others = exports.Others(self.options.get, self.said.append, self.warned.append)
+        self.others = exports.Exports(self.options.get, self.said.append, self.warned.append)
 
 
 def test_the_file_is_whole_readable_and_alone(tmp_path):
     path = tmp_path / "fleet.prom"
     path.write_text("old")
     callback = Callback(metrics_file=str(path))
-    callback.others.tell({**fleet().as_dict(), "check": True})
+    callback.others.send({**fleet().as_dict(), "check": True})
     assert path.read_text() == "old"
-    callback.others.tell(fleet().as_dict())
+    callback.others.send(fleet().as_dict())
     assert parsed(path.read_text())
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert list(tmp_path.iterdir()) == [path]
@@ -131,7 +131,7 @@ def test_the_file_is_whole_readable_and_alone(tmp_path):
 @pytest.mark.parametrize("name", ["fleet.txt", "missing/fleet.prom"])
 def test_a_file_that_cannot_be_is_a_warning(tmp_path, name):
     callback = Callback(metrics_file=str(tmp_path / name))
-    callback.others.tell({})
+    callback.others.send({})
     assert len(callback.warned) == 1
     assert list(tmp_path.iterdir()) == []
 

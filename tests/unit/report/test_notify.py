@@ -75,7 +75,7 @@ def receiver(monkeypatch):
 def tell(receiver, data=None, **options):
     """Send a report; what was said and warned of, without any secret."""
     callback = Callback(**{"notify_url": receiver.url, "notify_secret": SECRET, **options})
-    callback.others.tell(REPORT if data is None else data)
+    callback.others.send(REPORT if data is None else data)
     text = "\n".join([*callback.said, *callback.warned])
     for secret in (SECRET, "pa55word", "T0K3N", "quer1secret"):
         assert secret not in text
@@ -168,7 +168,7 @@ def test_a_port_where_nobody_listens(receiver):
 )
 def test_what_is_no_address_is_a_warning_without_it(url):
     callback = Callback(notify_url=url)
-    callback.others.tell(REPORT)
+    callback.others.send(REPORT)
     (warning,) = callback.warned
     assert url not in warning.partition("it is no")[0]
     assert "it is no address that begins with https:// or http://" in warning
@@ -185,7 +185,7 @@ def test_the_proxy_of_the_environment_is_used(receiver, monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     callback = Callback(notify_url="http://hooks.example.com/x")
-    callback.others.tell(REPORT)
+    callback.others.send(REPORT)
     assert receiver.got[0][0] == "http://hooks.example.com/x"
 
 
