@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
@@ -17,7 +17,55 @@ from ..preflight import known_variables, paths
 HCLOUD, ROBOT, INSTALLIMAGE = "hcloud_image_url", "robot_image_url", "robot_installimage"
 PLAYBOOKS = (HCLOUD, ROBOT, INSTALLIMAGE)
 
-Machine = dict[str, Any]
+
+class ApiMachine(TypedDict, total=False):
+    """What the API phase returns for a machine; more keys are in it, which nothing here reads."""
+
+    name: Required[str]
+    failed: Required[bool]
+    #: Why it failed, or what was done.
+    msg: str
+    #: It runs an installed system; ``proven``: an earlier run has verified that.
+    installed: Required[bool]
+    proven: Required[bool]
+    #: Dedicated servers: its rescue has answered.
+    in_rescue: bool
+    #: The id of a cloud server, the number of a dedicated one.
+    id: int | None
+    server_number: int
+    ipv4: str | None
+    ipv6: str | None
+    boot_state: str
+    #: RFC 3339.
+    boot_state_since: str
+    previous_boot_id: str
+    host_keys: list[str]
+    installation: str
+    consent: str
+    #: A sentence about a consent that is used up.
+    used: str
+    drift: list[dict[str, str]]
+
+
+class Machine(TypedDict, total=False):
+    """A machine as machine_install takes it; each step has its options, and a step that is missing is not taken."""
+
+    name: Required[str]
+    #: A machine that does not reach its rescue is late, and another try follows.
+    may_be_late: bool
+    #: Why nothing is done with it.
+    refused: str
+    #: What the user should know.
+    notes: list[str]
+    address: str
+    #: It runs an installed system.
+    installed: bool
+    pre_provision_command: dict[str, Any]
+    machine_disks: dict[str, Any]
+    image_url_command: dict[str, Any]
+    robot_installimage: dict[str, Any]
+    machine_boot: dict[str, Any]
+
 
 #: Option of a step → the variable of the host that holds it.
 _COMMAND = {
@@ -92,7 +140,7 @@ _ROBOT_BOOT = 600
 def plan(
     hosts: Iterable[Mapping[str, Any]],
     playbook: str,
-    phase: Iterable[Mapping[str, Any]] | None,
+    phase: Iterable[ApiMachine] | None,
     directory: str,
     token: str = "",
     stay: Iterable[str] = (),
@@ -108,7 +156,7 @@ def plan(
     """
     if playbook not in PLAYBOOKS:
         raise ValueError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(PLAYBOOKS)}")
-    hosts, said = list(hosts), dict[str, Mapping[str, Any]]()
+    hosts, said = list(hosts), dict[str, ApiMachine]()
     for one in [_before(host) for host in hosts] if phase is None else phase:
         said.setdefault(str(one["name"]), one)
     staying = set(stay)
@@ -121,16 +169,14 @@ def plan(
     ]
 
 
-def _before(host: Mapping[str, Any]) -> dict[str, Any]:
+def _before(host: Mapping[str, Any]) -> ApiMachine:
     return {"name": host["inventory_hostname"], "failed": False, "installed": False, "proven": False, "in_rescue": True}
 
 
 class _Planned:
     """One machine."""
 
-    def __init__(
-        self, host: Mapping[str, Any], playbook: str, said: Mapping[str, Any], directory: str, token: str
-    ) -> None:
+    def __init__(self, host: Mapping[str, Any], playbook: str, said: ApiMachine, directory: str, token: str) -> None:
         self._host, self._playbook, self._said, self._token = host, playbook, said, token
         self._name = str(host["inventory_hostname"])
         self._of_cloud = playbook == HCLOUD
@@ -143,7 +189,7 @@ class _Planned:
         self._in_rescue = _known(
             previous_boot_id=said.get("previous_boot_id"),
             host_keys=None if self._of_cloud else said.get("host_keys"),
-            addresses=[said[name] for name in ("ipv4", "ipv6") if said.get(name)],
+            addresses=[address for address in (said.get("ipv4"), said.get("ipv6")) if address],
             **self._flow,
         )
         self._logs = f"{directory}/logs"
@@ -184,7 +230,7 @@ class _Planned:
         return machine
 
     def _pre_provision(self) -> dict[str, Any]:
-        server = self._said.get("id" if self._of_cloud else "server_number")
+        server = self._said.get("id") if self._of_cloud else self._said.get("server_number")
         return {
             **self._options(_PRE_PROVISION),
             "provider": "hcloud" if self._of_cloud else "robot",
