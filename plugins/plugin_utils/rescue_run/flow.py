@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the action plugins of the SSH phase have in common: the machine's name, its time line, its host keys."""
+"""What the steps of the SSH phase have in common: the machine and the way to it, its time line, its host keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from . import image_inputs
 
 
 class BadInput(AnsibleActionFail):
-    """What the user said cannot be done; nothing was."""
+    """An input is wrong; nothing was done."""
 
     def __init__(self, name: str, findings: Sequence[str]) -> None:
         super().__init__(f"{name}: {'; '.join(findings)}")
@@ -121,11 +121,11 @@ def _timeline(name: str, options: Mapping[str, Any]) -> _states.Timeline:
         ) from exc
 
 
-# --- what a step of the SSH phase gets from Ansible: the machine, the way to it, files of the controller, the mode
-
-
 class Host:
-    """One machine, from its first step to its last: all steps share the connection."""
+    """One machine, from its first step to its last: all steps share the connection.
+
+    It also has what a step gets from Ansible: files of the controller, check mode, diff mode.
+    """
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Host:
 
     @property
     def remote(self) -> Remote:
-        """The way to the machine."""
+        """The connection to the machine; it is made when a step first needs it."""
         if self._remote is None:
             if self._connect is None:
                 raise RuntimeError("a check of options does not speak to machines")
@@ -158,20 +158,17 @@ class Host:
         return self._remote
 
     def flow(self, given: Mapping[str, Any]) -> Flow:
-        """The way of a step with these options."""
+        """One step with these options."""
         return Flow(given, self.name)
 
     def close(self) -> None:
-        """Leave the machine."""
+        """Close the connection."""
         if self._remote is not None:
             self._remote.end()
 
 
-# --- the action plugins of the SSH phase for plays of a user's own: one step on one machine
-
-
 class StepAction(ActionBase):
-    """Checks the options, and runs the step over the connection of the task."""
+    """The action plugin of one step, for plays of a user's own: checks the options, and runs it on the task's host."""
 
     specification: Callable[[], dict[str, Any]]
     step: Callable[[Host, dict[str, Any]], dict[str, Any]]

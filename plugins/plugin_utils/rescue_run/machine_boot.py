@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import access, intents, masking
+from ansible_collections.kubenode.provision.plugins.module_utils._common import access, installed, intents, masking
 from ansible_collections.kubenode.provision.plugins.module_utils._common.names import host_name_error
 
 from ..progress import display
@@ -230,7 +230,7 @@ class _Boot:
             system.seeded,
         )
         if not given["reboot"]:
-            shown = given["installation"] or proof.installed.installation_of(system.record)
+            shown = given["installation"] or installed.installation_of(system.record)
             succeeded = intents.seen_to_succeed(self._intent(), shown)
             machine, record = self._flow.name, system.record
             self._proof = proof.of_earlier_run(self._proof, machine, record, succeeded, given["proof"])
@@ -297,7 +297,7 @@ class _Boot:
     def _write_record(self, system: System, facts: dict[str, Any]) -> bool:
         given = self._given
         image_url, command = given["image_url"], given["command"]
-        installation = given["installation"] or proof.installed.installation_of(system.record)
+        installation = given["installation"] or installed.installation_of(system.record)
         if not given["reboot"]:
             # What an earlier run wrote is not what this one is asked for.
             intent = self._intent() or {}

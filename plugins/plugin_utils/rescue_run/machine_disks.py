@@ -20,6 +20,15 @@ from ..ssh.remote import Remote
 from . import image_inputs, programs
 from .flow import BadInput, Flow, Host, parse_host_keys
 
+# Needed only for hints with a query.
+try:
+    import jmespath
+    import jmespath.exceptions
+except ImportError:  # pragma: no cover - depends on the controller
+    MISSING = True
+else:
+    MISSING = False
+
 #: Seconds after its boot in which a rescue may still find disks: controllers start them one after the other.
 SETTLED = 60.0
 #: What tells a disk, and what it held when its emptying was allowed.
@@ -277,16 +286,7 @@ class _Disks:
         return answer
 
 
-# --- jMESPath queries over the facts of disks; the library is needed on the controller, and only by who uses them
-
-
-try:
-    import jmespath
-    import jmespath.exceptions
-except ImportError:  # pragma: no cover - depends on the controller
-    MISSING = True
-else:
-    MISSING = False
+# --- queries over the facts of disks (JMESPath)
 
 
 def check_query(query: str) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs for a rescue, each one executable file: the same code that checks on the controller."""
+"""Programs for a rescue, each one executable file of the code that checks on the controller, and how one is called."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
     archive.writestr(info, text)
 
 
-# --- calls the machine's half of the SSH phase, ``module_utils/_rescue/steps.py``, in a rescue
-
+# --- a call of ``module_utils/_rescue/steps.py`` in a rescue
 
 #: FILE SIZE: the program is the first bytes of stdin, the request the others; both hold secrets.
 _SCRIPT = r"""

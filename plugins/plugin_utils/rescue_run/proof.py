@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is the system that answers the one that was installed? What is seen of it, and nothing else, says so (pure)."""
+"""Whether the system that answers is the one that was installed, and the record of that on the machine (pure)."""
 
 from __future__ import annotations
 
@@ -163,8 +163,7 @@ def _words(disk: Mapping[str, Any]) -> str:
     return ", ".join([str(disk.get("name")), *known])
 
 
-# --- the installed record of a machine: what was installed, when, and when it was proven (pure, but for the script)
-
+# --- the installed record: what was installed, when, and when that was verified
 
 #: Writes its first argument as the record; whole or not at all. Another user than root needs sudo without a password.
 WRITE_RECORD = r"""

@@ -18,8 +18,8 @@ from ansible.errors import AnsibleError
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 
 from ..progress import display
-from . import session as session_module
 from .known_hosts import KnownHosts
+from .session import Lost, Session
 
 SILENT, REFUSED, OTHER_KEY = "silent", "refused", "other key"
 #: Seconds in which an open port answers a connection.
@@ -71,8 +71,8 @@ class Remote:
         self._stays_open = self._is_ssh and not _asks_for_password(connection)
         self._ssh_args = (connection.get_option("ssh_args") or "") if self._is_ssh else ""
         self._known_hosts: KnownHosts | None = None
-        self._session: session_module.Session | None = None
-        self._leaving: tuple[session_module.Session, float] | None = None
+        self._session: Session | None = None
+        self._leaving: tuple[Session, float] | None = None
         self._ended = self._went_down = False
         self._patience = 5
         self._access: list[str] = []
@@ -168,7 +168,7 @@ class Remote:
                 if self._stays_open
                 else self._in_call(script, arguments, data)
             )
-        except (session_module.Lost, AnsibleError) as exc:
+        except (Lost, AnsibleError) as exc:
             self._session = None
             raise self._failed(str(exc)) from exc
         return code, text.replace("\r\n", "\n")
@@ -201,7 +201,7 @@ class Remote:
         if self._session is None:
             command = self._command()
             display.detail(self._host, b" ".join(command).decode("utf-8", "replace"))
-            self._session = session_module.Session(command)
+            self._session = Session(command)
         return self._session.run(script, *arguments, data=data)
 
     def _in_call(self, script: str, arguments: tuple[str, ...], data: bytes | None) -> tuple[int, str]:
@@ -209,7 +209,7 @@ class Remote:
         command = f"/bin/sh -c {shlex.quote(script)} sh {words}".rstrip()
         code, out, error = self._connection.exec_command(command, in_data=data, sudoable=False)
         if self._is_ssh and code == 255:
-            raise session_module.Lost(error.decode("utf-8", "replace"))
+            raise Lost(error.decode("utf-8", "replace"))
         return code, out.decode("utf-8", "replace")
 
     def _command(self, *more: str) -> list[bytes]:
@@ -259,16 +259,18 @@ def _asks_for_password(connection: Any) -> bool:
     )
 
 
-# --- what may be sent again when SSH is lost, is: for a time, since a machine or a network may be slow for a while
+# --- trying again when SSH is lost
 
-
-#: Seconds for which a machine that had let us in may be out of reach.
+#: Seconds for which a machine that has answered may be out of reach; then the loss is an error.
 PATIENCE = 60.0
 _LONGEST_PAUSE = 5.0
 
 
 class Patience:
-    """Counts from the first loss; whatever gets through begins it again."""
+    """How long to try again after SSH was lost: a machine or a network may be slow for a while.
+
+    One object is for one script; its time begins with the first loss.
+    """
 
     def __init__(
         self,
