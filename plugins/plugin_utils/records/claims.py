@@ -37,7 +37,7 @@ class ClaimError(Exception):
 
 
 def default_file(name: str) -> str:
-    """Where the claim of a machine lies when nothing is said."""
+    """Where the claim of a machine lies by default."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "kubenode-provision", "claims", f"{name}.json")
 
@@ -157,7 +157,7 @@ def begun(path: str) -> Any:
 
 
 def note_begun(path: str, surely: bool = True) -> Any:
-    """Write into an open intent that a disk is, or may be, changed from now on; returns what it said before."""
+    """Write into an open intent that a disk is, or may be, changed from now on; returns what stood there before."""
     content, before = _others(path), begun(path)
     if content and before is not True:
         _note(path, content, True if surely else MAYBE)
@@ -165,7 +165,7 @@ def note_begun(path: str, surely: bool = True) -> Any:
 
 
 def take_back(path: str, before: Any) -> None:
-    """No disk was changed since `note_begun`, which said ``before``."""
+    """No disk was changed since `note_begun`, which returned ``before``."""
     content = _others(path)
     if content and begun(path) == MAYBE:
         _note(path, content, before)

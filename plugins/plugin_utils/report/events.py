@@ -43,7 +43,7 @@ def events(
 
 
 def object_of(name: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The object of Kubernetes that the Events of a machine are about: its Node, when nothing else is said."""
+    """The object of Kubernetes that the Events of a machine are about: by default its Node."""
     given = variables.get("kubenode_event_object")
     if given is None:
         node = next((variables[one] for one in ("kubenode_node_name", "join_node_name") if variables.get(one)), name)

@@ -89,7 +89,7 @@ def _pairs(machines: Sequence[Mapping[str, Any]]) -> list[tuple[Labels, list[flo
     for machine in machines:
         for step in machine.get("transitions") or []:
             found.setdefault((step["from"], step["to"]), []).append(float(step["seconds"]))
-    # What is no boot state would be a label for each word that a result ever said.
+    # What is no boot state would be a label for each text that a result ever had.
     known = {one: place for place, one in enumerate(_states.ORDER)}
     pairs = sorted((pair for pair in found if set(pair) <= set(known)), key=lambda pair: [known[one] for one in pair])
     return [({"from_state": pair[0] or "none", "to_state": pair[1]}, found[pair]) for pair in pairs]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report on disk: written as the run goes on, each time whole, so that no older file looks like this run's.
+"""The report on disk: written while the run lasts, each time whole, so that no older file looks like this run's.
 
 The callback makes a :class:`ReportFiles` in the main process. The worker of Ansible that provisions a fleet is a fork
 of it and has a copy of its own, to which it hands each machine as soon as that one is done: a run that is killed leaves
@@ -22,7 +22,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils import _states
 
 from . import page, results
 
-#: While the run goes on, at most this part of its time is spent on writing the report.
+#: While the run lasts, at most this part of its time is spent on writing the report.
 _SHARE = 0.05
 
 #: The files of this run, when its callback is enabled.

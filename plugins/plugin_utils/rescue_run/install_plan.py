@@ -133,7 +133,7 @@ _BOOT = {
     "host_keys": "kubenode_host_keys",
     "timeout": "kubenode_boot_timeout",
 }
-#: Seconds in which a dedicated server boots, when nothing else is said.
+#: Seconds in which a dedicated server boots, when no other limit is given.
 _ROBOT_BOOT = 600
 
 
@@ -156,16 +156,16 @@ def plan(
     """
     if playbook not in PLAYBOOKS:
         raise ValueError(f"install_plan: playbook is {playbook!r}; use one of {', '.join(PLAYBOOKS)}")
-    hosts, said = list(hosts), dict[str, ApiMachine]()
+    hosts, returned = list(hosts), dict[str, ApiMachine]()
     for one in [_before(host) for host in hosts] if phase is None else phase:
-        said.setdefault(str(one["name"]), one)
+        returned.setdefault(str(one["name"]), one)
     staying = set(stay)
     return [
-        _Planned(host, playbook, said[host["inventory_hostname"]], directory, token).machine(
+        _Planned(host, playbook, returned[host["inventory_hostname"]], directory, token).machine(
             host["inventory_hostname"] in staying, last_try
         )
         for host in hosts
-        if host["inventory_hostname"] in said
+        if host["inventory_hostname"] in returned
     ]
 
 
@@ -176,42 +176,42 @@ def _before(host: Mapping[str, Any]) -> ApiMachine:
 class _Planned:
     """One machine."""
 
-    def __init__(self, host: Mapping[str, Any], playbook: str, said: ApiMachine, directory: str, token: str) -> None:
-        self._host, self._playbook, self._said, self._token = host, playbook, said, token
+    def __init__(self, host: Mapping[str, Any], playbook: str, api: ApiMachine, directory: str, token: str) -> None:
+        self._host, self._playbook, self._api, self._token = host, playbook, api, token
         self._name = str(host["inventory_hostname"])
         self._of_cloud = playbook == HCLOUD
         self._intent = f"{directory}/intents/{self._name}.json"
         self._flow = _known(
-            boot_state=said.get("boot_state"),
-            boot_state_since=said.get("boot_state_since"),
+            boot_state=api.get("boot_state"),
+            boot_state_since=api.get("boot_state_since"),
             known_hosts_dir=f"{directory}/known_hosts",
         )
         self._in_rescue = _known(
-            previous_boot_id=said.get("previous_boot_id"),
-            host_keys=None if self._of_cloud else said.get("host_keys"),
-            addresses=[address for address in (said.get("ipv4"), said.get("ipv6")) if address],
+            previous_boot_id=api.get("previous_boot_id"),
+            host_keys=None if self._of_cloud else api.get("host_keys"),
+            addresses=[address for address in (api.get("ipv4"), api.get("ipv6")) if address],
             **self._flow,
         )
         self._logs = f"{directory}/logs"
 
     def machine(self, stays: bool, last_try: bool) -> Machine:
         """Its steps."""
-        said = self._said
+        api = self._api
         machine: Machine = {"name": self._name, "may_be_late": self._of_cloud and not last_try}
-        if said["failed"]:
-            return {**machine, "refused": said["msg"]}
-        notes = [said.get("used"), installed.drift_in_words(said["drift"]) if said.get("drift") else ""]
+        if api["failed"]:
+            return {**machine, "refused": api["msg"]}
+        notes = [api.get("used"), installed.drift_in_words(api["drift"]) if api.get("drift") else ""]
         if any(notes):
             machine["notes"] = [str(note) for note in notes if note]
-        address = self._host.get("kubenode_address") or said.get("ipv4")
+        address = self._host.get("kubenode_address") or api.get("ipv4")
         if address:
             machine["address"] = address
-        if said["installed"]:
+        if api["installed"]:
             machine["installed"] = True
-            if not said["proven"] and not stays:
+            if not api["proven"] and not stays:
                 machine["machine_boot"] = self._boot(found=True)
             return machine
-        if not (self._of_cloud or said["in_rescue"]):
+        if not (self._of_cloud or api["in_rescue"]):
             return machine
         # Machines that node images are made on are not the user's nodes.
         if self._host.get("kubenode_pre_provision_command") and "kubenode_build" not in self._host:
@@ -230,7 +230,7 @@ class _Planned:
         return machine
 
     def _pre_provision(self) -> dict[str, Any]:
-        server = self._said.get("id") if self._of_cloud else self._said.get("server_number")
+        server = self._api.get("id") if self._of_cloud else self._api.get("server_number")
         return {
             **self._options(_PRE_PROVISION),
             "provider": "hcloud" if self._of_cloud else "robot",
@@ -263,7 +263,7 @@ class _Planned:
     def _written(self, variables: Mapping[str, str]) -> dict[str, Any]:
         return {
             **self._options(variables),
-            **_known(installation=self._said.get("installation"), consent=self._said.get("consent") or "empty"),
+            **_known(installation=self._api.get("installation"), consent=self._api.get("consent") or "empty"),
             "intent_file": self._intent,
             "log_dir": self._logs,
             **self._in_rescue,
@@ -286,7 +286,7 @@ class _Planned:
             "expect": "os",
             "reboot": not found,
             "secrets": self._secrets(),
-            **_known(installation=self._said.get("installation")),
+            **_known(installation=self._api.get("installation")),
             "intent_file": self._intent,
             **self._flow,
         }

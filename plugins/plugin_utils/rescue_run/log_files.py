@@ -25,7 +25,7 @@ _GAP_LINE = re.compile(rb"(\n%s[^\n]*\n)" % re.escape(GAP))
 
 
 def default_directory() -> str:
-    """Where logs go when nothing is said."""
+    """Where logs go by default."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "kubenode-provision", "logs")
 

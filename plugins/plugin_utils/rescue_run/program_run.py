@@ -181,7 +181,7 @@ class RescueRun:
         return bool(answer["attached"]), bool(answer["finished"])
 
     def _note_start(self) -> Any:
-        """Write into the intent that a disk may be changed from now on; returns what it said before."""
+        """Write into the intent that a disk may be changed from now on; returns what stood there before."""
         path = self._given["intent_file"]
         try:
             if path:

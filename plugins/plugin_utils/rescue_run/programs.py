@@ -81,7 +81,7 @@ _FILE = f"{protocol.BASE}/{protocol.STATE_DIR}/steps.pyz"
 
 
 class StepFailed(Exception):
-    """The step was not done; the text says why and what to do. ``answer``: what the machine's half said besides."""
+    """The step was not done; the text says why and what to do. ``answer``: what the program answered."""
 
     def __init__(self, message: str, answer: dict[str, Any] | None = None) -> None:
         super().__init__(message)

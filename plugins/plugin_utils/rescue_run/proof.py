@@ -18,7 +18,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._rescue import 
 #: that a system answered; that a port is open; nothing.
 NONCE, DISK_PROOF, SSH, PORT, NONE = "nonce", "disk", "ssh", "port", "none"
 UNPROVEN, ADOPTED = "unproven", "adopted"
-#: Those of which "verified" is said.
+#: Those that make a system "verified".
 VERIFIED = (NONCE, DISK_PROOF)
 
 

@@ -158,7 +158,7 @@ class _Run(RescueRun):
 
     @property
     def refused(self) -> bool:
-        """Whether the program said that it left every disk as it was."""
+        """Whether the program reported that it left every disk as it was."""
         return self.outcome is not None and not self.outcome["began"]
 
     def _touched(self) -> bool:
@@ -179,7 +179,7 @@ class _Run(RescueRun):
 
 
 def _outcome(stdout: bytes) -> dict[str, Any] | None:
-    """What the program said of its end; nothing in it is trusted to be well-formed."""
+    """What the program reported at its end; nothing in it is trusted to be well-formed."""
     shape = {
         "tail": list, "permanent": bool, "began": bool, "drives": list, "image_digest": str, "host_keys": list,
         "unlock_host_keys": list, "warnings": list, "reason": str,

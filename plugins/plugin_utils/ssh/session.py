@@ -45,7 +45,7 @@ _CHUNK = 1 << 16
 
 
 class Lost(Exception):
-    """The connection could not be opened, or is gone. The text is what ssh said."""
+    """The connection could not be opened, or is gone. The text is the message of ssh."""
 
 
 class Session:
@@ -83,7 +83,7 @@ class Session:
         return self._process.poll() is None and not select.select([self._pipes[1]], [], [], 0)[0]
 
     def close(self) -> None:
-        """End it. What was left running over there goes on."""
+        """End it. What runs on the machine is not ended."""
         with contextlib.suppress(OSError):
             self._pipes[0].close()
         try:
