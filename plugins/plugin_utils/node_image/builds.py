@@ -106,7 +106,9 @@ def machine_name(owner: str, name: str, architecture: str) -> str:
     return f"kubenode-image-{digest[:12]}"
 
 
-def outcomes(found: Iterable[Mapping[str, Any]], made: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]) -> list:
+def outcomes(
+    found: Iterable[Mapping[str, Any]], made: Iterable[Mapping[str, Any]], hosts: Mapping[str, Any]
+) -> list[Build]:
     """One result for each build: what was done with its snapshot, else why its machine failed."""
     results = {(one["name"], one["architecture"]): dict(one) for one in made}
     outcome = []

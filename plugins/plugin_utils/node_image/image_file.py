@@ -89,7 +89,7 @@ def raw_of(path: Path, folder: Path) -> Path:
 
 def _about(path: Path) -> dict[str, Any]:
     """What qemu-img says of a qcow2 file; one that would read other files of the controller is refused."""
-    about = json_value(_qemu_img("info", "-f", "qcow2", "--output=json", _named(path)))
+    about: dict[str, Any] = json_value(_qemu_img("info", "-f", "qcow2", "--output=json", _named(path)))
     inner = (about.get("format-specific") or {}).get("data") or {}
     if about.get("backing-filename") or inner.get("data-file") or inner.get("data-file-raw"):
         raise FileNotUsable(f"{path}: it needs other files (a backing or data file); flatten it with qemu-img convert")

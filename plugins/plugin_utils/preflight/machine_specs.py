@@ -182,7 +182,7 @@ def variable_names(purpose: str) -> dict[str, str]:
     return {**first, **_OF_THE_RUN.get(purpose, {}), "ssh_private_key": "ansible_ssh_private_key_file"}
 
 
-def _of_the_command_line() -> Mapping[str, Any]:
+def _of_the_command_line() -> Any:
     # It was read when Ansible started, and is kept.
     return load_extra_vars(DataLoader())
 

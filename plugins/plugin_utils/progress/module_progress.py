@@ -45,7 +45,8 @@ class ModuleAction(NormalAction):
         return result
 
     def _as_usual(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        return NormalAction.run(self, tmp, task_vars)
+        result: dict[str, Any] = NormalAction.run(self, tmp, task_vars)
+        return result
 
 
 class ApiAction(ModuleAction):
@@ -55,7 +56,7 @@ class ApiAction(ModuleAction):
         """Run the module; show its progress where its file can be read."""
         names, mode = _names(self._task.args), self._task.args.get("progress")
         if not names or mode not in (None, *CHOICES) or not self._is_here():
-            return super().run(tmp, task_vars)
+            return self._as_usual(tmp, task_vars)
         handle, path = tempfile.mkstemp(prefix="kubenode-progress-", dir=C.DEFAULT_LOCAL_TMP)
         os.close(handle)
         given = self._task.args
@@ -184,7 +185,7 @@ class GrowingFile(ModuleAction):
         path = self._growing()
         silent = self._task.check_mode or self._task.async_val or self._task.args.get("progress") == fleet_view.NONE
         if not path or silent:
-            return super().run(tmp, task_vars)
+            return self._as_usual(tmp, task_vars)
         host = str((task_vars or {}).get("inventory_hostname", ""))
         before, while_it_grows = self._words()
         beat = Beat(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleError
 
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import names, pre_provision
 
 _ELF, _BOM = b"\x7fELF", b"\xef\xbb\xbf"
@@ -56,7 +57,7 @@ def find_command(name: str, directory: str, allowed: str = names.PREFIXED) -> Co
     """The command ``name`` of ``directory``, else the one of that name shipped with the collection."""
     try:
         names.check_command_name(name, allowed)
-    except names.InvalidName as exc:
+    except InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     path = Path(directory) / name
     if path.is_symlink() or path.exists():
@@ -85,7 +86,7 @@ def find_pre_provision_command(given: str, directory: str, find_file: Callable[[
             raise CommandNotUsable(f"there is no such file{where}; put the program there") from exc
     try:
         pre_provision.check_name(path.name)
-    except names.InvalidName as exc:
+    except InvalidName as exc:
         raise CommandNotUsable(str(exc)) from exc
     if not path.is_symlink() and not path.exists():
         raise CommandNotUsable(f"there is no {path}; put the program there, give its path, or set command_dir")

@@ -36,7 +36,7 @@ class BadInput(AnsibleActionFail):
 
 def run_id() -> str:
     """The same in every task of one run of Ansible, another one in the next run."""
-    return os.path.basename(C.DEFAULT_LOCAL_TMP)
+    return os.path.basename(str(C.DEFAULT_LOCAL_TMP))
 
 
 def parse_host_keys(lines: list[str] | None) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common.names import check_machine_name
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName, check_machine_name
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 
@@ -47,7 +47,7 @@ def examine(
     """Check everything; returns the inputs, or None and every finding (``field value: why; fix``)."""
     findings: list[str] = []
     url, name = spec.get("image_url") or "", spec.get("command") or ""
-    _check(findings, "name", spec["name"], names.InvalidName, lambda: check_machine_name(spec["name"]))
+    _check(findings, "name", spec["name"], InvalidName, lambda: check_machine_name(spec["name"]))
     if not url:
         findings.append("image_url: missing; give what the image command gets as its first argument")
     if not name:
@@ -66,7 +66,7 @@ def examine(
         allowed = spec.get("command_names") or names.PREFIXED
         command = _check(findings, "command", name, CommandNotUsable, lambda: find_command(name, command_dir, allowed))
     devices = spec.get("root_devices") or []
-    _check(findings, "root_devices", devices, names.InvalidName, lambda: names.check_root_devices(devices))
+    _check(findings, "root_devices", devices, InvalidName, lambda: names.check_root_devices(devices))
     bootstrap = read_bootstrap(spec, read_file, findings)
     if findings or command is None or bootstrap is None:
         return None, findings

@@ -14,6 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import web
+from ansible_collections.kubenode.provision.plugins.module_utils._common.names import InvalidName
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue import image_url, names
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.disks.names import is_kernel_name
@@ -181,7 +182,7 @@ def _local(value: str, made: dict[str, str], find_file: Callable[[str], str], fi
 def _check_devices(devices: list[str]) -> list[str]:
     try:
         names.check_root_devices(devices)
-    except names.InvalidName as exc:
+    except InvalidName as exc:
         return [f"root_devices {shown(devices)}: {exc}"]
     return [
         f"root_devices {shown(name)}: this name may belong to another disk after the next boot; give its WWN or its "

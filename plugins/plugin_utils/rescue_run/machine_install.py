@@ -136,7 +136,7 @@ def _options(specification: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     checked = ArgumentSpecValidator(specification).validate(given)
     if checked.error_messages:
         raise AnsibleError("; ".join(checked.error_messages))
-    return checked.validated_parameters
+    return dict(checked.validated_parameters)
 
 
 def _from_steps(step: str, results: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:

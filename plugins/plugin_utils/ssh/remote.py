@@ -215,11 +215,11 @@ class Remote:
     def _command(self, *more: str) -> list[bytes]:
         """The ssh that Ansible would start, without a command for the other side."""
         connection = self._connection
-        return connection._build_command(connection.get_option("ssh_executable"), "ssh", *more, self._host)
+        return list(connection._build_command(connection.get_option("ssh_executable"), "ssh", *more, self._host))
 
     @property
     def _host(self) -> str:
-        return self._connection.get_option("host") or self._connection._play_context.remote_addr
+        return str(self._connection.get_option("host") or self._connection._play_context.remote_addr)
 
     def _direct_address(self) -> tuple[str, int] | None:
         """Where a TCP connection leads to the machine; None behind a jump host, where only ssh finds the way."""
