@@ -8,13 +8,12 @@ for another controller. It is closed when the new system is proven, when a syste
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
 import time
 
-from . import installed, times
+from . import installed, private_files, times
 
 OPEN, DONE, SEEN, GIVEN_UP = "open", "done", "seen", "given up"
 #: Seconds after which an open intent is worth nothing: whoever comes later may have other plans with the machine.
@@ -101,20 +100,9 @@ def record_or_kept(record, kept, machine, uuids):
 
 def write(path, intent):
     """Whole or not at all, readable for us alone."""
-    new = "%s.%d.new" % (path, os.getpid())
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(intent, indent=1, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        private_files.write_json(path, intent, sort_keys=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(new)  # on a full disk it would keep the room that others lack
         raise IntentError(
             "intent %r cannot be written (%s); make its folder writable, with room on its disk" % (path, error.strerror)
         ) from error

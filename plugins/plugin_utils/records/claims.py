@@ -10,7 +10,6 @@ this run has not seen.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils import _states
-from ansible_collections.kubenode.provision.plugins.module_utils._common import intents
+from ansible_collections.kubenode.provision.plugins.module_utils._common import intents, private_files
 
 #: Seconds.
 LASTS = 24 * 3600.0
@@ -72,21 +71,11 @@ def claim(
         "at": _states.to_rfc3339(now()),
         "begun": begun,
     }
-    file = Path(path)
-    new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as opened:
-            opened.write(json.dumps(content, indent=1) + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        new.replace(file)
+        private_files.write_json(path, content)
     except OSError as exc:
         raise ClaimError(
-            f"claim_file {path!r} cannot be written ({exc.strerror}); make {file.parent} writable"
+            f"claim_file {path!r} cannot be written ({exc.strerror}); make {Path(path).parent} writable"
         ) from exc
     return True
 

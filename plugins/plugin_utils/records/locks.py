@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names, times
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names, private_files, times
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 from ..node_image.run_server import start_of
@@ -130,11 +130,7 @@ class Locks:
             raise LockError(f"{self._path(name)} cannot be read ({exc.strerror}); make it readable") from exc
 
     def _write(self, name: str, run: Holder) -> None:
-        path = self._path(name)
-        new = path.with_name(f".{path.name}.new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(run), indent=1) + "\n")
-        new.replace(path)
+        private_files.write_json(str(self._path(name)), asdict(run), durable=False)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{names.check_machine_name(name)}.json"

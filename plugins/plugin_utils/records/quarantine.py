@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.kubenode.provision.plugins.module_utils._common import names
+from ansible_collections.kubenode.provision.plugins.module_utils._common import names, private_files
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import one_line
 
 
@@ -52,13 +51,9 @@ class Quarantine:
         if self.entry(entry.name) is not None:
             return False
         path = self._path(entry.name)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
+        content = {"machine": entry.name, "reason": entry.reason, "since": entry.since}
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = json.dumps({"machine": entry.name, "reason": entry.reason, "since": entry.since}, indent=1)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-            new.replace(path)
+            private_files.write_json(str(path), content, durable=False)
         except OSError as exc:
             raise QuarantineError(f"{path} cannot be written ({exc.strerror}); make {self._folder} writable") from exc
         return True
