@@ -21,9 +21,8 @@ import hcloud
 import yaml
 
 from dev.stage import CHECKOUT, KEY_NAME
-from lab import images, mirror
+from lab import cache, images, mirror
 from lab.cluster import KUBERNETES
-from lab.images import cache
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from lab.running import RunningLab
 

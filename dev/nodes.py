@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.stage import CHECKOUT, Stage
-from lab import cluster, mirror
-from lab.images import cache
+from lab import cache, cluster, mirror
 
 PLAYBOOK = """---
 - import_playbook: kubenode.provision.hcloud_image_url

@@ -4,6 +4,6 @@
 
 import sys
 
-from lab.cli import main
+from .cli import main
 
 sys.exit(main())

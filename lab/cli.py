@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import os
 import shlex
@@ -15,14 +16,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from lab import daemon, delays, leftovers
-from lab.client import LabClientError, call
-from lab.cluster import cli as cluster
-from lab.daemon import Options
-from lab.machines import KINDS
-from lab.machines.host import LabError
+from lab.cluster.programs import ensure
+from lab.cluster.running_cluster import RunningCluster, status
+from lab.machines import cleanup
 from lab.robot.tls import HOST
-from lab.state import State, StateError
+
+from . import daemon, delays
+from .client import LabClientError, call
+from .daemon import Options
+from .errors import LabError
+from .machines import KINDS
+from .state import State, StateError
 
 Command = Callable[[argparse.Namespace], int]
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
@@ -69,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "say whether a lab is up, and what it is", table=True)
     command("machines", _machines, "list the machines of a lab", table=True)
     command("env", _env, "print shell lines that aim clients at a lab")
-    cluster.add_arguments(command("cluster", cluster.run, "a Kubernetes control plane for a lab", table=True))
+    _add_cluster_arguments(command("cluster", _cluster, "a Kubernetes control plane for a lab", table=True))
     images = command("images", _images, "list the built images, or build them", table=True)
     images.add_argument("action", nargs="?", choices=("list", "build"), default="list")
     images.add_argument("--all", action="store_true", help="build all: also the tarball, the mirror, the live image")
@@ -157,7 +161,7 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _purge(_options: argparse.Namespace) -> int:
-    removed, kept = asyncio.run(leftovers.purge())
+    removed, kept = asyncio.run(cleanup.purge())
     for line in removed:
         _say(f"removed: {line}")
     for line in kept:
@@ -225,11 +229,11 @@ def _env(options: argparse.Namespace) -> int:
 
 
 def _images(options: argparse.Namespace) -> int:
-    from lab import images
+    from . import images
 
     try:
         if options.action == "build" and options.all:
-            from lab.prepare import everything
+            from .prepare import everything
 
             everything(_note)
             return 0
@@ -273,3 +277,62 @@ def _say(text: str) -> None:
 
 def _note(text: str) -> None:
     sys.stderr.write(text + "\n")
+
+
+_CLUSTER_ACTIONS = ("build", "up", "down", "status", "kubeconfig", "token")
+_Control = Callable[[str, str, Any, float], Any]
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """What comes after ``cluster``, beside the lab's name."""
+    parser.add_argument(
+        "action", choices=_CLUSTER_ACTIONS,
+        help="build: only the programs (15 minutes, once); up, down: start or end it; status; kubeconfig: print the "
+        "path of the administrator's; token: print a new bootstrap token",
+    )  # fmt: skip
+    parser.add_argument("--ttl", type=float, default=3600, help="seconds a token is valid (default: %(default)s)")
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    """Do it; the lab must be up, except for ``build``."""
+    if options.action == "build":
+        programs = ensure(_note)
+        _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")
+        return 0
+    control = _cluster_control(State(options.name))
+    if options.action == "status":
+        about = status(control)
+        _say(
+            json.dumps(about or {"endpoint": None}, indent=1) if options.json else _cluster_status(options.name, about)
+        )
+        return 0 if about else 1
+    if options.action == "up":
+        cluster = RunningCluster.started(control, _note)
+        _say(f"the API server of lab '{options.name}' answers at {cluster.endpoint}")
+        _say(f"  {'kubectl:':10} {cluster.programs.kubectl} --kubeconfig {cluster.kubeconfig}")
+        _say(f"  {'CA:':10} {cluster.ca_file}, pin {cluster.ca_hash}")
+        return 0
+    if options.action == "down":
+        was_up = status(control) is not None
+        control("DELETE", "/cluster", None, 600)
+        _say(f"the control plane of lab '{options.name}' is {'down' if was_up else 'not up'}")
+        return 0
+    cluster = RunningCluster.found(control)
+    _say(str(cluster.kubeconfig) if options.action == "kubeconfig" else cluster.token(options.ttl))
+    return 0
+
+
+def _cluster_control(state: State) -> _Control:
+    values = state.running()
+    if values is None or not values["ready"]:
+        raise StateError(f"lab '{state.name}' is not up; start it with: python -m lab up --name {state.name}")
+    return functools.partial(call, values["endpoint"], state.token.read_text())
+
+
+def _cluster_status(name: str, about: dict[str, Any] | None) -> str:
+    if about is None:
+        return f"lab '{name}' has no control plane"
+    dead = [program for program, running in about["running"].items() if not running]
+    return f"the API server of lab '{name}' is at {about['endpoint']}" + (
+        f"; not running: {', '.join(dead)}" if dead else ""
+    )

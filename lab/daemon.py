@@ -21,8 +21,9 @@ from typing import Any
 
 import yaml
 
-from lab.leftovers import remove_site
-from lab.state import State, StateError, process_start, write_secret
+from lab.machines.cleanup import clean_up_lab
+
+from .state import State, StateError, process_start, write_secret
 
 Progress = Callable[[str], None]
 _STOP_SECONDS = 300
@@ -83,7 +84,8 @@ def serve(state: State, options: Options) -> None:
 
 async def _serve(state: State, options: Options) -> None:
     from lab.api.cloud import Settings
-    from lab.lab import Lab
+
+    from .lab import Lab
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     main = asyncio.current_task()
@@ -164,9 +166,9 @@ def stop(state: State) -> bool:
     running = state.running()
     if running is not None:
         _end_process(running["pid"], running["pid_start"])
-    site = state.folder / "site"
-    asyncio.run(remove_site(state.name, site))
-    shutil.rmtree(site, ignore_errors=True)
+    backend = state.folder / "site"
+    asyncio.run(clean_up_lab(state.name, backend))
+    shutil.rmtree(backend, ignore_errors=True)
     state.forget()
     return values is not None
 

@@ -21,26 +21,79 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from lab import delays, images
-from lab.api import app, metadata
-from lab.api.bucket import Bucket
+from lab.api import metadata_service, routes_actions, routes_catalog, ssh_keys
+from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud, Settings
-from lab.api.control import Control
-from lab.api.gate import Gate
-from lab.cluster.routes import ClusterControl
-from lab.door import new_log
-from lab.faults import Faults
-from lab.files import Published
-from lab.leftovers import process_state, remove_dead_processes_labs
-from lab.machines import KINDS
-from lab.machines.site import Site, best_kind, open_site
-from lab.robot import app as robot_app
-from lab.robot import tls
+from lab.api.http import CLOUD
+from lab.api.load_balancers import LoadBalancers, load_balancer_routes
+from lab.api.metadata_only import MetadataOnlyResources, metadata_only_routes
+from lab.api.power import Power
+from lab.api.routes_servers import disk_routes, metadata_only_action_routes, power_routes, server_routes
+from lab.api.server_disks import ServerDisks, image_routes
+from lab.api.servers import Servers
+from lab.control.cluster_routes import ClusterRoutes
+from lab.control.dedicated import DedicatedControl
+from lab.control.routes import ControlRoutes
+from lab.machines.backend import Backend, best_kind, open_backend
+from lab.machines.cleanup import clean_up_dead_processes, process_state
+from lab.robot import keys, routes_dedicated, routes_firewall, routes_network, routes_vswitch, tls
 from lab.robot.account import Account, RobotSettings
-from lab.robot.control import RobotControl
-from lab.robot.gate import Gate as RobotGate
-from lab.robot.gate import Guards
-from lab.state import write_secret
+from lab.robot.forms import ACCOUNT
+from lab.robot.robot_auth import RequestCounts, RobotAuth
+from lab.robot.routes_dedicated import boot_routes
+
+from . import delays, images
+from .downloads import Published
+from .faults import Faults
+from .machines import KINDS
+from .middleware import new_log
+from .state import write_secret
+
+
+def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) -> web.Application:
+    """The application: the API below /v1, the lab's own routes below /_lab."""
+    power = Power(cloud)
+    servers = Servers(cloud, power)
+    disks = ServerDisks(cloud, servers, power)
+    metadata_only_resources = MetadataOnlyResources(cloud, servers)
+    api = web.Application(middlewares=[auth.middleware()])
+    for routes in (
+        routes_catalog.routes,
+        ssh_keys.routes,
+        routes_actions.routes,
+        server_routes(servers),
+        power_routes(power),
+        disk_routes(disks),
+        metadata_only_action_routes(metadata_only_resources),
+        image_routes(disks),
+        metadata_only_routes(metadata_only_resources),
+        load_balancer_routes(LoadBalancers(cloud)),
+    ):
+        api.add_routes(routes)
+    own = web.Application(middlewares=[control.middleware()])
+    own.add_routes(control.routes())
+    app = web.Application()
+    app[CLOUD] = cloud
+    app.add_subapp("/v1", api)
+    app.add_subapp("/_lab", own)
+    return app
+
+
+def _robot_application(account: Account, auth: RobotAuth) -> web.Application:
+    """The application, at the root path as the real service has it."""
+    app = web.Application(middlewares=[auth.middleware()])
+    app[ACCOUNT] = account
+    for routes in (
+        routes_dedicated.routes,
+        boot_routes(),
+        keys.routes,
+        routes_network.routes,
+        routes_firewall.routes,
+        routes_vswitch.routes,
+    ):
+        app.add_routes(routes)
+    return app
+
 
 IMAGES_PORT = 8080
 METADATA_ADDRESS = ("169.254.169.254", 80)
@@ -98,7 +151,7 @@ class Lab:
         self._dedicated = dedicated
         self._progress = progress
         self._stack = AsyncExitStack()
-        self.site: Site
+        self.backend: Backend
         self.cloud: Cloud
         self.account: Account
         self.robot_password_file: Path
@@ -151,15 +204,15 @@ class Lab:
         state = self._state_dir or await self._temporary()
         state.mkdir(parents=True, exist_ok=True)
         image = None if self.kind == "dry" else await asyncio.to_thread(images.ensure, "debian", self._progress)
-        self.site = await open_site(self.kind, self.name, state / "site", self._progress)
-        self._stack.push_async_callback(self.site.close)
-        storage = self.site.disks / "snapshots"
+        self.backend = await open_backend(self.kind, self.name, state / "site", self._progress)
+        self._stack.push_async_callback(self.backend.close)
+        storage = self.backend.disks / "snapshots"
         storage.mkdir(parents=True, exist_ok=True)
         self._stack.callback(shutil.rmtree, storage, ignore_errors=True)
         system_file = None if image is None else image.files["raw"]
         faults = Faults()
         platform = delays.Delays(self.profile, self.kind, self._seed)
-        self.cloud = Cloud(self.site, self.settings, platform, faults, storage, system_file)
+        self.cloud = Cloud(self.backend, self.settings, platform, faults, storage, system_file)
         self._stack.push_async_callback(self.cloud.close)
         share = None if self.kind == "dry" else functools.partial(images.share, self._progress)
         self.account = Account(self.cloud, self.robot_settings, share)
@@ -173,11 +226,11 @@ class Lab:
 
     async def _answer_apis(self, faults: Faults, cluster_folder: Path) -> None:
         requests = new_log()
-        guards = Guards(self.robot_settings.clock)
-        robot = robot_app.build(self.account, RobotGate(self.account, guards, requests))
+        counts = RequestCounts(self.robot_settings.clock)
+        robot = _robot_application(self.account, RobotAuth(self.account, counts, requests))
         await self._answer_robot(robot)
         limit, refill = self.settings.limit, self.settings.refill_per_second
-        gate = Gate(
+        auth = CloudAuth(
             self.token,
             self.read_only_token,
             faults,
@@ -187,10 +240,10 @@ class Lab:
         )
         listener = _listen(self._port)
         self.endpoint = f"{_url(listener)}/v1"
-        cluster = ClusterControl(cluster_folder, self.site.controller, self.site.adopt, self._progress)
+        cluster = ClusterRoutes(cluster_folder, self.backend.controller, self.backend.adopt, self._progress)
         self._stack.push_async_callback(cluster.close)
-        control = Control(self.cloud, gate, self.about(), RobotControl(self.account, guards), cluster)
-        await self._serve(app.build(self.cloud, gate, control), listener)
+        control = ControlRoutes(self.cloud, auth, self.about(), DedicatedControl(self.account, counts), cluster)
+        await self._serve(_cloud_application(self.cloud, auth, control), listener)
 
     async def _answer_robot(self, application: web.Application) -> None:
         listener = _listen(0)
@@ -217,15 +270,15 @@ class Lab:
         await self._serve(published.application(), listener)
         if self.kind != "dry":
             # Machines and controller both reach the gateway, so this is the address to hand out.
-            await self._serve(published.application(), self.site.listen(IMAGES_PORT))
-            self.images_url = f"http://{self.site.gateway}:{IMAGES_PORT}/images"
+            await self._serve(published.application(), self.backend.listen(IMAGES_PORT))
+            self.images_url = f"http://{self.backend.gateway}:{IMAGES_PORT}/images"
         self.mirror_url = self.images_url.removesuffix("/images") + "/mirror"
 
     async def _answer_metadata(self) -> None:
         host, port = METADATA_ADDRESS
-        listener = _listen(0) if self.kind == "dry" else self.site.listen(port, host)
+        listener = _listen(0) if self.kind == "dry" else self.backend.listen(port, host)
         self.metadata_url = f"{_url(listener)}/hetzner/v1"
-        await self._serve(metadata.build(self.cloud), listener)
+        await self._serve(metadata_service.metadata_application(self.cloud), listener)
 
     async def _serve(self, application: web.Application, listener: socket.socket) -> web.AppRunner:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
@@ -239,7 +292,7 @@ class Lab:
             path = Path(tempfile.mkdtemp(prefix="kubenode-lab-"))
         else:
             # Machines leave traces in the kernel when a process is killed; in this place the next lab finds them.
-            await remove_dead_processes_labs()
+            await clean_up_dead_processes()
             path = process_state(self.name, self._number).folder
         self._stack.callback(shutil.rmtree, path, ignore_errors=True)
         return path

@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lab import images, mirror
 from lab.api import catalog
 from lab.api.cloud import Cloud
-from lab.api.model import Action, Image, Server, now
 from lab.api.power import Power
+from lab.api.resources import Action, Image, Server, now
 from lab.api.schemas import ServerCreate
 from lab.api.servers import Servers
-from lab.images import disk as disks
+from lab.images.raw_image import grow, put_files
 from lab.machines import store
-from lab.machines.host import LabError
 from lab.mirror.repository import IMAGES
-from lab.numbers import whole_number
+
+from . import images, mirror
+from .errors import LabError
+from .numbers import whole_number
 
 if TYPE_CHECKING:
-    from lab.running import RunningLab
+    from .running import RunningLab
 
 _BOOT_SECONDS = 900  # an emulated machine on a busy host
 _CONNECT_SECONDS = 60  # its sshd may need many seconds for its first words
@@ -161,7 +162,7 @@ class Nodes:
             source, given = self._complete(name, source, given), ""
         text = given if isinstance(given, str) else "#cloud-config\n" + yaml.safe_dump(dict(given))
         server = self._running.in_loop(self._create, name, source, kind.name, text)
-        node = Node(name, self._running.lab.cloud.site.address(server.index), self.key, suite)
+        node = Node(name, self._running.lab.cloud.backend.address(server.index), self.key, suite)
         if wait:
             try:
                 node.wait()
@@ -185,7 +186,7 @@ class Nodes:
 
     def disk_image(self, name: str, target: Path | None = None) -> Path:
         """See `RunningLab.disk_image`."""
-        path = target or self._running.lab.site.disks / f"image-{name}-{time.monotonic_ns()}.raw"
+        path = target or self._running.lab.backend.disks / f"image-{name}-{time.monotonic_ns()}.raw"
         self._running.in_loop(self._copy, name, path)
         return path
 
@@ -195,7 +196,7 @@ class Nodes:
 
         async def work() -> None:
             server = _server(lab.cloud, name)
-            await lab.site.isolate(lab.cloud.chassis[server.id].machine, allow)
+            await lab.backend.isolate(lab.cloud.power_control[server.id].machine, allow)
 
         self._running.in_loop(work)
 
@@ -239,7 +240,7 @@ class Nodes:
 
     async def _console(self, name: str) -> str:
         cloud = self._running.lab.cloud
-        return cloud.chassis[_server(cloud, name).id].console()
+        return cloud.power_control[_server(cloud, name).id].console()
 
     async def _act(self, name: str, start: Callable[[Power, Server], Action]) -> None:
         cloud = self._running.lab.cloud
@@ -247,10 +248,10 @@ class Nodes:
 
     async def _switch_off(self, name: str, limit: float) -> None:
         cloud = self._running.lab.cloud
-        chassis = cloud.chassis[_server(cloud, name).id]
-        await chassis.press_power_button()
+        power_control = cloud.power_control[_server(cloud, name).id]
+        await power_control.press_power_button()
         deadline = time.monotonic() + limit
-        while chassis.powered:
+        while power_control.powered:
             if time.monotonic() > deadline:
                 raise LabError(f"machine {name} is still on {limit:.0f} s after its power button was pressed")
             await asyncio.sleep(0.05)
@@ -258,14 +259,14 @@ class Nodes:
     async def _copy(self, name: str, target: Path) -> None:
         cloud = self._running.lab.cloud
         server = _server(cloud, name)
-        chassis = cloud.chassis[server.id]
-        if chassis.powered:
+        power_control = cloud.power_control[server.id]
+        if power_control.powered:
             raise LabError(f"machine {name} is on; power it off before its disk is copied")
-        await chassis.machine.copy_disk(target)
+        await power_control.machine.copy_disk(target)
 
     def _complete(self, name: str, source: Path, config: Mapping[str, Any]) -> Path:
         """A copy of the image that needs no cloud-init any more."""
-        target = self._running.lab.site.disks / f"image-{name}-complete.raw"
+        target = self._running.lab.backend.disks / f"image-{name}-complete.raw"
         store.copy_sparse(source, target)
         host_key = self.folder / f"host-key-{name}"
         if not host_key.exists():
@@ -280,7 +281,7 @@ class Nodes:
         }
         for file in config.get("write_files", ()):
             files[file["path"]] = (file["content"], int(file["permissions"], 8))
-        disks.put(target, files)
+        put_files(target, files)
         return target
 
     def _grown(self, source: Path, disk_bytes: int, swap_bytes: int) -> Path:
@@ -290,8 +291,8 @@ class Nodes:
         key = (source, disk_bytes, swap_bytes)
         with self._growing:  # tests ask for nodes from several threads
             if key not in self._images:
-                target = self._running.lab.site.disks / f"image-{len(self._images)}.raw"
-                disks.grow(source, target, disk_bytes, swap_bytes)
+                target = self._running.lab.backend.disks / f"image-{len(self._images)}.raw"
+                grow(source, target, disk_bytes, swap_bytes)
                 self._images[key] = target
             return self._images[key]
 

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.client import LabClientError
-from lab.machines.host import LabError
+from .client import LabClientError
+from .errors import LabError
 
 if TYPE_CHECKING:
-    from lab.running import RunningLab
+    from .running import RunningLab
 
 USER_AGENT = "lab-person"
 _ACTION_SECONDS = 120

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from lab import coreos, images, mirror
+from . import coreos, images, mirror
 
 #: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
 _LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))

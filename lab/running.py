@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from lab import mirror
-from lab.client import call
-from lab.cluster.running import RunningCluster
-from lab.lab import Lab
-from lab.nodes import Node, Nodes
-from lab.person import Person
+from lab.cluster.running_cluster import RunningCluster
+
+from . import mirror
+from .client import call
+from .lab import Lab
+from .nodes import Node, Nodes
+from .person import Person
 
 T = TypeVar("T")
 _STOP_SECONDS = 300
@@ -168,7 +169,7 @@ class RunningLab:
     @property
     def controller(self) -> str:
         """The address at which machines reach this host."""
-        return self.lab.site.controller
+        return self.lab.backend.controller
 
     def cluster(self) -> RunningCluster:
         """The control plane of this lab, started at the first call; it ends with the lab (or with its `close`)."""

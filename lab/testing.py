@@ -13,14 +13,14 @@ import pytest
 
 # The lab's own dependencies are only needed where a lab is asked for; unit tests run without them.
 if TYPE_CHECKING:
-    from lab.coreos import LiveImage
-    from lab.running import RunningLab
+    from .coreos import LiveImage
+    from .running import RunningLab
 
 LabFactory = Callable[..., "RunningLab"]
 
 
 def _open(**options: Any) -> RunningLab:
-    from lab.running import RunningLab
+    from .running import RunningLab
 
     running = RunningLab(**options)
     running.open()
@@ -77,7 +77,7 @@ def lab_qemu() -> Iterator[RunningLab]:
 @pytest.fixture(scope="session")
 def coreos() -> LiveImage:
     """The lab's live image; tests that ask for it do not wait for its build."""
-    from lab.coreos import ensure
+    from .coreos import ensure
 
     return ensure()
 
@@ -92,7 +92,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     marks = list(item.iter_markers("cluster"))
     if marks:
-        from lab.cluster import ClusterError, Unavailable, ensure, ensure_node
+        from .cluster import ensure, ensure_node
+        from .errors import ClusterError, Unavailable
 
         try:
             ensure()
@@ -103,15 +104,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         except ClusterError:
             pass  # the test will say what is wrong
     if item.get_closest_marker("mirror") is not None and os.geteuid() == 0:
-        from lab.cluster import ClusterError
-        from lab.images import ImageError
-        from lab.mirror import prepare
+        from .errors import ClusterError, ImageError
+        from .mirror import prepare
 
         with contextlib.suppress(ClusterError, ImageError):
             prepare()
     if "coreos" in getattr(item, "fixturenames", ()):
-        from lab import coreos as live
-        from lab.images import ImageError
+        from . import coreos as live
+        from .errors import ImageError
 
         with contextlib.suppress(ImageError):
             live.ensure()

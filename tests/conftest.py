@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import ClusterError, kept
+from lab.cluster import go_build
+from lab.errors import ClusterError
 from lab.testing import coreos, lab, lab_dry, lab_nspawn, lab_qemu, pytest_runtest_protocol
 
 __all__ = ["coreos", "lab", "lab_dry", "lab_nspawn", "lab_qemu", "pytest_runtest_protocol"]
@@ -23,7 +24,7 @@ class _NoKubernetes:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         if item.get_closest_marker("cluster") is not None:
             return (yield)
-        make = kept.once
+        make = go_build.once
 
         def once(folder: Path, *arguments: Any) -> None:
             if not folder.name.startswith("kubernetes-tools-"):
@@ -31,7 +32,7 @@ class _NoKubernetes:
             make(folder, *arguments)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kept, "once", once)
+            patch.setattr(go_build, "once", once)
             return (yield)
 
 

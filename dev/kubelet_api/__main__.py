@@ -29,15 +29,17 @@ RELEASES = {
 def released(version: str, digest: str, folder: Path) -> Sources:
     """The packages of a release that the tables need, and all that these import; ``folder`` is new."""
     # what the lab needs is not in every environment in which the tables are tested
-    from lab.cluster import ClusterError, go, kubernetes, modules
+    from lab.cluster import kubernetes
+    from lab.cluster.go_build import prepare_module, with_modules
+    from lab.errors import ClusterError
 
     module = folder / "module"
     try:
-        modules.prepare(kubernetes.recipe(version, digest), module)
+        prepare_module(kubernetes.recipe(version, digest), module)
     except ClusterError as error:
         raise Missing(str(error)) from error
     names = (OPTIONS, *BESIDE, KUBELET_CONFIG)
-    found = go.with_modules(module, "list", "-deps", "-f", "{{.ImportPath}} {{.Dir}}", *names)
+    found = with_modules(module, "list", "-deps", "-f", "{{.ImportPath}} {{.Dir}}", *names)
     if found.returncode:
         raise Missing(f"go list failed for Kubernetes {version}: {found.stderr[-1000:]}")
     return Sources({path: Path(place) for path, place in (line.split(" ", 1) for line in found.stdout.splitlines())})

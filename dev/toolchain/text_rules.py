@@ -27,7 +27,7 @@ _FORBIDDEN = [(re.compile(pattern), what) for pattern, what in FORBIDDEN.items()
 LENGTHS = {
     "commands": 300,
     "dev": 400,
-    "lab": 400,
+    "lab": 600,
     "tests": 600,
     "plugins": 600,
     "playbooks/files": 700,

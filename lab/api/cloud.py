@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lab import chassis as hardware
-from lab.api import catalog, selectors
-from lab.api.catalog import Location, ServerType
-from lab.api.chassis import Chassis
-from lab.api.engine import Engine
-from lab.api.errors import ApiError, invalid_input, not_found
-from lab.api.model import Image, LoadBalancer, PrimaryIp, Server, SshKey, Target, Thin
+from lab import power_control as hardware
 from lab.delays import Delays
 from lab.faults import Faults
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from lab.numbers import whole_number
+
+from . import catalog, selectors
+from .api_errors import ApiError, invalid_input, not_found
+from .catalog import Location, ServerType
+from .engine import Engine
+from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
+from .server_power import ServerPower
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ T = TypeVar("T")
 class Cloud:
     """Everything one token can see. Lives in one event loop; a change is never split by an await."""
 
-    site: Site
+    backend: Backend
     settings: Settings
     delays: Delays
     faults: Faults
@@ -54,14 +55,14 @@ class Cloud:
     system_file: Path | None
     engine: Engine = field(init=False)
     servers: dict[int, Server] = field(default_factory=dict)
-    chassis: dict[int, Chassis] = field(default_factory=dict)
+    power_control: dict[int, ServerPower] = field(default_factory=dict)
     images: dict[int, Image] = field(default_factory=dict)
     ssh_keys: dict[int, SshKey] = field(default_factory=dict)
     primary_ips: dict[int, PrimaryIp] = field(default_factory=dict)
-    thin: dict[str, dict[int, Thin]] = field(default_factory=lambda: defaultdict(dict))
+    metadata_only: dict[str, dict[int, MetadataOnly]] = field(default_factory=lambda: defaultdict(dict))
     load_balancers: dict[int, LoadBalancer] = field(default_factory=dict)
     #: Machine numbers that others than the servers of this project use, and what stands there.
-    occupied: dict[int, hardware.Chassis] = field(default_factory=dict)
+    occupied: dict[int, hardware.PowerControl] = field(default_factory=dict)
     _ids: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,9 @@ class Cloud:
     async def close(self) -> None:
         """Stop all actions and remove all machines."""
         await self.engine.close()
-        await asyncio.gather(*(chassis.destroy() for chassis in self.chassis.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(power_control.destroy() for power_control in self.power_control.values()), return_exceptions=True
+        )
 
     def new_id(self, kind: str) -> int:
         """The next id of this kind; images continue above those of the catalogue."""
@@ -103,13 +106,13 @@ class Cloud:
     def server_by_address(self, address: str) -> Server | None:
         """The server whose machine has this IPv4 address."""
         for server in self.servers.values():
-            if self.site.address(server.index) == address:
+            if self.backend.address(server.index) == address:
                 return server
         return None
 
-    def chassis_by_address(self, address: str) -> hardware.Chassis | None:
+    def power_control_by_address(self, address: str) -> hardware.PowerControl | None:
         """The dedicated server whose machine has this IPv4 address."""
-        return next((item for index, item in self.occupied.items() if self.site.address(index) == address), None)
+        return next((item for index, item in self.occupied.items() if self.backend.address(index) == address), None)
 
     def targeted(self, target: Target) -> list[Server]:
         """The servers that a target of a load balancer means now."""
@@ -130,7 +133,7 @@ class Cloud:
 
     def place_in_network(self, network_id: int, ip: str | None) -> str:
         """A free address of a network: the one that was asked for, or the next one."""
-        network = self.thin_reference("network", network_id, "network")
+        network = self.metadata_only_reference("network", network_id, "network")
         block = ipaddress.IPv4Network(str(network.content["ip_range"]))
         owners: list[Server | LoadBalancer] = [*self.servers.values(), *self.load_balancers.values()]
         used = {net.ip for owner in owners for net in owner.private_net if net.network == network_id}
@@ -165,9 +168,9 @@ class Cloud:
         """An SSH key by id or name."""
         return by_id_or_name(self.ssh_keys, wanted, "ssh_keys", "SSH key")
 
-    def thin_reference(self, kind: str, identifier: int, field_name: str) -> Thin:
+    def metadata_only_reference(self, kind: str, identifier: int, field_name: str) -> MetadataOnly:
         """A resource that a request refers to by id."""
-        item = self.thin[kind].get(identifier)
+        item = self.metadata_only[kind].get(identifier)
         if item is None:
             raise invalid_input({field_name: [f"{kind.replace('_', ' ')} '{identifier}' not found"]})
         return item

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lab.api.model import Action, Lockable, now
 from lab.delays import Delays
 from lab.faults import ActionFault, Faults
+
+from .resources import Action, Lockable, now
 
 log = logging.getLogger(__name__)
 

@@ -1,20 +1,99 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Load balancers of the books: addresses, services and targets. No connection is ever balanced."""
+"""Load balancers: addresses, services, targets, their health, and the routes. No connection is ever balanced."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
-from lab.api import catalog, schemas, selectors
-from lab.api.catalog import LoadBalancerType, Location
-from lab.api.cloud import Cloud, by_id_or_name, refuse_if
-from lab.api.engine import Job
-from lab.api.errors import ApiError, invalid_input, limit_exceeded, locked, not_unique, protected
-from lab.api.load_balancer_views import reaches
-from lab.api.model import Action, LoadBalancer, PrimaryIp, PrivateNet, Target, now
+from aiohttp import web
+
+from lab import power_control as hardware
+
+from . import catalog, schemas, selectors, views
+from .api_errors import ApiError, invalid_input, limit_exceeded, locked, not_unique, protected
+from .catalog import LoadBalancerType, Location
+from .cloud import Cloud, by_id_or_name, found, refuse_if
+from .engine import Job
+from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
+from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now
+
+
+def balancer_view(cloud: Cloud, item: LoadBalancer) -> dict[str, Any]:
+    """A load balancer as the API shows it, with the health of its targets now."""
+    return {
+        "id": item.id,
+        "name": item.name,
+        "public_net": {
+            "enabled": item.public,
+            "ipv4": {"id": item.ipv4.id, "ip": item.ipv4.ip, "blocked": False, "dns_ptr": None},
+            "ipv6": {"id": item.ipv6.id, "ip": item.ipv6.ip, "blocked": False, "dns_ptr": None},
+        },
+        "private_net": [{"network": net.network, "ip": net.ip} for net in item.private_net],
+        "location": views.location(item.location),
+        "load_balancer_type": views.load_balancer_type(item.type),
+        "protection": {"delete": item.protected},
+        "labels": item.labels,
+        "created": views.moment(item.created),
+        "services": list(item.services.values()),
+        "targets": [_target_view(cloud, item, target) for target in item.targets],
+        "algorithm": {"type": item.algorithm},
+        "outgoing_traffic": None,
+        "ingoing_traffic": None,
+        "included_traffic": item.type.included_traffic(item.location.name),
+    }
+
+
+def _target_view(cloud: Cloud, item: LoadBalancer, target: Target) -> dict[str, Any]:
+    if target.type == "ip":
+        power_control = cloud.power_control_by_address(str(target.value))
+        health = _health(item, *_state(power_control))
+        return {"type": "ip", "ip": {"ip": target.value}, "use_private_ip": False, "health_status": health}
+    servers = [_server_view(cloud, item, server, target) for server in cloud.targeted(target)]
+    if target.type == "server":
+        return servers[0]
+    return {
+        "type": "label_selector",
+        "label_selector": {"selector": target.value},
+        "use_private_ip": target.use_private_ip,
+        "health_status": [],
+        "targets": servers,
+    }
+
+
+def _server_view(cloud: Cloud, item: LoadBalancer, server: Server, target: Target) -> dict[str, Any]:
+    status, detail = _state(cloud.power_control.get(server.id))
+    if not reaches(item, server, target.use_private_ip):
+        status, detail = "unhealthy", "layer4_no_connection"
+    return {
+        "type": "server",
+        "server": {"id": server.id},
+        "use_private_ip": target.use_private_ip,
+        "health_status": _health(item, status, detail),
+    }
+
+
+def reaches(item: LoadBalancer, server: Server, private: bool) -> bool:
+    if not private:
+        return server.ipv4 is not None
+    return bool({net.network for net in item.private_net} & {net.network for net in server.private_net})
+
+
+def _state(power_control: hardware.PowerControl | None) -> tuple[str, str | None]:
+    """What a health check finds: a system from its disk answers, a rescue refuses, a machine that is off is silent."""
+    if power_control is None or not power_control.running:
+        return "unhealthy", "layer4_timeout"
+    return ("healthy", None) if power_control.boots_from_disk else ("unhealthy", "layer4_no_connection")
+
+
+def _health(item: LoadBalancer, status: str, detail: str | None) -> list[dict[str, Any]]:
+    return [
+        {"listen_port": port, "status": status, "detail": detail, "http_status_code": None} for port in item.services
+    ]
+
 
 Start = Callable[[LoadBalancer, Any], Action]
 _PORTS = {"http": (80, 80), "https": (443, 80)}
@@ -276,7 +355,7 @@ class LoadBalancers:
             ApiError(422, "cloud_resource_ip_not_allowed", f"{address} belongs to a server of the cloud"),
         )
         refuse_if(
-            self.cloud.chassis_by_address(address) is None,
+            self.cloud.power_control_by_address(address) is None,
             ApiError(422, "ip_not_owned", f"{address} is not the address of a dedicated server of the project's owner"),
         )
 
@@ -374,3 +453,68 @@ def _service(known: dict[str, Any], body: schemas.ServiceCreate | schemas.Servic
 
 def _given(body: schemas.Body | None) -> dict[str, Any]:
     return {} if body is None else body.model_dump(exclude_none=True)
+
+
+_ONE = r"/load_balancers/{id:[0-9]+}"
+
+
+def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
+    """List, create, read, change, delete, and the actions."""
+    routes = web.RouteTableDef()
+
+    @routes.get("/load_balancers")
+    async def list_all(request: web.Request) -> web.Response:
+        """All load balancers; filters name, label_selector."""
+        items = select(request, cloud(request).load_balancers.values())
+        return listing(request, "load_balancers", items, partial(balancer_view, cloud(request)), BY_NAME_AND_AGE)
+
+    @routes.post("/load_balancers")
+    async def create(request: web.Request) -> web.Response:
+        """Create a load balancer."""
+        item, action = balancers.create(await body(request, schemas.LoadBalancerCreate))
+        return answer(
+            {"load_balancer": balancer_view(cloud(request), item), "action": views.action(action)}, status=201
+        )
+
+    @routes.get(_ONE)
+    async def get_one(request: web.Request) -> web.Response:
+        """One load balancer."""
+        return answer({"load_balancer": balancer_view(cloud(request), _one(request))})
+
+    @routes.put(_ONE)
+    async def update(request: web.Request) -> web.Response:
+        """Rename or relabel."""
+        item = _one(request)
+        balancers.update(item, await body(request, schemas.NamedUpdate))
+        return answer({"load_balancer": balancer_view(cloud(request), item)})
+
+    @routes.delete(_ONE)
+    async def delete(request: web.Request) -> web.Response:
+        """Delete for good; an action since October 2026."""
+        return answer({"action": views.action(balancers.delete(_one(request)))}, status=201)
+
+    @routes.get(_ONE + "/metrics")
+    async def metrics(request: web.Request) -> web.Response:
+        """What went through: nothing, at each step of the time that was asked for."""
+        _one(request)
+        kinds = request.query.get("type", "").split(",")
+        fields = {"type": kinds, "start": request.query.get("start"), "end": request.query.get("end")}
+        wanted = schemas.parse(
+            schemas.Metrics, fields | ({"step": request.query["step"]} if "step" in request.query else {})
+        )
+        return answer({"metrics": views.no_traffic(wanted.start, wanted.end, wanted.step, wanted.type)})
+
+    for name, (model, start) in balancers.actions().items():
+        _add_action(routes, name, model, start)
+    return routes
+
+
+def _add_action(routes: web.RouteTableDef, name: str, model: type[schemas.Body], start: Start) -> None:
+    @routes.post(f"{_ONE}/actions/{name}")
+    async def handler(request: web.Request) -> web.Response:
+        item, wanted = _one(request), await body(request, model)
+        return answer({"action": views.action(start(item, wanted))}, status=201)
+
+
+def _one(request: web.Request) -> LoadBalancer:
+    return found("load balancer", cloud(request).load_balancers, identifier(request))

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from lab.api.cloud import Cloud, refuse_if
-from lab.api.engine import ActionFailedError, Job
-from lab.api.errors import invalid_input, locked
-from lab.api.model import Action, ArmedRescue, Server, now
-from lab.api.schemas import EnableRescue
+from .api_errors import invalid_input, locked
+from .cloud import Cloud, refuse_if
+from .engine import ActionFailedError, Job
+from .resources import Action, ArmedRescue, Server, now
+from .schemas import EnableRescue
 
 
 class Power:
@@ -22,7 +22,7 @@ class Power:
 
     def settle(self, server: Server) -> None:
         """Set the status by what the power says."""
-        server.status = "running" if self.cloud.chassis[server.id].powered else "off"
+        server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
     def start_after(self, server: Server, created: Action) -> Action:
         """Switch on as soon as the create action is through."""
@@ -31,19 +31,19 @@ class Power:
     def power_on(self, server: Server) -> Action:
         """Switch on; without effect on a running server."""
         self._check(server)
-        if self.cloud.chassis[server.id].powered:
+        if self.cloud.power_control[server.id].powered:
             return self._start(server, "start_server", Job())
         return self._start(server, "start_server", self._switch_on_job(server))
 
     def power_off(self, server: Server) -> Action:
         """Pull the plug."""
         self._check(server)
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
-            if chassis.powered:
+            if power_control.powered:
                 server.status = "stopping"
-            await chassis.cut_power()
+            await power_control.cut_power()
 
         settle = self._settling(server)
         return self._start(server, "stop_server", Job(work, settle, settle))
@@ -51,11 +51,11 @@ class Power:
     def reset(self, server: Server) -> Action:
         """Cut the power and switch on again."""
         self._check(server)
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
-            await chassis.reset()
+            await power_control.reset()
 
         settle = self._settling(server)
         return self._start(server, "reset_server", Job(work, settle, settle))
@@ -63,12 +63,12 @@ class Power:
     def shutdown(self, server: Server) -> Action:
         """Press the power button; success only means that it was pressed."""
         self._check(server)
-        return self._start(server, "shutdown_server", Job(self.cloud.chassis[server.id].press_power_button))
+        return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
     def reboot(self, server: Server) -> Action:
         """Ask the guest to reboot; a guest that does not listen goes on."""
         self._check(server)
-        return self._start(server, "reboot_server", Job(self.cloud.chassis[server.id].request_reboot))
+        return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 
     def enable_rescue(self, server: Server, body: EnableRescue) -> Action:
         """Arm the rescue for the next boot; nothing reboots."""
@@ -105,11 +105,11 @@ class Power:
         return self._start(server, "reset_password", Job(work))
 
     def _switch_on_job(self, server: Server) -> Job:
-        chassis = self.cloud.chassis[server.id]
+        power_control = self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "starting"
-            await chassis.switch_on()
+            await power_control.switch_on()
 
         settle = self._settling(server)
         return Job(work, settle, settle)

@@ -9,12 +9,13 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.api import views
-from lab.api.cloud import found
-from lab.api.errors import invalid_input
-from lab.api.http import answer, chosen, cloud, identifier, listing
-from lab.api.model import Action
 from lab.numbers import whole_number
+
+from . import views
+from .api_errors import invalid_input
+from .cloud import found
+from .http import answer, chosen, cloud, identifier, listing
+from .resources import Action
 
 _SORT_KEYS: dict[str, Callable[[Action], Any]] = {
     "id": lambda action: action.id,

@@ -9,10 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.api import catalog, views
-from lab.api.cloud import found
-from lab.api.errors import ApiError, not_found
-from lab.api.http import BY_ID, BY_NAME, answer, cloud, identifier, listing
+from . import catalog, views
+from .api_errors import ApiError, not_found
+from .cloud import found
+from .http import BY_ID, BY_NAME, answer, cloud, identifier, listing
 
 _ANNOUNCEMENT = "https://docs.hetzner.cloud/changelog#2026-06-02-datacenters-deprecated"
 

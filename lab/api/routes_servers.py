@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from lab.api import schemas, views
-from lab.api.books import Books
-from lab.api.disks import Disks
-from lab.api.http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
-from lab.api.model import Action, Server
-from lab.api.power import Power
-from lab.api.servers import Servers, new_password
+from . import schemas, views
+from .http import BY_NAME_AND_AGE, answer, body, chosen, cloud, identifier, listing, select
+from .metadata_only import MetadataOnlyResources
+from .power import Power
+from .resources import Action, Server
+from .server_disks import ServerDisks
+from .servers import Servers, new_password
 
 STATUSES = (
     "initializing",
@@ -110,7 +110,7 @@ def power_routes(power: Power) -> web.RouteTableDef:
     return routes
 
 
-def disk_routes(disks: Disks) -> web.RouteTableDef:
+def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
     """Snapshots, rebuilds, other types."""
     routes = web.RouteTableDef()
 
@@ -136,7 +136,7 @@ def disk_routes(disks: Disks) -> web.RouteTableDef:
     return routes
 
 
-def book_routes(books: Books) -> web.RouteTableDef:
+def metadata_only_action_routes(metadata_only_resources: MetadataOnlyResources) -> web.RouteTableDef:
     """Actions that only change what is written in the API's books."""
     routes = web.RouteTableDef()
 
@@ -147,7 +147,7 @@ def book_routes(books: Books) -> web.RouteTableDef:
 
         routes.post(f"{_ACTIONS}/{name}")(handler)
 
-    for name, (model, start) in books.server_actions().items():
+    for name, (model, start) in metadata_only_resources.server_actions().items():
         book(name, model, start)
     return routes
 
@@ -160,7 +160,9 @@ def one(request: web.Request) -> Server:
 def view(request: web.Request, server: Server) -> dict[str, object]:
     """A server as this lab shows it."""
     project = cloud(request)
-    group = None if server.placement_group is None else project.thin["placement_group"].get(server.placement_group)
+    group = (
+        None if server.placement_group is None else project.metadata_only["placement_group"].get(server.placement_group)
+    )
     members = (
         [] if group is None else [item.id for item in project.servers.values() if item.placement_group == group.id]
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from lab.api.errors import invalid_input
+from .api_errors import invalid_input
 
 Labels = Mapping[str, str]
 Predicate = Callable[[Labels], bool]

@@ -7,17 +7,18 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from lab.api import catalog
-from lab.api.catalog import Location, ServerType
-from lab.api.chassis import Chassis
-from lab.api.cloud import Cloud, refuse_if
-from lab.api.engine import Job
-from lab.api.errors import invalid_input, limit_exceeded, locked, not_unique, protected, unavailable
-from lab.api.model import Action, Image, PrimaryIp, PrivateNet, Server, now
-from lab.api.power import Power
-from lab.api.schemas import ServerCreate, ServerUpdate
-from lab.api.views import ipv6_network
 from lab.machines.base import DiskSpec, Hardware
+
+from . import catalog
+from .api_errors import invalid_input, limit_exceeded, locked, not_unique, protected, unavailable
+from .catalog import Location, ServerType
+from .cloud import Cloud, refuse_if
+from .engine import Job
+from .power import Power
+from .resources import Action, Image, PrimaryIp, PrivateNet, Server, now
+from .schemas import ServerCreate, ServerUpdate
+from .server_power import ServerPower
+from .views import ipv6_network
 
 PLACEMENT_GROUP_SIZE = 10
 
@@ -96,9 +97,9 @@ class Servers:
         )
         cloud.servers[server.id] = server
         self._give_addresses(server, body)
-        chassis = cloud.chassis[server.id] = Chassis(server, cloud.delays, cloud.faults)
+        power_control = cloud.power_control[server.id] = ServerPower(server, cloud.delays, cloud.faults)
         start = body.start_after_create is not False
-        action = self._start_create(server, chassis, start)
+        action = self._start_create(server, power_control, start)
         next_actions = [self.power.start_after(server, action)] if start else []
         return Created(server, action, next_actions, None if keys else new_password())
 
@@ -114,14 +115,14 @@ class Servers:
         """Delete for good."""
         refuse_if(server.protected, protected("server deletion"))
         check_unlocked(server)
-        cloud, chassis = self.cloud, self.cloud.chassis[server.id]
+        cloud, power_control = self.cloud, self.cloud.power_control[server.id]
 
         async def work() -> None:
             server.status = "deleting"
-            await chassis.destroy()
+            await power_control.destroy()
 
         def done() -> None:
-            del cloud.servers[server.id], cloud.chassis[server.id]
+            del cloud.servers[server.id], cloud.power_control[server.id]
             for address in (server.ipv4, server.ipv6):
                 if address is not None:
                     cloud.primary_ips.pop(address.id, None)
@@ -139,19 +140,19 @@ class Servers:
             cores=server.server_type.cores,
             memory_mib=server.server_type.memory * 1024,
             disks=(DiskSpec(server.primary_disk_size * catalog.DISK_GB_BYTES),),
-            mac=self.cloud.site.mac(server.index),
-            ipv4=self.cloud.site.address(server.index),
+            mac=self.cloud.backend.mac(server.index),
+            ipv4=self.cloud.backend.address(server.index),
             architecture=server.server_type.architecture,
         )
 
-    def install_machine(self, server: Server, chassis: Chassis) -> None:
+    def install_machine(self, server: Server, power_control: ServerPower) -> None:
         """Build the machine of this server into its chassis."""
         hardware = self.hardware(server)
-        chassis.install(lambda firmware, on_off: self.cloud.site.machine(hardware, firmware, on_off))
+        power_control.install(lambda firmware, on_off: self.cloud.backend.machine(hardware, firmware, on_off))
 
     def attach_network(self, server: Server, network_id: int, ip: str | None = None) -> None:
         """Give the server a place in a network."""
-        self.cloud.thin_reference("network", network_id, "network")
+        self.cloud.metadata_only_reference("network", network_id, "network")
         refuse_if(
             any(net.network == network_id for net in server.private_net),
             not_unique("network", "server is already attached to this network"),
@@ -160,14 +161,14 @@ class Servers:
         mac = f"86:00:00:{server.index:02x}:{len(server.private_net):02x}:{network_id & 0xFF:02x}"
         server.private_net.append(PrivateNet(network_id, address, mac))
 
-    def _start_create(self, server: Server, chassis: Chassis, start: bool) -> Action:
+    def _start_create(self, server: Server, power_control: ServerPower, start: bool) -> Action:
         image = server.image
         if image is None:
             raise RuntimeError(f"server {server.name} was created without an image")
 
         async def work() -> None:
-            self.install_machine(server, chassis)
-            await chassis.machine.create(image.file)
+            self.install_machine(server, power_control)
+            await power_control.machine.create(image.file)
 
         def done() -> None:
             server.status = "starting" if start else "off"
@@ -201,11 +202,11 @@ class Servers:
     def _check_references(self, body: ServerCreate, server_type: ServerType) -> None:
         cloud = self.cloud
         for reference in body.firewalls or ():
-            cloud.thin_reference("firewall", reference.firewall, "firewalls")
+            cloud.metadata_only_reference("firewall", reference.firewall, "firewalls")
         for network in body.networks or ():
-            cloud.thin_reference("network", network, "networks")
+            cloud.metadata_only_reference("network", network, "networks")
         for volume in body.volumes or ():
-            cloud.thin_reference("volume", volume, "volumes")
+            cloud.metadata_only_reference("volume", volume, "volumes")
         if body.placement_group is not None:
             self.check_placement(body.placement_group)
         net = body.public_net
@@ -222,13 +223,15 @@ class Servers:
             limit_exceeded("project_limit", f"server limit of {cloud.settings.server_limit} exceeded"),
         )
         refuse_if(
-            server_type.architecture != "x86" and cloud.site.kind != "dry",
-            unavailable(f"error during placement: a lab of kind {cloud.site.kind} has no {server_type.name} machines"),
+            server_type.architecture != "x86" and cloud.backend.kind != "dry",
+            unavailable(
+                f"error during placement: a lab of kind {cloud.backend.kind} has no {server_type.name} machines"
+            ),
         )
 
     def check_placement(self, group: int) -> None:
         """Refuse a placement group that does not exist or is full."""
-        self.cloud.thin_reference("placement_group", group, "placement_group")
+        self.cloud.metadata_only_reference("placement_group", group, "placement_group")
         members = sum(server.placement_group == group for server in self.cloud.servers.values())
         refuse_if(
             members >= PLACEMENT_GROUP_SIZE,
@@ -238,7 +241,7 @@ class Servers:
     def _give_addresses(self, server: Server, body: ServerCreate) -> None:
         net = body.public_net
         if net is None or net.enable_ipv4:
-            server.ipv4 = self._new_address(server, "ipv4", self.cloud.site.address(server.index))
+            server.ipv4 = self._new_address(server, "ipv4", self.cloud.backend.address(server.index))
         if net is None or net.enable_ipv6:
             server.ipv6 = self._new_address(server, "ipv6", ipv6_network(server.index))
         for network in body.networks or ():

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from lab.api import catalog
-from lab.api.catalog import LoadBalancerType, Location, ServerType
-from lab.api.engine import progress
-from lab.api.model import Action, Image, PrimaryIp, Server, SshKey, Thin
+from . import catalog
+from .catalog import LoadBalancerType, Location, ServerType
+from .engine import progress
+from .resources import Action, Image, MetadataOnly, PrimaryIp, Server, SshKey
 
 _DATACENTERS = {"fsn1": (4, 14), "nbg1": (2, 3), "hel1": (3, 2), "ash": (5, 1), "hil": (6, 1), "sin": (7, 1)}
 
@@ -181,7 +181,7 @@ def _address(item: PrimaryIp | None) -> dict[str, Any] | None:
     return {"id": item.id, "ip": item.ip, "blocked": False, "dns_ptr": dns_pointer(item)}
 
 
-def thin(item: Thin) -> dict[str, Any]:
+def metadata_only(item: MetadataOnly) -> dict[str, Any]:
     """A resource that is only kept in the books."""
     head = {"id": item.id, "name": item.name, "created": moment(item.created), "labels": item.labels}
     return head | item.content
@@ -200,7 +200,7 @@ def datacenter(place: Location) -> dict[str, Any]:
 
 
 def server(
-    item: Server, group: Thin | None, members: list[int], balancers: list[int], *, datacenters: bool
+    item: Server, group: MetadataOnly | None, members: list[int], balancers: list[int], *, datacenters: bool
 ) -> dict[str, Any]:
     """A server; ``datacenters`` adds the field that was removed in July 2026."""
     view = {
@@ -232,7 +232,7 @@ def server(
         "volumes": item.volumes,
         "load_balancers": balancers,
         "primary_disk_size": item.primary_disk_size,
-        "placement_group": None if group is None else thin(group) | {"servers": members},
+        "placement_group": None if group is None else metadata_only(group) | {"servers": members},
     }
     if datacenters:
         view["datacenter"] = datacenter(item.location)

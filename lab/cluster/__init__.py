@@ -8,7 +8,8 @@ machines, and `RunningCluster` is what tests and the command line hold in their 
 
 from __future__ import annotations
 
-from .errors import ClusterError, Unavailable
+from lab.errors import ClusterError, Unavailable
+
 from .programs import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS, Programs, ensure, ensure_node, ensure_tools
 
 __all__ = [

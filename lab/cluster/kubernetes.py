@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .modules import Recipe
+from .go_build import Recipe
 
 KUBERNETES = "1.37.2"
 #: the oldest release whose nodes may join it, and of which only the programs of a node are built

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.images import cache
+from lab import cache
+from lab.errors import ClusterError, Unavailable
 
-from . import go, kept, modules, oci, tools
-from .errors import ClusterError, Unavailable
+from . import go_build, tools
+from .go_build import FOR_TOOLS, Recipe, build_recipe
 from .kubernetes import ETCD, KUBERNETES, NODE_PROGRAMS, OLDEST, OLDEST_RECIPE, RECIPE
-from .modules import Recipe
+from .tools import oci_archive
 
 __all__ = [
     "KUBERNETES", "NODE_PROGRAMS", "OLDEST", "PAUSE_TAGS", "Programs", "Tools", "ensure", "ensure_node", "ensure_tools"
@@ -45,7 +46,7 @@ class Tools:
 
     def pause(self, tag: str = PAUSE_TAGS[-1], name: str = _PAUSE) -> bytes:
         """An OCI archive of the image ``name:tag``: it waits; as a pod's image it takes "say TEXT…" and "exit CODE"."""
-        return oci.archive((self.tools / "pause").read_bytes(), "pause", f"{name}:{tag}")
+        return oci_archive((self.tools / "pause").read_bytes(), "pause", f"{name}:{tag}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def ensure_node(version: str, progress: Callable[[str], None] = _quiet) -> Path:
 def ensure_tools(progress: Callable[[str], None] = _quiet) -> Tools:
     """Our own programs alone, built when they are missing: a minute."""
     own = cache.root() / f"kubernetes-tools-{_digest(_TOOLS, *sorted(_SOURCES.rglob('*.go')))}"
-    kept.once(own, lambda folder: tools.build(_SOURCES, folder, progress), progress, go.FOR_TOOLS)
+    go_build.once(own, lambda folder: tools.build(_SOURCES, folder, progress), progress, FOR_TOOLS)
     return Tools(own)
 
 
@@ -117,7 +118,7 @@ def _built(recipe: Recipe, progress: Callable[[str], None]) -> Path:
     if reason := _missing.get(folder.name):
         raise Unavailable(reason)
     try:
-        kept.once(folder, lambda partial: modules.build(recipe, partial, progress), progress, ())
+        go_build.once(folder, lambda partial: build_recipe(recipe, partial, progress), progress, ())
     except Unavailable as error:
         _missing[folder.name] = str(error)
         raise
@@ -132,4 +133,4 @@ def _digest(*files: Path) -> str:
     for file in files:
         total.update(f"{file.parent.name}/{file.name}\0".encode())
         total.update(file.read_bytes())
-    return total.hexdigest()[: kept.DIGITS]
+    return total.hexdigest()[: go_build.DIGITS]

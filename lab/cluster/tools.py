@@ -1,16 +1,23 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the lab's own programs in Go, with packages that Debian's sources of Kubernetes bring (a minute)."""
+"""The lab's own crictl and pause: built in Go with packages of Debian's sources of Kubernetes (a minute)."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from . import go
-from .errors import ClusterError
-from .sources import Apt
+from lab.apt import SourceArchive
+from lab.errors import ClusterError
+
+from .go_build import discard, run_go
 
 _VERSION = "1.20.2"  # its runtime interface is of use, not its age
 _TREE = Path("src/k8s.io/kubernetes")
@@ -21,17 +28,17 @@ def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"
     work.mkdir()
-    vendor = _source(Apt(work / "apt"), work / "go") / "vendor"
+    vendor = _source(SourceArchive(work / "apt"), work / "go") / "vendor"
     tree = work / "go/src/kubenode"
     shutil.copytree(sources, tree)
     (tree / "vendor").symlink_to(vendor)
     names = sorted(path.name for path in sources.iterdir())
     command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{folder}/", *(f"./{name}" for name in names))
-    go.run(work / "go", tree, *command, log=work / "log")
-    go.discard(work)
+    run_go(work / "go", tree, *command, log=work / "log")
+    discard(work)
 
 
-def _source(apt: Apt, gopath: Path) -> Path:
+def _source(apt: SourceArchive, gopath: Path) -> Path:
     """Unpack Debian's source package in a GOPATH; returns its folder."""
     tree = gopath / _TREE
     tree.parent.mkdir(parents=True)
@@ -39,3 +46,61 @@ def _source(apt: Apt, gopath: Path) -> Path:
     if _VERSION not in version:
         raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {_VERSION}")
     return tree
+
+
+_EPOCH = "1970-01-01T00:00:00Z"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def oci_archive(program: bytes, path: str, reference: str, architecture: str = "amd64") -> bytes:
+    """An OCI archive (tar) whose image ``reference`` (name:tag) runs ``/path`` as user 65535."""
+    layer = _tar({path: (program, 0o755)})
+    packed = gzip.compress(layer, mtime=0)
+    config = _json(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "created": _EPOCH,
+            "config": {"Entrypoint": [f"/{path}"], "User": "65535:65535", "Env": ["PATH=/"]},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+            "history": [{"created": _EPOCH, "created_by": "kubenode.provision lab"}],
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": _descriptor(_CONFIG, config),
+            "layers": [_descriptor(_LAYER, packed)],
+        }
+    )
+    # containerd takes the first annotation for the image's name, others make it from the second one.
+    names = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
+    index = {"schemaVersion": 2, "manifests": [_descriptor(_MANIFEST, manifest) | {"annotations": names}]}
+    blobs = {f"blobs/sha256/{_digest(blob)[7:]}": (blob, 0o644) for blob in (config, packed, manifest)}
+    layout = {"oci-layout": (_json({"imageLayoutVersion": "1.0.0"}), 0o644), "index.json": (_json(index), 0o644)}
+    return _tar(layout | blobs)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(blob), "size": len(blob)}
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, (content, mode) in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.images import ImageError, cache
+from lab import cache
+from lab.errors import ImageError
 
-from . import image
+from .live_image import ARGUMENTS, BUILDERS, FILES, SOURCES, build
 
 __all__ = ["LiveImage", "ensure"]
 
@@ -59,7 +60,7 @@ def ensure(progress: Callable[[str], None] = _quiet) -> LiveImage:
 def _build(folder: Path, progress: Callable[[str], None]) -> None:
     started = time.monotonic()
     with cache.new_folder(folder) as partial:
-        facts = image.build(partial, progress)
+        facts = build(partial, progress)
         (partial / _INDEX).write_text(json.dumps(facts))
     _forget_unused(keep=folder)
     size = _load(folder).iso.stat().st_size
@@ -71,8 +72,8 @@ def _load(folder: Path) -> LiveImage:
         facts = json.loads((folder / _INDEX).read_text())
     except (OSError, ValueError) as error:
         raise ImageError(f"the live image in {folder} is damaged ({error}); remove this folder") from error
-    files = {name: folder / file for name, file in image.FILES.items()}
-    return LiveImage(**{"folder": folder, "arguments": image.ARGUMENTS, **files, **facts})
+    files = {name: folder / file for name, file in FILES.items()}
+    return LiveImage(**{"folder": folder, "arguments": ARGUMENTS, **files, **facts})
 
 
 def _forget_unused(keep: Path) -> None:
@@ -86,8 +87,8 @@ def _digest() -> str:
     """Changes whenever a file or a module that decides the content does."""
     here = Path(__file__).parent
     total = hashlib.sha256()
-    modules = (here / f"{name}.py" for name in image.BUILDERS)
-    for path in [*modules, *sorted(path for path in image.SOURCES.rglob("*") if path.is_file())]:
+    modules = (here / f"{name}.py" for name in BUILDERS)
+    for path in [*modules, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
         total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
         total.update(path.read_bytes())
     return total.hexdigest()[:16]

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import coreos
-from lab.coreos.boot import FIRMWARES, Machine, boot
-from lab.images import ImageError
+from lab.errors import ImageError
+
+from .boot import FIRMWARES, Machine, boot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.images import ImageError
-from lab.machines import kvm
+from lab.errors import ImageError
+from lab.machines.qemu import kvm_works
 from lab.machines.qemu_command import ACCELERATION, OVMF_CODE, OVMF_VARIABLES
 
-from .console import CRASH, Reader, Seen
+from .serial_log import CRASH, Reader, Seen
 
 HOST = "10.0.2.2"  # the address under which machines reach 127.0.0.1 of this host
 FIRMWARES = ("bios", "uefi")
@@ -55,7 +55,7 @@ def boot(machine: Machine, *, limit: float = 600, log: Path | None = None, attem
     end is an ImageError with the last lines of the console.
     """
     done = None
-    acceleration = "kvm" if kvm.works(progress)[0] else "tcg"
+    acceleration = "kvm" if kvm_works(progress)[0] else "tcg"
     for attempt in range(attempts):
         with tempfile.TemporaryDirectory(prefix="lab-coreos-") as scratch:
             done = _run(command(machine, Path(scratch), acceleration), limit)

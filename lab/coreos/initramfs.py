@@ -4,15 +4,79 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
+import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from lab.images import ImageError
+from lab.errors import ImageError
 
-from . import newc
+_TRAILER = "TRAILER!!!"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A member; ``device`` are the two numbers of a device node."""
+
+    name: str
+    mode: int
+    data: bytes = b""
+    device: tuple[int, int] = (0, 0)
+
+
+def cpio_folder(name: str) -> Entry:
+    """An empty folder."""
+    return Entry(name, stat.S_IFDIR | 0o755)
+
+
+def cpio_file(name: str, data: bytes, mode: int = 0o644) -> Entry:
+    """A file."""
+    return Entry(name, stat.S_IFREG | mode, data)
+
+
+def cpio_link(name: str, target: str) -> Entry:
+    """A symbolic link."""
+    return Entry(name, stat.S_IFLNK | 0o777, target.encode())
+
+
+def cpio_device(name: str, major: int, minor: int) -> Entry:
+    """A device node, which no build needs root for in an archive."""
+    return Entry(name, stat.S_IFCHR | 0o600, device=(major, minor))
+
+
+def cpio_archive(entries: Iterable[Entry]) -> bytes:
+    """The archive; the folders of its members come before them."""
+    members: dict[str, Entry] = {}
+    for entry in entries:
+        parts = entry.name.split("/")
+        for depth in range(1, len(parts)):
+            parent = "/".join(parts[:depth])
+            members.setdefault(parent, cpio_folder(parent))
+        members[entry.name] = entry
+    ordered = [*members.values(), Entry(_TRAILER, 0)]
+    return b"".join(_record(number, entry) for number, entry in enumerate(ordered, 1))
+
+
+def packed(data: bytes) -> bytes:
+    """gzip without name and time."""
+    return gzip.compress(data, 9, mtime=0)
+
+
+def _record(number: int, entry: Entry) -> bytes:
+    name = entry.name.encode() + b"\0"
+    links = 2 if stat.S_ISDIR(entry.mode) else 1
+    fields = (number, entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(name), 0)
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+    return _padded(head) + _padded(entry.data)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
 
 BUSYBOX = "bin/busybox"
 # What QEMU's devices need; what these depend on comes along.
@@ -24,15 +88,15 @@ def initramfs(tree: Path, files: Path, version: str) -> bytes:
     modules = list(_ordered(tree / "lib/modules" / version / "kernel"))
     names = [path.name for path in modules]
     entries = [
-        *(newc.folder(name) for name in ("dev", "proc", "run", "sys", "tmp")),
-        newc.character_device("dev/console", 5, 1),
-        newc.file(BUSYBOX, (tree / BUSYBOX).read_bytes(), 0o755),
-        newc.link("bin/sh", "busybox"),
-        *(newc.file(f"modules/{path.name}", path.read_bytes()) for path in modules),
-        newc.file("modules/order", "".join(f"{name}\n" for name in names).encode()),
-        *(newc.file(name, path.read_bytes(), path.stat().st_mode & 0o755) for name, path in _below(files)),
+        *(cpio_folder(name) for name in ("dev", "proc", "run", "sys", "tmp")),
+        cpio_device("dev/console", 5, 1),
+        cpio_file(BUSYBOX, (tree / BUSYBOX).read_bytes(), 0o755),
+        cpio_link("bin/sh", "busybox"),
+        *(cpio_file(f"modules/{path.name}", path.read_bytes()) for path in modules),
+        cpio_file("modules/order", "".join(f"{name}\n" for name in names).encode()),
+        *(cpio_file(name, path.read_bytes(), path.stat().st_mode & 0o755) for name, path in _below(files)),
     ]
-    return newc.pack(newc.archive(entries))
+    return packed(cpio_archive(entries))
 
 
 def rootfs(tree: Path, files: Path) -> bytes:
@@ -55,7 +119,7 @@ def rootfs(tree: Path, files: Path) -> bytes:
             entry = tarfile.TarInfo(f"bin/{applet}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(entry)
-    return newc.archive([newc.file("root.tar.gz", newc.pack(sink.getvalue()))])
+    return cpio_archive([cpio_file("root.tar.gz", packed(sink.getvalue()))])
 
 
 def _below(folder: Path) -> list[tuple[str, Path]]:

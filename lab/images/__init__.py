@@ -12,21 +12,66 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, debian, host, rescue, tarball
-from .errors import ImageError
-from .host import required_packages
+from lab import cache
+from lab.errors import ImageError
+
+from . import debian, rescue
+from .debian import TARBALL_FILE, build_tarball
 from .recipe import RECIPES, SUITE
-from .share import build_share
+from .rescue import build_share
+
+# program → the Debian package that brings it
+_PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
+    "cpio": "cpio",
+    "sfdisk": "fdisk",
+    "mke2fs": "e2fsprogs",
+    "mkfs.vfat": "dosfstools",
+    "mmd": "mtools",
+    "mcopy": "mtools",
+    "grub-mkimage": "grub-common",
+    "zstd": "zstd",
+    "xz": "xz-utils",
+    "bzip2": "bzip2",
+    "gzip": "gzip",
+}
+_DATA = {
+    "/usr/lib/grub/i386-pc/boot.img": "grub-pc-bin",
+    "/usr/lib/grub/x86_64-efi/fat.mod": "grub-efi-amd64-bin",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
+}
+
+
+def required_packages() -> list[str]:
+    """The Debian packages that building images needs on the host."""
+    return sorted({*_PROGRAMS.values(), *_DATA.values()})
+
+
+def require_programs() -> None:
+    """Raise one clear error naming everything that is missing."""
+    if platform.machine() != "x86_64":
+        raise ImageError(f"lab images are built for x86_64 only, this host is {platform.machine()}")
+    missing = {package for program, package in _PROGRAMS.items() if not _which(program)}
+    missing |= {package for path, package in _DATA.items() if not Path(path).exists()}
+    if missing:
+        raise ImageError(f"building lab images needs Debian packages; run: apt-get install {' '.join(sorted(missing))}")
+
+
+def _which(program: str) -> str | None:
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+
 
 __all__ = ["TARBALL", "Image", "ImageError", "ensure", "listing", "required_packages", "share", "variant"]
 
-TARBALL = tarball.FILE  # what installimage reads the distribution, version and architecture from
-_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": tarball.build}
+TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
+_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}
 _INDEX = "image.json"  # its time of change is the time of the last use
 
 
@@ -68,7 +113,7 @@ def _build(name: str, folder: Path, progress: Callable[[str], None]) -> None:
     if os.geteuid() != 0:
         raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
                          f"run once as root: python -m lab images build")  # fmt: skip
-    host.require_programs()
+    require_programs()
     started = time.monotonic()
     recipe = RECIPES[name]
     packages = cache.root() / ("packages" if recipe.suite == SUITE else f"packages-{recipe.suite}")

@@ -11,8 +11,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from . import host
-from .errors import ImageError
+from lab.apt import apt_options, sources
+from lab.errors import ImageError
+
 from .recipe import Recipe
 
 _DPKG = (
@@ -36,8 +37,8 @@ def bootstrap(recipe: Recipe, tree: Path, packages: Path, progress: Callable[[st
         f'--essential-hook=cp -r {shlex.quote(str(early))}/. "$1"/',
         f"--customize-hook=sync-out {archive} {shlex.quote(str(packages))}",
     ]
-    lines = host.sources(recipe.suite)
-    options = [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', *host.apt_options())]
+    lines = sources(recipe.suite)
+    options = [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', *apt_options())]
     progress(
         f"{recipe.name}: installing {len(recipe.packages)} packages of {recipe.suite}"
         + (" from this host's sources" if lines else "")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cloud image of the lab: a bootable raw disk and its compressed forms."""
+"""The systems of the lab: a bootable raw disk and its compressed forms, and a tarball for installimage."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from . import rawdisk
+from lab.errors import ImageError
+
 from .bootstrap import bootstrap
-from .errors import ImageError
+from .raw_image import write_disk
 from .recipe import Recipe
 
 _DMI = "/run/host/dmi"  # as in lab/machines/files/boot-container
@@ -31,7 +32,7 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     tidy(tree)
     progress(f"{recipe.name}: writing the disk")
     raw = folder / f"{recipe.name}.raw"
-    rawdisk.build(tree, raw, recipe.disk_mib)
+    write_disk(tree, raw, recipe.disk_mib)
     subprocess.run(["rm", "-rf", "--one-file-system", str(tree)], check=True)
     packed = pack(raw, "zst")
     return {"raw": raw.name, "zst": packed.name}
@@ -84,3 +85,34 @@ def tidy(tree: Path) -> None:
     wanted = tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
     wanted.unlink(missing_ok=True)
     wanted.symlink_to("/lib/systemd/system/systemd-networkd.service")
+
+
+TARBALL_FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
+
+
+def build_tarball(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+    """Build the tarball in ``folder``; returns the names of the files by their key."""
+    tree = folder / "tree"
+    bootstrap(recipe, tree, packages, progress)
+    _make_initramfs(tree)
+    (tree / "boot/grub").mkdir()  # as the packages do that write to a disk, too; grub-mkconfig does not
+    read_firmware_in_containers(tree)
+    tidy(tree)
+    progress(f"{recipe.name}: packing the tarball")
+    pack = [
+        "tar", "--create", "--numeric-owner", "--xattrs", "--one-file-system", "--sort=name",
+        "--use-compress-program=zstd -T0 -9", "--file", str(folder / TARBALL_FILE), "--directory", str(tree), ".",
+    ]  # fmt: skip
+    subprocess.run(pack, check=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", str(tree)], check=True)
+    return {"tarball": TARBALL_FILE}
+
+
+def _make_initramfs(tree: Path) -> None:
+    """Make the initramfs once, when all packages with a part in it are there (see the image's own update-initramfs)."""
+    settings = tree / "etc/initramfs-tools/update-initramfs.conf"
+    settings.write_text(settings.read_text().replace("update_initramfs=no", "update_initramfs=yes"))
+    subprocess.run(["chroot", tree, "/usr/sbin/update-initramfs", "-u", "-k", "all"], capture_output=True, check=True)
+    for initramfs in (tree / "boot").glob("initrd.img-*"):
+        # installimage takes whatever is called like an initramfs for one
+        initramfs.with_name(initramfs.name.replace("initrd.img-", "lab-initrd-")).hardlink_to(initramfs)

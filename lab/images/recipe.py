@@ -166,7 +166,7 @@ _BALLAST_RESCUE = (
     "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.shlibs", "var/lib/dpkg/info/*.symbols",
 )  # fmt: skip
 # The modules whose text decides what ends up in an image, beside the one named like it.
-_BUILDERS = ("bootstrap.py", "rawdisk.py")
+_BUILDERS = ("bootstrap.py", "raw_image.py")
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,10 @@ class Recipe:
         total = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
         here = Path(__file__).parent
         overlay = (path for path in sorted(self.overlay.rglob("*")) if path.is_file())
-        for path in [*(here / name for name in (*_BUILDERS, f"{self.builder}.py")), *overlay]:
+        for path in [
+            *(here / name for name in (*_BUILDERS, "rescue.py" if self.builder == "rescue" else "debian.py")),
+            *overlay,
+        ]:
             total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
             total.update(path.read_bytes())
         return total.hexdigest()[:16]

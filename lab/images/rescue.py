@@ -1,16 +1,21 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rescue of the lab: one tree, booted as it is (containers) or as kernel and initramfs (virtual machines)."""
+"""The rescue of the lab (one tree, booted as it is or as kernel and initramfs), and the folder that it mounts."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab import cache
+from lab.errors import ImageError
+
 from .bootstrap import bootstrap
-from .errors import ImageError
 from .recipe import Recipe
 
 # Kernel modules a rescue of a virtual machine can need (their dependencies come along); all others would only be
@@ -27,7 +32,7 @@ _MODULES_KEPT = (
 # fio, with 60 MB of storage clients that it is linked to: a virtual machine would carry them into RAM at each boot.
 _TREE_ONLY = ("usr/bin/fio", *(f"usr/lib/x86_64-linux-gnu/{name}*" for name in (
     "ceph", "libglusterfs", "libicu", "librados", "librbd", "libxml2")))  # fmt: skip
-# Where the real rescue mounts installimage and its images, and where the lab does (lab/images/share.py).
+# Where the real rescue mounts installimage and its images, and where the lab does (lab/images/rescue.py).
 _SHARE = "root/.oldroot/nfs"
 
 
@@ -35,8 +40,8 @@ def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str]
     """Build ``tree``, ``kernel`` and ``initrd`` in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
-    for cache in ("var/cache/apt", "var/lib/apt/lists", "var/cache/debconf", "tmp"):
-        subprocess.run(["find", str(tree / cache), "-mindepth", "1", "-delete"], check=True)
+    for emptied in ("var/cache/apt", "var/lib/apt/lists", "var/cache/debconf", "tmp"):
+        subprocess.run(["find", str(tree / emptied), "-mindepth", "1", "-delete"], check=True)
     (kernel,) = (tree / "boot").glob("vmlinuz-*")
     shutil.copy(kernel, folder / "kernel")
     shutil.rmtree(tree / "boot")
@@ -85,3 +90,50 @@ def _thin_modules(tree: Path, version: str) -> None:
 def _module_name(path: str) -> str:
     """As the kernel compares names: without folder and suffix, dashes as underscores."""
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
+
+
+#: The folder of another installimage, such as a checkout of Hetzner's, that rescues get in place of the stand-in.
+OWN_INSTALLIMAGE = "KUBENODE_LAB_INSTALLIMAGE"
+_PROGRAM = Path(__file__).parents[1] / "installimage"
+
+
+def build_share(tarball: Path) -> Path:
+    """A folder with ``install/`` and ``images/`` (``tarball``).
+
+    ``install/`` is the lab's stand-in, as it is in this checkout, or the folder that the environment names.
+    """
+    program = Path(os.environ.get(OWN_INSTALLIMAGE) or _PROGRAM)
+    sources = _installimage_files(program)
+    digest = hashlib.sha256(os.fsencode(tarball))
+    for source in sources:
+        digest.update(f"\0{source.relative_to(program)}\0".encode() + source.read_bytes())
+    folder = cache.images() / f"share-{digest.hexdigest()[:16]}"
+    with cache.locked("share"):
+        if not folder.exists():
+            with cache.new_folder(folder) as partial:
+                (partial / "images").mkdir()
+                for source in sources:
+                    copy = partial / "install" / source.relative_to(program)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(source, copy)
+                os.link(tarball, partial / "images" / tarball.name)
+            _forget_other_shares(keep=folder)
+        os.utime(folder)
+    return folder
+
+
+def _installimage_files(program: Path) -> list[Path]:
+    """What a rescue needs of an installimage, sorted."""
+    if program == _PROGRAM:
+        return sorted([program / "installimage", *(program / "emulator").glob("*.py")])
+    if not os.access(program / "installimage", os.X_OK):
+        raise ImageError(f"{OWN_INSTALLIMAGE}: there is no program {program}/installimage")
+    found = (path for path in program.rglob("*") if path.is_file() and ".git" not in path.relative_to(program).parts)
+    return sorted(found)
+
+
+def _forget_other_shares(keep: Path) -> None:
+    """Remove shares that nobody asked for in the last days."""
+    for folder in cache.images().glob("share-*"):
+        if folder != keep and time.time() - folder.stat().st_mtime > cache.KEPT_SECONDS:
+            cache.remove(folder)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from .host import LabError
+from lab.errors import LabError
 
 
 @dataclass(frozen=True)

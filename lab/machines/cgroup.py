@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Control groups: whoever is in one can be frozen or killed as a whole, however it forks."""
+"""Control groups: whoever is in one can be frozen or killed as a whole, also when the lab itself dies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .host import LabError
+from lab.errors import LabError
 
 
 def hierarchy() -> Path:
@@ -104,3 +105,29 @@ class CGroup:
         for folder, _folders, _files in os.walk(self.path, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
+
+
+# Waits for the end of its input, which comes when the lab is gone: a killed process closes its pipes, too.
+_SCRIPT = 'read -r line; echo 1 >"$0"'
+
+
+class Watchdog:
+    """A process outside the lab that kills the lab's control group when the lab is gone."""
+
+    def __init__(self, cgroup: CGroup) -> None:
+        """Stand guard from now on."""
+        self._process = subprocess.Popen(
+            ["sh", "-c", _SCRIPT, str(cgroup.path / "cgroup.kill")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C or a kill of the lab's process group must not reach it
+        )
+
+    def close(self) -> None:
+        """Stand down; the control group has been removed."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()

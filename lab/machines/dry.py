@@ -9,12 +9,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.errors import LabError
+
+from .backend import Backend
 from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range, Rescue
-from .console import Console
-from .disk import disk_of, disks_of, install_all
-from .host import LabError
+from .disks import Console, disk_of, disks_of, install_all
 from .identity import identities
-from .site import Site
 from .store import Store, discard
 
 _MACHINES = 65534
@@ -149,7 +149,7 @@ class DryMachine(Machine):
         self._console.say(f"Booting from {what}; this machine is dry, nothing comes up.")
 
 
-class DrySite(Site):
+class DryBackend(Backend):
     """Addresses on loopback, where nothing answers."""
 
     kind = "dry"
@@ -162,7 +162,7 @@ class DrySite(Site):
         self._store = store
 
     @classmethod
-    async def open(cls, state_dir: Path) -> DrySite:
+    async def open(cls, state_dir: Path) -> DryBackend:
         """A place below ``state_dir``; disks that an earlier lab left there are removed."""
         folder = state_dir / "disks"
         await discard(folder)

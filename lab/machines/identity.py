@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from lab.errors import LabError
+
 from .base import DiskSpec, Hardware
-from .host import LabError
 
 _LONGEST = {"scsi": (36, 16), "sata": (20, 40), "nvme": (20, 40)}  # serial, model: the fields of the protocols
 _WWN = {"scsi": r"0x[0-9a-f]{16}", "sata": r"0x[0-9a-f]{16}", "nvme": r"eui\.[0-9a-f]{16}"}

@@ -1,11 +1,12 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loop devices: a file as a block device that the kernel takes away by itself when nobody uses it any more."""
+"""Loop devices: a file as a block device with partitions, which the kernel takes away when nobody uses it any more."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import fcntl
 import functools
@@ -15,8 +16,10 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from .borrowed import Borrowed
-from .host import LabError
+from lab.errors import LabError
+
+from .host_settings import HostSettings
+from .partition_table import NoTable, Partition, read
 
 _SET_FD_AND_CONFIG = 0x4C0A  # LOOP_CONFIGURE
 _GET_FREE = 0x4C82  # LOOP_CTL_GET_FREE
@@ -92,7 +95,7 @@ class Loop:
         """Let go, and leave the device as it was found; it is gone as soon as the last mount is."""
         if self.fd >= 0:
             self._protect(self._was_read_only)
-            Borrowed().give_back(_cache_mode(self.number))
+            HostSettings().give_back(_cache_mode(self.number))
             self.hand_over()
 
     def hand_over(self) -> None:
@@ -108,7 +111,7 @@ class Loop:
 
 def never_flush(number: int) -> None:
     """Let writes end in the host's memory: a lab outlives its guests' power cuts, never the host's own."""
-    Borrowed().change(_cache_mode(number), "write through")
+    HostSettings().change(_cache_mode(number), "write through")
 
 
 def give_back() -> tuple[list[str], list[str]]:
@@ -121,10 +124,10 @@ def give_back() -> tuple[list[str], list[str]]:
             in_use.append(name)
         return name in in_use
 
-    for setting in Borrowed().all():
+    for setting in HostSettings().all():
         name = setting.parents[1].name
         ours = name.startswith("loop") and setting == _cache_mode(int(name[4:]))
-        if ours and Borrowed().give_back(setting, unless=functools.partial(used, name)) is not None:
+        if ours and HostSettings().give_back(setting, unless=functools.partial(used, name)) is not None:
             given.append(name)
     return given, in_use
 
@@ -210,3 +213,35 @@ def detach_all(below: Path) -> int:
         finally:
             os.close(fd)
     return count
+
+
+_BLKPG = 0x1269
+_ADD, _DELETE, _RESIZE = 1, 2, 3
+
+
+def sync_partitions(loop: Loop, size: int) -> None:
+    """Make the kernel's partitions equal to the table on the disk; partitions in use that would change are left."""
+    try:
+        table = {part.number: part for part in read(loop.fd, size)}
+    except NoTable:
+        table = {}
+    present = loop.geometry()
+    for number in present.keys() - table.keys():
+        _tell_kernel(loop, _DELETE, Partition(number, "", 0, 0))
+    for number, part in table.items():
+        known = present.get(number)
+        if known == (part.start, part.size):
+            continue
+        if known and known[0] == part.start:
+            _tell_kernel(loop, _RESIZE, part)
+            continue
+        if known:
+            _tell_kernel(loop, _DELETE, part)
+        _tell_kernel(loop, _ADD, part)
+
+
+def _tell_kernel(loop: Loop, operation: int, part: Partition) -> None:
+    details = ctypes.create_string_buffer(struct.pack("<qqi64s64s4x", part.start, part.size, part.number, b"", b""))
+    request = struct.pack("<iiiiQ", operation, 0, len(details.raw), 0, ctypes.addressof(details))
+    with contextlib.suppress(OSError):  # busy: as on any machine, the old partition stays until it is released
+        fcntl.ioctl(loop.fd, _BLKPG, request)

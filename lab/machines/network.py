@@ -9,18 +9,152 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import fcntl
+import ipaddress
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
-from . import firewall
+from lab.errors import LabError
+
 from .cgroup import CGroup
-from .host import LabError, run
-from .netns import NetNs
+from .host_commands import run
+
+T = TypeVar("T")
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NetNs:
+    """A network namespace of its own, held open by this process."""
+
+    def __init__(self) -> None:
+        """Make a new one (needs root)."""
+
+        def make() -> int:
+            _checked(_libc.unshare(_CLONE_NEWNET), "unshare")
+            return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+        self._fd = _in_thread(make)
+
+    @property
+    def path(self) -> str:
+        """A path that other processes of this user can open."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The result of ``function`` run inside: sockets made there stay there."""
+
+        def inside() -> T:
+            _checked(_libc.setns(self._fd, _CLONE_NEWNET), "setns")
+            return function()
+
+        return _in_thread(inside)
+
+    def command(self, *command: str) -> list[str]:
+        """The command line that runs ``command`` inside."""
+        return ["nsenter", f"--net={self.path}", "--", *command]
+
+    async def ip(self, *lines: str) -> None:
+        """Run lines of ``ip`` commands inside."""
+        await run(*self.command("ip", "-batch", "-"), text="\n".join(lines) + "\n")
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _checked(result: int, call: str) -> None:
+    if result:
+        code = ctypes.get_errno()
+        raise LabError(f"{call} of a network namespace failed: {os.strerror(code)} (the lab's network needs root)")
+
+
+def _in_thread(function: Callable[[], T]) -> T:
+    """Run in a thread that ends afterwards: the namespace of a thread is the thread's own."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A bad line: how many packets of a hundred are lost on each way, and kilobytes a second (0: no limit)."""
+
+    loss: int = 0
+    kbytes: int = 0
+
+    def rules(self, port: str, way: str) -> list[str]:
+        """The rules for what comes from a bridge port (``iifname``) or goes there (``oifname``)."""
+        lost = [f'    {way} "{port}" numgen random mod 100 < {self.loss} drop'] if self.loss else []
+        # what a policer drops, TCP sends again, and more slowly
+        limit = f"limit rate over {self.kbytes} kbytes/second burst {self.kbytes // 4 + 64} kbytes"
+        return lost + ([f'    {way} "{port}" {limit} drop'] if self.kbytes else [])
+
+
+def filter_rules(
+    isolated: Mapping[str, tuple[str, ...]], silent: Collection[str] = (), poor: Mapping[str, BadLine] | None = None
+) -> str:
+    """A script for ``nft -f`` that replaces all rules: bridge port → the IPv4 addresses it may send to.
+
+    Nothing reaches the sshd of a machine whose port is among ``silent``, and nothing comes from there. ``poor``: the
+    ports with a bad line.
+    """
+    bad = sorted((poor or {}).items())
+    lines = [f'    iifname "{port}" tcp sport 22 drop' for port in sorted(silent)]
+    lines += [line for port, line_of in bad for line in line_of.rules(port, "iifname")]
+    lines += [line for port, allow in sorted(isolated.items()) for line in _isolation_rules(port, allow)]
+    # Deleting a table that does not exist is an error, adding one that does is none.
+    return "\n".join([
+        "add table bridge lab",
+        "delete table bridge lab",
+        "table bridge lab {",
+        "  chain sent {",
+        "    type filter hook prerouting priority 0; policy accept;",
+        *lines,
+        "  }",
+        "  chain received {",
+        "    type filter hook postrouting priority 0; policy accept;",
+        *(f'    oifname "{port}" tcp dport 22 drop' for port in sorted(silent)),
+        *(line for port, line_of in bad for line in line_of.rules(port, "oifname")),
+        "  }",
+        "}",
+        "",
+    ])  # fmt: skip
+
+
+def _isolation_rules(port: str, allow: tuple[str, ...]) -> list[str]:
+    for address in allow:
+        try:
+            ipaddress.IPv4Address(address)
+        except ValueError as error:
+            raise LabError(f"{address!r} is no IPv4 address; machines can be cut off from addresses only") from error
+    accepted = ["ether type arp", "udp sport 68 udp dport 67"]
+    if allow:
+        accepted.append(f"ip daddr {{ {', '.join(allow)} }}")
+    return [*(f'    iifname "{port}" {what} accept' for what in accepted), f'    iifname "{port}" drop']
+
 
 METADATA = "169.254.169.254"
 MACHINES = 252
@@ -44,7 +178,7 @@ class Network:
         self._dnsmasq: asyncio.subprocess.Process | None = None
         self._isolated: dict[str, tuple[str, ...]] = {}
         self._silent: set[str] = set()
-        self._poor: dict[str, firewall.Poor] = {}
+        self._poor: dict[str, BadLine] = {}
 
     @classmethod
     async def open(cls, folder: Path, services: CGroup) -> Network:
@@ -107,17 +241,15 @@ class Network:
         silent = self._silent | {port} if on else self._silent - {port}
         await self._filter(self._isolated, silent, self._poor)
 
-    async def worsen(self, port: str, line: firewall.Poor) -> None:
+    async def worsen(self, port: str, line: BadLine) -> None:
         """Give the machine at ``port`` a bad line, or a good one."""
         poor = {name: other for name, other in self._poor.items() if name != port}
-        if line != firewall.Poor():
+        if line != BadLine():
             poor[port] = line
         await self._filter(self._isolated, self._silent, poor)
 
-    async def _filter(
-        self, isolated: dict[str, tuple[str, ...]], silent: set[str], poor: dict[str, firewall.Poor]
-    ) -> None:
-        await run(*self.command("nft", "-f", "-"), text=firewall.rules(isolated, silent, poor))
+    async def _filter(self, isolated: dict[str, tuple[str, ...]], silent: set[str], poor: dict[str, BadLine]) -> None:
+        await run(*self.command("nft", "-f", "-"), text=filter_rules(isolated, silent, poor))
         self._isolated, self._silent, self._poor = isolated, silent, poor
 
     async def close(self) -> None:

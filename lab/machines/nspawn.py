@@ -18,19 +18,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import bootable, credentials, devices, partitions
 from .base import WHOLE, BootSource, DiskSpec, Hardware, Range, Rescue
 from .cgroup import CGroup, hierarchy
-from .fence import Fence, Number
+from .device_filter import DeviceFilter, Number
+from .disk_watcher import DiskWatcher, mirror_nodes
+from .guest_view import DiskView, View, Views
 from .identity import kernel_names
-from .loop import Loop
-from .netns import NetNs
-from .network import Network
-from .powered import PoweredMachine
-from .settle import SettleDoor
+from .loop import Loop, sync_partitions
+from .network import NetNs, Network
+from .partition_table import why_not
+from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
-from .view import DiskView, View
-from .views import Views
+from .udev import UdevControl
 
 _BOOT = Path(__file__).parent / "files" / "boot-container"
 _STATUS_REBOOT = 133
@@ -52,7 +51,7 @@ class Lab:
     cgroup: CGroup
     network: Network
     store: Store
-    watcher: devices.Watcher
+    watcher: DiskWatcher
     rescue_tree: Path
     views: Views  # what guests see of their hardware
     share: Callable[[], Path | None]  # the folder of images that rescues offer
@@ -68,10 +67,10 @@ class NspawnMachine(PoweredMachine):
         super().__init__(lab.folder, lab.store, hardware, firmware, on_off)
         self._lab = lab
         self._cgroup: CGroup | None = None
-        self._fence: Fence | None = None
+        self._device_filter: DeviceFilter | None = None
         self._loops: list[Loop] = []
         self._view: View | None = None
-        self._door: SettleDoor | None = None
+        self._udev_control: UdevControl | None = None
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
         self._boots = 0
@@ -200,9 +199,9 @@ class NspawnMachine(PoweredMachine):
         if isinstance(source, Rescue):
             await self._configure_address(self._ns)
         self._cgroup = self._lab.cgroup.child(self._name)
-        self._fence = Fence(self._cgroup)
+        self._device_filter = DeviceFilter(self._cgroup)
         self._admit(view)
-        self._door = SettleDoor(view.folder / "udev", self._settled)
+        self._udev_control = UdevControl(view.folder / "udev", self._settled)
         environment = self._environment(view, order, self._ns, self._cgroup) | self._rescue_environment(source)
         with self._console.open() as console:
             self._process = await asyncio.create_subprocess_exec(
@@ -218,7 +217,7 @@ class NspawnMachine(PoweredMachine):
         self._boots += 1
         disks = list(zip(self._identities, names, self._loops, strict=True))
         for identity, _name, loop in disks:
-            partitions.agree(loop, identity.size_bytes)
+            sync_partitions(loop, identity.size_bytes)
         view = await asyncio.to_thread(View, self._lab.views.folder / self._name, disks, self.hardware.uefi)
         for disk in view.disks:
             disk.update()
@@ -228,7 +227,7 @@ class NspawnMachine(PoweredMachine):
         return view
 
     def _why_not(self, disk: int) -> str | None:
-        return bootable.why_not(self._loops[disk].device, self.hardware.uefi)
+        return why_not(self._loops[disk].device, self.hardware.uefi)
 
     def _environment(self, view: View, order: tuple[int, ...], ns: NetNs, cgroup: CGroup) -> dict[str, str]:
         """The parameters of the boot script; a system is looked for on the disks in this order, then on all others."""
@@ -255,7 +254,7 @@ class NspawnMachine(PoweredMachine):
         if not isinstance(source, Rescue):
             return {}
         folder = self._folder / "credentials"
-        credentials.write(folder, credentials.of_rescue(source))
+        write_credentials(folder, rescue_credentials(source))
         share = self._lab.share()
         values = {"TREE": str(self._lab.rescue_tree), "CREDENTIALS": str(folder)}
         values["CLASSES"] = str(self._lab.views.rescue_classes)
@@ -283,17 +282,17 @@ class NspawnMachine(PoweredMachine):
             self._cgroup.remove()
             for loop in self._loops:
                 await loop.released()
-        if self._fence:
-            self._fence.close()
-        if self._door:
-            self._door.close()
+        if self._device_filter:
+            self._device_filter.close()
+        if self._udev_control:
+            self._udev_control.close()
         self._view = None
         if self._looking:
             await self._looking  # whoever had locked a disk has gone, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
             self._ns.close()
-        self._cgroup = self._fence = self._door = self._process = self._ns = None
+        self._cgroup = self._device_filter = self._udev_control = self._process = self._ns = None
 
     async def _power_gone(self) -> None:
         for loop in self._loops:
@@ -325,7 +324,7 @@ class NspawnMachine(PoweredMachine):
     def _disk_changed(self, index: int) -> None:
         """The partition table, the kernel's idea of it, or what is on a disk changed."""
         if index < len(self._loops):
-            partitions.agree(self._loops[index], self._identities[index].size_bytes)
+            sync_partitions(self._loops[index], self._identities[index].size_bytes)
         view, pid = self._view, self._init_pid()
         if view is None:
             return
@@ -334,7 +333,7 @@ class NspawnMachine(PoweredMachine):
         if pid is None:
             return
         root = Path(f"/proc/{pid}/root")
-        devices.mirror(root, [disk.name], disk.nodes())
+        mirror_nodes(root, [disk.name], disk.nodes())
         self._lab.watcher.watch_nodes(disk.loop, (root / "dev" / name for name in disk.nodes()))
         self._look_again = True
         if self._looking is None or self._looking.done():
@@ -342,9 +341,9 @@ class NspawnMachine(PoweredMachine):
 
     def _admit(self, view: View, changing: DiskView | None = None, numbers: Iterable[Number] = ()) -> None:
         """Let the guest reach these devices of a disk that changes, and of the others what it is shown."""
-        if self._fence:
+        if self._device_filter:
             others = (number for disk in view.disks if disk is not changing for number in disk.nodes().values())
-            self._fence.disks((*numbers, *others))
+            self._device_filter.disks((*numbers, *others))
 
     async def _settled(self) -> None:
         """Show the partitions that the kernel has now, with their nodes, and what is on them."""

@@ -10,23 +10,153 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import platform
 import re
 import shutil
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import cache, images
+from lab.errors import LabError
 from lab.images import Image
 
-from . import credentials, qemu_command
+from . import qemu_command
 from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
-from .host import LabError
 from .network import Network
-from .powered import PoweredMachine
-from .qmp import Qmp
+from .powered import PoweredMachine, rescue_credentials, write_credentials
 from .store import Store
+
+_KVM_TIME = 60  # seconds; with working hardware help the first line is there within one on an idle host
+_MARK = b"Linux version"
+
+
+def kvm_works(progress: Callable[[str], None]) -> tuple[bool, str]:
+    """(whether KVM boots the rescue kernel here, why); the answer is kept for this host's kernel and QEMU."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False, "there is no usable /dev/kvm"
+    file = cache.root() / "kvm.json"
+    fingerprint = [platform.release(), _boot_id(), _version()]
+    try:
+        known = json.loads(file.read_text())
+        if known["for"] == fingerprint:
+            return known["works"], known["reason"]
+    except (OSError, ValueError, KeyError):
+        pass
+    progress("probing whether KVM really boots a guest")
+    good, reason = _probe(images.ensure("rescue", progress).files["kernel"])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"for": fingerprint, "works": good, "reason": reason}))
+    return good, reason
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _version() -> str:
+    done = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
+
+
+def _probe(kernel: Path) -> tuple[bool, str]:
+    command = [
+        "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-machine", "q35", "-nodefaults",
+        "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
+        "-kernel", str(kernel), "-append", "console=ttyS0 panic=-1",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    seen, deadline = b"", time.monotonic() + _KVM_TIME
+    try:
+        while time.monotonic() < deadline and _MARK not in seen:
+            seen += process.stdout.read() or b""
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    if _MARK in seen:
+        return True, "KVM boots a guest here"
+    words = seen.decode(errors="replace").strip().splitlines()
+    return (
+        False,
+        f"/dev/kvm is there but boots no guest ({words[0][:120] if words else f'no kernel line within {_KVM_TIME} s'})",
+    )
+
+
+_QMP_SECONDS = 180  # seconds until QEMU must have answered
+
+
+class Qmp:
+    """A connection to one running QEMU."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Use `Qmp.connect`."""
+        self._reader = reader
+        self._writer = writer
+        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._turn = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.shutdown_reason: str | None = None  # of the SHUTDOWN event, when one came
+
+    @classmethod
+    async def connect(cls, socket: Path, process: asyncio.subprocess.Process) -> Qmp:
+        """Connect as soon as QEMU listens."""
+        deadline = asyncio.get_running_loop().time() + _QMP_SECONDS
+        while True:
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                reader, writer = await asyncio.open_unix_connection(str(socket))
+                break
+            if process.returncode is not None:
+                raise LabError(f"QEMU ended at once (status {process.returncode}); its words are on the console")
+            if asyncio.get_running_loop().time() > deadline:
+                raise LabError(f"QEMU did not open {socket.name} within {_QMP_SECONDS} s")
+            await asyncio.sleep(0.02)
+        connection = cls(reader, writer)
+        await asyncio.wait_for(reader.readline(), _QMP_SECONDS)  # the greeting
+        connection._task = asyncio.create_task(connection._read(), name=f"QMP of {socket.parent.name}")
+        await connection.execute("qmp_capabilities")
+        return connection
+
+    async def execute(self, command: str, **arguments: Any) -> Any:
+        """Run a command and return its result."""
+        async with self._turn:
+            request = {"execute": command, "arguments": arguments} if arguments else {"execute": command}
+            self._writer.write(json.dumps(request).encode() + b"\n")
+            answer = await asyncio.wait_for(self._answers.get(), _QMP_SECONDS)
+        if "error" in answer:
+            raise LabError(f"QEMU refused {command}: {answer['error'].get('desc', answer['error'])}")
+        return answer["return"]
+
+    async def ended(self) -> None:
+        """Wait until QEMU has closed the connection (all its events have been read then)."""
+        if self._task:
+            await asyncio.wait([self._task])
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._task:
+            self._task.cancel()
+        self._writer.close()
+
+    async def _read(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await self._reader.readline():
+                message = json.loads(line)
+                if message.get("event") == "SHUTDOWN":
+                    self.shutdown_reason = message["data"].get("reason", "")
+                elif "event" not in message:
+                    self._answers.put_nowait(message)
+
 
 PROGRAMS = ("qemu-system-x86_64", "ip", "nsenter", "mount", "dnsmasq")
 _CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
@@ -165,7 +295,7 @@ class QemuMachine(PoweredMachine):
 
     def _command(self, source: BootSource, qmp: Path) -> list[str]:
         swapped = self.hardware.swaps_letters and self._boots % 2 == 0  # counted from 1
-        parts = qemu_command.Chassis(
+        parts = qemu_command.Parts(
             acceleration=self._lab.acceleration,
             console=self._console.file,
             qmp=qmp,
@@ -177,7 +307,7 @@ class QemuMachine(PoweredMachine):
         rescue = None
         if isinstance(source, Rescue):
             files = self._lab.rescue.files
-            given = credentials.write(self._folder / "credentials", credentials.of_rescue(source))
+            given = write_credentials(self._folder / "credentials", rescue_credentials(source))
             rescue = qemu_command.RescueFiles(files["kernel"], files["initrd"], given, self._lab.share())
         return qemu_command.command(self.hardware, parts, swapped, rescue)
 

@@ -37,7 +37,7 @@ class RescueFiles:
 
 
 @dataclass(frozen=True)
-class Chassis:
+class Parts:
     """Where the parts of one machine are on the host."""
 
     acceleration: str  # kvm or tcg
@@ -57,7 +57,7 @@ def as_shown(disk: Identity) -> Identity:
     return replace(disk, model=_NVME_MODEL, wwn=wwn)
 
 
-def command(hardware: Hardware, parts: Chassis, swapped: bool, rescue: RescueFiles | None) -> list[str]:
+def command(hardware: Hardware, parts: Parts, swapped: bool, rescue: RescueFiles | None) -> list[str]:
     """The command line; ``swapped``: the disks of each kind are found in reverse order."""
     smbios = {"manufacturer": hardware.manufacturer, "product": hardware.product, "serial": str(hardware.machine_id)}
     fields = ",".join(f"{key}={value.replace(',', ',,')}" for key, value in smbios.items())

@@ -8,6 +8,8 @@ A tree is a dictionary: relative path → content of a file, or a `Link`, or Non
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,3 +95,61 @@ def read_folder(folder: Path) -> dict[str, str]:
                 with contextlib.suppress(OSError, UnicodeDecodeError):  # some can only be written
                     found[str(entry.relative_to(folder))] = entry.read_text().rstrip("\n")
     return found
+
+
+class TreeWriter:
+    """Puts files, links and whole folders in place by rename; ``spare`` is on the same file system, unseen."""
+
+    def __init__(self, spare: Path) -> None:
+        """``spare`` is made when it is not there."""
+        self._spare = spare
+        spare.mkdir(parents=True, exist_ok=True)
+        self._count = 0
+
+    def file(self, path: Path, content: str | Link) -> None:
+        """A file (its content ends with a line feed) or a link."""
+        new = self._new()
+        if isinstance(content, Link):
+            new.symlink_to(content.target)
+        else:
+            new.write_text(content if content.endswith("\n") else content + "\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.replace(path)
+
+    def folder(self, path: Path, tree: Tree) -> None:
+        """A whole folder, where there is none yet."""
+        new = self._new()
+        fill_tree(new, tree)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.rename(path)
+
+    def remove(self, path: Path) -> None:
+        """Take a file, link or folder away; nothing happens when it is not there."""
+        gone = self._new()
+        try:
+            path.rename(gone)
+        except FileNotFoundError:
+            return
+        if gone.is_dir() and not gone.is_symlink():
+            shutil.rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink()
+
+    def _new(self) -> Path:
+        self._count += 1
+        return self._spare / str(self._count)
+
+
+def fill_tree(folder: Path, tree: Tree) -> None:
+    """Make ``folder`` and what the tree says inside."""
+    folder.mkdir(parents=True)
+    made = {""}
+    for name, content in tree.items():
+        parent = name if content is None else os.path.dirname(name)
+        if parent not in made:
+            (folder / parent).mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        if isinstance(content, Link):
+            (folder / name).symlink_to(content.target)
+        elif content is not None:
+            (folder / name).write_text(content if content.endswith("\n") else content + "\n")

@@ -7,8 +7,7 @@ are Debian's. containerd 1.6.20 (bookworm), 1.7.24 (trixie) and 2.1.9 (sid), the
 runc 1.1.5 run on bookworm and trixie; runc 1.1.15 and 1.3.6 need trixie's C library.
 """
 
-from .app import add_routes
-from .cloud import cloud_config
 from .content import apt, checksums, find, packaged, prepare, program
+from .repository import cloud_config
 
-__all__ = ["add_routes", "apt", "checksums", "cloud_config", "find", "packaged", "prepare", "program"]
+__all__ = ["apt", "checksums", "cloud_config", "find", "packaged", "prepare", "program"]

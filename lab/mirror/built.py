@@ -13,11 +13,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cluster
+from lab import cache, cluster
+from lab.cache import store
 from lab.cluster import KUBERNETES, NODE_PROGRAMS, OLDEST, PAUSE_TAGS
-from lab.images import cache
 
-from .stored import store
 from .upstream import ARCH, NODE_ARCHIVE, Part, tarball
 
 CRICTL = ("1.33.0", "1.34.0", "1.35.0", "1.36.0")

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import yaml
 
-from lab import cluster
-from lab.images import cache
+from lab import cache, cluster
+from lab.cache import store
 
 from . import built, repository, upstream
-from .stored import store
 from .upstream import ARCH, NODE_ARCHIVE, Part
 
 _INDEX = "index.json"
@@ -30,7 +29,7 @@ _INDEX = "index.json"
 def packaged() -> list[Part]:
     """containerd, runc and the CNI plugins of Debian's suites, repacked."""
     total = hashlib.sha256()
-    for module in ("archive.py", "upstream.py"):
+    for module in ("../apt.py", "upstream.py"):
         total.update((Path(__file__).parent / module).read_bytes())
     folder = _ensure("upstream", total.hexdigest()[:16], _build_packaged)
     rows = json.loads((folder / _INDEX).read_text())

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signed flat apt repositories: what nodes and image servers of the lab need and their images do not have."""
+"""Signed flat apt repositories, and the bootstrap data that aims a machine's apt at them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from lab import images
-from lab.images import ImageError, cache
+from lab import cache, images
+from lab.apt import Archive
+from lab.errors import ImageError
 from lab.images.recipe import RECIPES
 from lab.machines import partition_table
-
-from .archive import Archive
 
 #: suite → the image of the lab that has it
 IMAGES = {"bookworm": "debian", "trixie": "debian13"}
@@ -60,7 +60,7 @@ _FIELDS = ("Filename", "Size", "SHA256")
 def digest(suite: str) -> str:
     """Changes with the image, the packages and what builds the repository."""
     total = hashlib.sha256(f"{suite} {RECIPES[IMAGES[suite]].digest}".encode())
-    for module in ("archive.py", "repository.py"):
+    for module in ("../apt.py", "repository.py"):
         total.update((Path(__file__).parent / module).read_bytes())
     return total.hexdigest()[:16]
 
@@ -153,3 +153,25 @@ def _dpkg_status(image: str) -> str:
     if "Package: dpkg\n" not in done.stdout:
         raise ImageError(f"debugfs finds no dpkg database in {disk}: {done.stderr.strip()}")
     return done.stdout
+
+
+_KEY_FILE = "/etc/apt/keyrings/kubenode-lab.asc"
+
+
+def cloud_config(mirror_url: str, suite: str) -> dict[str, Any]:
+    """The ``#cloud-config`` (as a dictionary) after which apt knows the mirror's repository of this suite alone."""
+    if suite not in IMAGES:
+        raise ValueError(f"suite is '{suite}'; the mirror has {', '.join(sorted(IMAGES))}")
+    with cache.locked("mirror"):
+        key = public_key().read_text()
+    source = f"deb [signed-by={_KEY_FILE}] {mirror_url}/apt/{suite} ./\n"
+    return {
+        # Or cloud-init writes a list of its own.
+        "apt": {"preserve_sources_list": True},
+        "write_files": [
+            {"path": _KEY_FILE, "content": key, "permissions": "0644"},
+            {"path": "/etc/apt/sources.list", "content": source, "permissions": "0644"},
+            # Every machine of a provider has one; a kubelet makes those of its pods from it.
+            {"path": "/etc/resolv.conf", "content": "# The lab has no DNS.\n", "permissions": "0644"},
+        ],
+    }

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .archive import Archive, field, upstream_version
+from lab.apt import Archive, package_field, upstream_version
 
 ARCH = "amd64"
 #: the archive of all programs of a node that Kubernetes publishes, with a SHA-512
@@ -50,7 +50,7 @@ def build(folder: Path) -> list[Part]:
 def _add(package: Path, folder: Path, parts: dict[str, Part]) -> None:
     name = package.name.partition("_")[0]
     first: Path | None = None
-    for part in _parts(name, upstream_version(field(package, "Version")), folder):
+    for part in _parts(name, upstream_version(package_field(package, "Version")), folder):
         if part.path in parts:
             continue
         part.file.parent.mkdir(parents=True, exist_ok=True)

@@ -15,12 +15,13 @@ from typing import Any
 
 from lab.api.cloud import Cloud
 from lab.machines.base import Hardware
-from lab.robot import specs
-from lab.robot.chassis import Chassis
-from lab.robot.errors import server_not_found
-from lab.robot.hostkeys import Stock, make, make_public
-from lab.robot.model import Dedicated, Key, Template, VSwitch
-from lab.robot.specs import DedicatedSpec, SpecError
+
+from . import specs
+from .dedicated_power import DedicatedPower
+from .host_keys import Stock, make, make_public
+from .model import Dedicated, Key, Template, VSwitch
+from .robot_errors import server_not_found
+from .specs import DedicatedSpec, SpecError
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Account:
     share: Callable[[], Path] | None = None
     password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     servers: dict[int, Dedicated] = field(default_factory=dict)
-    chassis: dict[int, Chassis] = field(default_factory=dict)
+    power_control: dict[int, DedicatedPower] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
     templates: dict[int, Template] = field(default_factory=dict)
     vswitches: dict[int, VSwitch] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Account:
 
     def __post_init__(self) -> None:
         # nothing of a dry machine speaks SSH
-        self.host_keys = Stock(make_public if self.cloud.site.kind == "dry" else make)
+        self.host_keys = Stock(make_public if self.cloud.backend.kind == "dry" else make)
 
     @property
     def now(self) -> float:
@@ -74,13 +75,15 @@ class Account:
             task.cancel()
         await asyncio.gather(*self._presses, return_exceptions=True)
         await self.host_keys.close()
-        await asyncio.gather(*(chassis.destroy() for chassis in self.chassis.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(power_control.destroy() for power_control in self.power_control.values()), return_exceptions=True
+        )
 
     async def add(self, entries: Any) -> list[Dedicated]:
         """Build the servers of a description and switch them on; all of them, or none and SpecError."""
         described = specs.parse(entries)
-        if described and self.share is not None and self.cloud.site.share is None:
-            self.cloud.site.share = await asyncio.to_thread(self.share)
+        if described and self.share is not None and self.cloud.backend.share is None:
+            self.cloud.backend.share = await asyncio.to_thread(self.share)
         # No await between the choice of numbers and their use: others may be adding servers too.
         wanted = specs.numbered(described, self.servers)
         images = [self._image(number, spec) for number, spec in wanted]
@@ -95,8 +98,8 @@ class Account:
 
     async def remove(self, server: Dedicated) -> None:
         """Take a server away for good."""
-        await self.chassis[server.number].destroy()
-        del self.servers[server.number], self.chassis[server.number]
+        await self.power_control[server.number].destroy()
+        del self.servers[server.number], self.power_control[server.number]
         self.cloud.occupied.pop(server.index, None)
         for vswitch in self.vswitches.values():
             vswitch.members.pop(server.number, None)
@@ -130,7 +133,7 @@ class Account:
 
     async def hang(self) -> None:
         """Let systems hang that the script of faults names."""
-        await asyncio.gather(*(chassis.hang() for chassis in self.chassis.values()))
+        await asyncio.gather(*(power_control.hang() for power_control in self.power_control.values()))
 
     def login(self, user: str, password: str) -> bool:
         """Whether these are the credentials of the account at present."""
@@ -147,7 +150,7 @@ class Account:
 
     async def _press(self, server: Dedicated, kind: str) -> None:
         try:
-            await self.chassis[server.number].press(kind)
+            await self.power_control[server.number].press(kind)
         except Exception:
             # Robot only says that the button was pressed; what came of it is seen on the machine.
             log.exception("server %d: %s failed", server.number, kind)
@@ -168,9 +171,9 @@ class Account:
 
     def _place(self, number: int, spec: DedicatedSpec) -> Dedicated:
         """Give a server its place in the network and its machine; there are no disks in it yet."""
-        index, site = self.cloud.free_index(), self.cloud.site
+        index, backend = self.cloud.free_index(), self.cloud.backend
         net = f"2001:db8:{index >> 8:x}:{index & 255:x}::"
-        server = Dedicated(number, spec.name, index, spec, site.address(index), net, site.mac(index))
+        server = Dedicated(number, spec.name, index, spec, backend.address(index), net, backend.mac(index))
         server.routed = dict.fromkeys(spec.failover, number)
         hardware = Hardware(
             machine_id=number,
@@ -185,14 +188,14 @@ class Account:
             uefi=spec.uefi,
             swaps_letters=spec.swaps_letters,
         )
-        chassis = Chassis(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
-        chassis.install(lambda firmware, on_off: site.machine(hardware, firmware, on_off))
-        self.cloud.occupied[index] = chassis
-        self.servers[number], self.chassis[number] = server, chassis
+        power_control = DedicatedPower(server, self.cloud.delays, self.cloud.faults, self.settings.clock)
+        power_control.install(lambda firmware, on_off: backend.machine(hardware, firmware, on_off))
+        self.cloud.occupied[index] = power_control
+        self.servers[number], self.power_control[number] = server, power_control
         return server
 
     async def _install(self, server: Dedicated, image: Path | None) -> None:
-        chassis = self.chassis[server.number]
-        await chassis.machine.create(image)
+        power_control = self.power_control[server.number]
+        await power_control.machine.create(image)
         if server.spec.powered:
-            await chassis.begin()
+            await power_control.begin()

@@ -1,14 +1,20 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Form bodies: fields, and lists written as ``name[]`` or ``name[0]`` (pure)."""
+"""Between aiohttp and Robot: form bodies in (fields, and lists written as ``name[]`` or ``name[0]``), answers out."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import parse_qsl
 
+from aiohttp import web
+
 from lab.numbers import whole_number
-from lab.robot.errors import invalid_input
+
+from .account import Account
+from .model import Dedicated
+from .robot_errors import invalid_input
 
 _INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[[0-9]*\]")
 _MAX_FIELDS = 1000
@@ -62,3 +68,30 @@ class Form:
     def many(self, name: str) -> list[str]:
         """All values of a list, in their order."""
         return [value for value in self._fields.get(name, []) if value]
+
+
+ACCOUNT: web.AppKey[Account] = web.AppKey("account", Account)
+
+
+def account(request: web.Request) -> Account:
+    """The account this request is about."""
+    return request.config_dict[ACCOUNT]
+
+
+def server(request: web.Request) -> Dedicated:
+    """The server of the path; it may be named by its number or its main address."""
+    return account(request).server(request.match_info["server"])
+
+
+async def form(request: web.Request) -> Form:
+    """The fields of the body; bytes that are no text are no form."""
+    try:
+        text = await request.text()
+    except (UnicodeDecodeError, LookupError):
+        return Form("")
+    return Form(text, request.content_type)
+
+
+def answer(data: Any, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.json_response(data, status=status)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lab.robot.hostkeys import HostKey
-from lab.robot.specs import DedicatedSpec
+from .host_keys import HostKey
+from .specs import DedicatedSpec
 
 #: The six kinds of boot configuration, in the order of the answer.
 KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")

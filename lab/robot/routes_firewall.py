@@ -10,10 +10,10 @@ from typing import Any
 from aiohttp import web
 
 from lab.numbers import whole_number
-from lab.robot.errors import RobotError, invalid_input
-from lab.robot.forms import Form
-from lab.robot.http import account, answer, form, server
-from lab.robot.model import Dedicated, Firewall, Rules, Template
+
+from .forms import Form, account, answer, form, server
+from .model import Dedicated, Firewall, Rules, Template
+from .robot_errors import RobotError, invalid_input
 
 routes = web.RouteTableDef()
 _CHAINS = ("input", "output")

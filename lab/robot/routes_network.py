@@ -12,12 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from lab.numbers import whole_number
-from lab.robot.account import Account
-from lab.robot.errors import RobotError, invalid_input, not_found
-from lab.robot.forms import Form
-from lab.robot.http import account, answer, form
-from lab.robot.model import Dedicated, TrafficWarnings
-from lab.robot.views import identity
+
+from .account import Account
+from .forms import Form, account, answer, form
+from .model import Dedicated, TrafficWarnings
+from .robot_errors import RobotError, invalid_input, not_found
+from .robot_views import identity
 
 routes = web.RouteTableDef()
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"

@@ -11,11 +11,12 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 
 from lab import nodes, numbers
-from lab.api import cloud, http, pagination
-from lab.api.errors import ApiError
-from lab.installimage.standin import config
+from lab.api import cloud, http
+from lab.api.api_errors import ApiError
+from lab.api.http import _positive
+from lab.errors import LabError
+from lab.installimage.emulator import config
 from lab.machines import identity
-from lab.machines.host import LabError
 from lab.robot import specs
 from tests.unit.common import odd
 
@@ -39,7 +40,7 @@ def test_a_number_is_ascii_digits_or_nothing(text):
 @given(odd.texts)
 def test_a_page_is_a_number_or_refused(text):
     try:
-        assert pagination._positive({"page": text}, "page", 1) == wanted(text)
+        assert _positive({"page": text}, "page", 1) == wanted(text)
     except ApiError as error:
         assert error.status == 422
         assert not wanted(text)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.site import Site, open_site
+from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import COMMAND, OCI, ROOTFS_TAR
 from tests.integration.commands.registry import LOGIN, Front, with_password
 from tests.integration.commands.web import Web
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.nspawn
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[Backend]:
     """A place for containers."""
-    opened = await open_site("nspawn", "commands", tmp_path / "site")
+    opened = await open_backend("nspawn", "commands", tmp_path / "site")
     yield opened
     await opened.close()
 
@@ -39,7 +39,7 @@ async def upload(one, name: str, data: bytes, mode: str) -> None:
 
 
 @pytest.mark.long
-async def test_rescue_command_reboot_system(site: Site, tmp_path: Path) -> None:
+async def test_rescue_command_reboot_system(site: Backend, tmp_path: Path) -> None:
     key = Key.make(tmp_path)
     image = images.ensure("debian").files["zst"]
     web = Web(site.listen(8080))
@@ -96,7 +96,7 @@ async def installed(one, url: str, program: Path, token: str = "") -> list[str]:
 
 
 @pytest.mark.long
-async def test_rescue_tarball_reboot_system(site: Site, tmp_path: Path) -> None:
+async def test_rescue_tarball_reboot_system(site: Backend, tmp_path: Path) -> None:
     image = images.ensure("tarball").files["tarball"]
     web = Web(site.listen(8080))
     web.site.files["/node.tar.zst"] = image.read_bytes()
@@ -110,7 +110,7 @@ async def test_rescue_tarball_reboot_system(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_rescue_registry_reboot_system(site: Site, tmp_path: Path) -> None:
+async def test_rescue_registry_reboot_system(site: Backend, tmp_path: Path) -> None:
     registry = with_password(tmp_path)
     image = images.ensure("debian").files["zst"].read_bytes()
     there = registry.artifact("node/debian", "amd64", {"disk.raw.zst": image})

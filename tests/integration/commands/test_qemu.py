@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.site import Site, open_site
+from lab.machines.backend import Backend, open_backend
 from tests.integration.commands.conftest import ROOTFS_TAR
 from tests.integration.commands.disks import sh
 from tests.integration.commands.trees import pack
@@ -41,9 +41,9 @@ KEPT = (
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[Backend]:
     """A place for virtual machines."""
-    opened = await open_site("qemu", "commands-qemu", tmp_path / "site")
+    opened = await open_backend("qemu", "commands-qemu", tmp_path / "site")
     yield opened
     await opened.close()
 
@@ -64,7 +64,7 @@ def lean(image: Path, tree: Path) -> bytes:
     return subprocess.run(["zstd", "-1", "-q"], input=packed, capture_output=True, check=True).stdout
 
 
-async def test_a_tarball_boots_by_uefi(site: Site, tmp_path: Path) -> None:
+async def test_a_tarball_boots_by_uefi(site: Backend, tmp_path: Path) -> None:
     web = Web(site.listen(8080))
     image = lean(images.ensure("tarball").files["tarball"], tmp_path / "tree")
     web.site.files |= {"/node.tar.zst": image, "/command": ROOTFS_TAR.read_bytes()}

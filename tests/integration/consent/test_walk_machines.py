@@ -25,7 +25,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._common import 
 from ansible_collections.kubenode.provision.plugins.module_utils._common import installed, intents
 from dev.dedicated import DedicatedStage
 from dev.stage import Stage
-from lab.machines.host import LabError
+from lab.errors import LabError
 from lab.person import Mark, Person
 from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.machines.host import LabError
+from lab.errors import LabError
 from lab.person import Person
 from tests.integration.accounts import reached
 from tests.integration.consent.conftest import Scene

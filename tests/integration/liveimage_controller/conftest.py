@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster.running import RunningCluster
+from lab.cluster.running_cluster import RunningCluster
 from lab.running import RunningLab
 from tests.unit.liveimage.controller.objects import CRD
 from tests.unit.liveimage.maker import LAYOUTS, Layout, make

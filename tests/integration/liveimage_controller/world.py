@@ -17,8 +17,8 @@ import requests
 import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import cpio, iso
-from lab.cluster.api import ApiError
-from lab.cluster.running import RunningCluster
+from lab.cluster.kube_client import KubeError
+from lab.cluster.running_cluster import RunningCluster
 from tests.integration.liveimage.program import PATIENCE, Program
 from tests.waiting import until
 
@@ -80,7 +80,7 @@ class World:
         return self.api.get(f"{self.images}/{name}")
 
     def gone(self, name: str) -> bool:
-        with contextlib.suppress(ApiError):
+        with contextlib.suppress(KubeError):
             self.get(name)
             return False
         return True

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab import mirror
-from lab.images import cache
+from lab import cache, mirror
 from lab.nodes import Node
 from tests.integration.controller import Controller
 from tests.integration.mirrored import mirrored

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import KUBERNETES
-from lab.cluster.running import RunningCluster
+from lab.cluster.running_cluster import RunningCluster
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.controller import Controller

@@ -15,7 +15,7 @@ from email.utils import formatdate
 
 import pytest
 
-from lab.cluster.running import RunningCluster
+from lab.cluster.running_cluster import RunningCluster
 from lab.running import RunningLab
 from tests.unit.node_join._machines import Authority
 

@@ -24,9 +24,8 @@ import yaml
 from dev.nodes import NETWORK, PAUSE
 from dev.toolchain import provision
 from dev.toolchain.paths import CHECKOUT
-from lab import cluster, mirror
-from lab.cluster.running import RunningCluster
-from lab.images import cache
+from lab import cache, cluster, mirror
+from lab.cluster.running_cluster import RunningCluster
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL, Node
 from lab.running import RunningLab
 from tests.integration.commands.web import Web

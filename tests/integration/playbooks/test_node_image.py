@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import images, mirror
+from lab import cache, images, mirror
 from lab.cluster import KUBERNETES
-from lab.images import cache
 from lab.nodes import SHARED_GROUPS, SHARED_KERNEL
 from tests.integration.accounts import CloudAccount
 from tests.integration.controller import pinned

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import mirror
-from lab.images import cache, host
+from lab import cache, mirror
+from lab.apt import apt_options, sources
 from tests.integration.mirrored import mirrored
 from tests.integration.playbooks.test_node_image import CLOUD_CONFIG, SNAPSHOT, Workshop
 
@@ -29,9 +29,9 @@ def workshop(lab_nspawn, tmp_path):
 
 def test_from_packages_to_a_snapshot_and_again(workshop, lab_nspawn):
     archive = mirror.find("images/pause-3.10.2.tar")
-    packages: dict[str, Any] = {"suite": "trixie", "mirrors": host.sources("trixie"), "include": ["file"]}
+    packages: dict[str, Any] = {"suite": "trixie", "mirrors": sources("trixie"), "include": ["file"]}
     packages["kernel"] = "linux-image-cloud-amd64"  # its initramfs is made in a third of the time
-    packages["apt_options"] = [f"{line};" for line in host.apt_options()]
+    packages["apt_options"] = [f"{line};" for line in apt_options()]
     options: dict[str, Any] = {
         **{key: value for key, value in mirrored(lab_nspawn).items() if key != "base_kubernetes_version"},
         "base_image_archives": [

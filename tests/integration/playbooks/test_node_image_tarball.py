@@ -18,8 +18,8 @@ import pytest
 from ansible_collections.kubenode.provision.plugins.filter.node_image import node_image_builds
 from ansible_collections.kubenode.provision.plugins.module_utils._hetzner import node_image_labels
 from lab import images
-from lab.api.model import Image
-from lab.images import disk, rawdisk
+from lab.api.resources import Image
+from lab.images.raw_image import put_files, write_disk
 from lab.machines.store import copy_sparse
 from tests.integration.controller import pinned
 from tests.integration.playbooks.test_node_image import Workshop
@@ -67,7 +67,7 @@ def workshop(lab_nspawn, tmp_path_factory):
     subprocess.run(["tar", "--extract", "--xattrs", "--numeric-owner", "-f", archive, "-C", tree], check=True)
     (tree / "etc/kubenode").mkdir()
     (tree / "etc/kubenode/base.json").write_text(PREBAKED)
-    rawdisk.build(tree, made.folder / "good.raw", 2048)
+    write_disk(tree, made.folder / "good.raw", 2048)
     add_snapshot(lab_nspawn, made.folder / "good.raw", BASE)
     yield made
     made.close()
@@ -91,7 +91,7 @@ def test_cut_off_while_packing_and_run_again(workshop, lab_nspawn):
 
     unfit = workshop.folder / "unfit.raw"
     copy_sparse(images.ensure("debian").files["raw"], unfit)
-    disk.put(unfit, {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
+    put_files(unfit, {"/etc/machine-id": ("0123456789abcdef0123456789abcdef\n", 0o444)})
     add_snapshot(lab_nspawn, unfit, UNFIT)
     # two images, of which one is no node image: that one fails, the other is made, no machine stays
     options = {

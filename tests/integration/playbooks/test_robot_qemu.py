@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dev import demo_robot
-from lab.images import host
+from lab.apt import apt_options, sources
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(12000)]
 
@@ -64,8 +64,8 @@ def archive_of(tmp_path_factory, name: str, *packages: str) -> Path:
         "path": str(folder / name),
         "suite": "bookworm",
         "include": packages,
-        "mirrors": host.sources("bookworm"),
-        "apt_options": [f"{line};" for line in host.apt_options()],
+        "mirrors": sources("bookworm"),
+        "apt_options": [f"{line};" for line in apt_options()],
     }
     words = ["ansible", "localhost", "-m", "kubenode.provision.node_image_debian", "-a", json.dumps(options)]
     made = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage import agent_inputs, hosts
-from lab.cluster import go, kept
-from lab.images import cache
+from lab import cache
+from lab.cluster import go_build
+from lab.cluster.go_build import discard
 from tests.unit.liveimage.nmstate.test_golden import DOCUMENTS
 from tests.unit.node_userdata.examples import FULL, SMALL, rendered
 
@@ -77,8 +78,8 @@ def program() -> Path:
     digest = hashlib.sha256()
     for file in sorted(SOURCES.iterdir()):
         digest.update(f"{file.name}\0".encode() + file.read_bytes())
-    folder = cache.root() / f"ignition-check-{digest.hexdigest()[: kept.DIGITS]}"
-    kept.once(folder, build, print, ("go",))
+    folder = cache.root() / f"ignition-check-{digest.hexdigest()[: go_build.DIGITS]}"
+    go_build.once(folder, build, print, ("go",))
     return folder / "ignition_check"
 
 
@@ -93,7 +94,7 @@ def build(folder: Path) -> None:
         check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, f"go 1.24 or newer and the Go module proxy are needed: {done.stderr[-1500:]}"
-    go.discard(work)
+    discard(work)
 
 
 def said(program: Path, folder: Path, configs: Mapping[str, bytes]) -> Mapping[str, list[str]]:

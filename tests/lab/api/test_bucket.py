@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.api.bucket import Bucket
+from lab.api.auth import Bucket
 
 
 class Clock:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.api.keys import fingerprint
+from lab.api.ssh_keys import fingerprint
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHw5G9QcFpsLR/cpqDOuQjoqpvdKTVeeNVID2mSSiQzj"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.api.errors import ApiError
-from lab.api.pagination import Page, link_header, sort
+from lab.api.api_errors import ApiError
+from lab.api.http import Page, link_header, sort
 
 KEYS = {"id": lambda item: item[0], "name": lambda item: item[1]}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.api import schemas
-from lab.api.errors import ApiError
+from lab.api.api_errors import ApiError
 
 GOOD = {"name": "n1", "server_type": "cx23", "image": "debian-12"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.api.errors import ApiError
+from lab.api.api_errors import ApiError
 from lab.api.selectors import label_problems, parse
 
 SERVERS = {

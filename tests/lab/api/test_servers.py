@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from lab.api import model
+from lab.api import resources
 from lab.api.cloud import Settings
 from tests.lab.api.conftest import Api
 
@@ -173,9 +173,9 @@ def test_rescue_expires(lab, monkeypatch):
     api = Api(lab(settings=Settings(rescue_lifetime=3600)))
     server = api.create()
     api.act(server, "enable_rescue", {})
-    began = model.now()
+    began = resources.now()
     for minutes, armed in ((50, True), (70, False)):
-        monkeypatch.setattr(model, "now", lambda passed=timedelta(minutes=minutes): began + passed)
+        monkeypatch.setattr(resources, "now", lambda passed=timedelta(minutes=minutes): began + passed)
         assert api.server(server)["rescue_enabled"] is armed
     api.act(server, "poweron")
     assert api.boots() == ["disk"]

@@ -27,7 +27,7 @@ client = hcloud.Client(lab.token, api_endpoint=lab.endpoint, poll_interval=0.05,
 answer = client.servers.create("victim", ServerType(name="cx23"), Image(name="debian-12"))
 for action in (answer.action, *answer.next_actions):
     action.wait_until_finished()
-print(json.dumps({"disks": str(lab.lab.site.disks)}), flush=True)
+print(json.dumps({"disks": str(lab.lab.backend.disks)}), flush=True)
 time.sleep(600)
 """
 
@@ -59,6 +59,6 @@ def test_killed_lab(tmp_path, monkeypatch):
     with RunningLab(kind="nspawn") as lab:
         assert not any(traces(disks).values()), traces(disks)
         assert not left.exists()
-        own = lab.lab.site.disks
+        own = lab.lab.backend.disks
     assert not any(traces(own).values()), traces(own)
     assert list((tmp_path / "labs").iterdir()) == []

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from lab.machines.host import LabError
+from lab.errors import LabError
 from lab.person import USER_AGENT
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.cluster.running import RunningCluster
+from lab.cluster.running_cluster import RunningCluster
 from lab.running import RunningLab
 
 

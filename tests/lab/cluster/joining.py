@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from lab.cluster.api import Api
-from lab.cluster.running import RunningCluster
+from lab.cluster.kube_client import KubeClient
+from lab.cluster.running_cluster import RunningCluster
 from tests.waiting import until
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -28,7 +28,7 @@ class Joining:
         self.name = name
         self._cluster = cluster
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._api = Api(cluster.endpoint, cluster.ca_file, token=token)
+        self._api = KubeClient(cluster.endpoint, cluster.ca_file, token=token)
         self._path = ""
 
     def ask(self) -> None:
@@ -52,12 +52,12 @@ class Joining:
         """The signed certificate, as soon as it is there."""
         return x509.load_pem_x509_certificate(self._pem())
 
-    def as_node(self, folder: Path) -> Api:
+    def as_node(self, folder: Path) -> KubeClient:
         """A client that is the node."""
         pair = folder / "node.crt", folder / "node.key"
         pair[0].write_bytes(self._pem())
         pair[1].write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return Api(self._cluster.endpoint, self._cluster.ca_file, pair)
+        return KubeClient(self._cluster.endpoint, self._cluster.ca_file, pair)
 
     def _pem(self) -> bytes:
         found = until(lambda: self.status().get("certificate"), f"a certificate for {self.name}", show=self.status)

@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from lab.cluster import KUBERNETES
-from lab.cluster.api import Api, ApiError, ApiUnreachable
+from lab.cluster.kube_client import KubeClient, KubeError, KubeUnreachable
 from lab.cluster.objects import NODE_GROUP
-from lab.cluster.running import RunningCluster
+from lab.cluster.running_cluster import RunningCluster
 from tests.lab.cluster.joining import Joining
 
 pytestmark = pytest.mark.cluster
@@ -44,10 +44,10 @@ def test_a_node_may_not_label_itself_as_it_likes_nor_touch_others(cluster: Runni
     joining.ask()
     node = joining.as_node(tmp_path)
     foreign = {"metadata": {"name": "worker-2", "labels": {"node-restriction.kubernetes.io/zone": "a"}}}
-    with pytest.raises(ApiError, match="is not allowed to set the following labels") as refused:
+    with pytest.raises(KubeError, match="is not allowed to set the following labels") as refused:
         node.call("POST", "/api/v1/nodes", foreign)
     assert refused.value.status == 403
-    with pytest.raises(ApiError, match="not allowed to"):
+    with pytest.raises(KubeError, match="not allowed to"):
         node.call("POST", "/api/v1/nodes", {"metadata": {"name": "worker-3"}})
     assert not {"worker-2", "worker-3"} & set(cluster.nodes())
 
@@ -65,12 +65,12 @@ def test_without_an_approver_a_request_waits_until_there_is_one(cluster: Running
 
 def test_without_the_right_to_ask_a_token_is_let_in_but_refused(cluster: RunningCluster) -> None:
     outsider = Joining(cluster, "worker-5", cluster.token(groups=()))
-    with pytest.raises(ApiError, match=r"certificatesigningrequests.*is forbidden") as refused:
+    with pytest.raises(KubeError, match=r"certificatesigningrequests.*is forbidden") as refused:
         outsider.ask()
     assert refused.value.status == 403
     cluster.bootstrap(False)
     joining = Joining(cluster, "worker-5", cluster.token(groups=(NODE_GROUP,)))
-    with pytest.raises(ApiError, match="forbidden"):
+    with pytest.raises(KubeError, match="forbidden"):
         joining.ask()
     cluster.bootstrap(True)
     joining.ask()
@@ -82,7 +82,7 @@ def test_tokens_that_are_over_or_unknown_are_refused(cluster: RunningCluster) ->
     Joining(cluster, "worker-6", used).ask()
     cluster.expire(used)
     for token in (used, cluster.token(ttl=-60), "abcdef.0123456789abcdef"):
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(KubeError) as refused:
             Joining(cluster, "worker-6", token).ask()
         assert refused.value.status == 401
 
@@ -98,7 +98,7 @@ def test_certificates_are_as_short_lived_as_wished(cluster: RunningCluster) -> N
 
 def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster: RunningCluster) -> None:
     token = cluster.token()
-    anybody = Api(cluster.endpoint, cluster.ca_file)
+    anybody = KubeClient(cluster.endpoint, cluster.ca_file)
     assert anybody.get("/version")["gitVersion"] == f"v{KUBERNETES}"
     info = anybody.get("/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]
     text = info["kubeconfig"]
@@ -111,13 +111,13 @@ def test_anybody_can_read_how_to_reach_the_cluster_and_a_token_proves_it(cluster
     payload = base64.urlsafe_b64encode(text.encode()).rstrip(b"=")
     proof = hmac.new(token[7:].encode(), header.encode() + b"." + payload, hashlib.sha256).digest()
     assert hmac.compare_digest(proof, _decoded(signature))
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(KubeError) as refused:
         anybody.get("/api/v1/namespaces/kube-system/secrets")
     assert refused.value.status == 403
 
 
 def test_the_cluster_holds_what_kubeadm_makes_and_a_token_reads_it(cluster: RunningCluster) -> None:
-    api = Api(cluster.endpoint, cluster.ca_file, token=cluster.token())
+    api = KubeClient(cluster.endpoint, cluster.ca_file, token=cluster.token())
     maps = "/api/v1/namespaces/kube-system/configmaps"
     about = yaml.safe_load(api.get(f"{maps}/kubeadm-config")["data"]["ClusterConfiguration"])
     assert about["kubernetesVersion"] == f"v{KUBERNETES}"
@@ -137,7 +137,7 @@ def test_a_token_signs_only_when_it_may(cluster: RunningCluster) -> None:
 def test_the_server_goes_away_and_comes_back_with_what_it_knew(cluster: RunningCluster) -> None:
     cluster.api.call("POST", "/api/v1/nodes", {"metadata": {"name": "lasting"}})
     cluster.stop()
-    with pytest.raises(ApiUnreachable):
+    with pytest.raises(KubeUnreachable):
         cluster.api.get("/version")
     cluster.start()
     assert "lasting" in cluster.nodes()

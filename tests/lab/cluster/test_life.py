@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import cli
-from lab.cluster.api import Api
+from lab.cluster.kube_client import KubeClient
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -65,7 +65,7 @@ def test_up_twice_is_one_down_leaves_nothing_and_a_killed_lab_takes_it_along(com
     assert programs(folder) == before
     assert command("cluster", "kubeconfig")[1].strip() == about["kubeconfig"]
     token = command("cluster", "token", "--ttl", "60")[1].strip()
-    assert Api(about["endpoint"], Path(about["ca_file"]), token=token).get("/api")["kind"] == "APIVersions"
+    assert KubeClient(about["endpoint"], Path(about["ca_file"]), token=token).get("/api")["kind"] == "APIVersions"
     assert token not in (tmp_path / "default/log").read_text()
     assert "is down" in command("cluster", "down")[1]
     assert programs(folder) == []

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab import testing
-from lab.cluster import ClusterError, Unavailable, kubernetes, modules, programs
-from lab.cluster.modules import Recipe
+from lab.cluster import kubernetes, programs
+from lab.cluster.go_build import Recipe, build_recipe
+from lab.errors import ClusterError, Unavailable
 
 TOOL, OWN = "example.com/tool", "example.com/own"
 MAIN = 'package main\n\nimport "example.com/own"\n\nvar version string\n\nfunc main() { println(own.Name, version) }\n'
@@ -63,7 +64,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def sum_of(folder: Path, given: Recipe) -> str:
     """The sum of the recipe's module, as the refusal of another one tells it."""
     with pytest.raises(ClusterError, match="has the sum h1:") as refused:
-        modules.build(given, folder, print)
+        build_recipe(given, folder, print)
     return str(refused.value).split("has the sum ")[1].split(",")[0]
 
 
@@ -71,7 +72,7 @@ def sum_of(folder: Path, given: Recipe) -> str:
 def test_only_the_module_that_was_noted_is_built(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ClusterError, match="and not h1:other as the lab has noted it") as refused:
-        modules.build(recipe(sum="h1:other"), tmp_path / "folder", print)
+        build_recipe(recipe(sum="h1:other"), tmp_path / "folder", print)
     assert not isinstance(refused.value, Unavailable)
 
 
@@ -80,7 +81,7 @@ def test_only_the_module_that_was_noted_is_built(tmp_path: Path) -> None:
 def test_a_module_is_built_with_the_modules_it_was_released_with(tmp_path: Path) -> None:
     for name in ("asked", "built"):
         (tmp_path / name).mkdir()
-    modules.build(recipe(sum=sum_of(tmp_path / "asked", recipe())), tmp_path / "built", print)
+    build_recipe(recipe(sum=sum_of(tmp_path / "asked", recipe())), tmp_path / "built", print)
     done = subprocess.run([tmp_path / "built/hello"], capture_output=True, text=True, check=True)
     assert done.stderr == "own v1.2.0\n"
     assert [path.name for path in (tmp_path / "built").iterdir()] == ["hello"]
@@ -98,7 +99,7 @@ def test_what_cannot_be_had_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
         given = recipe(version="v9.9.9")
     (tmp_path / "folder").mkdir()
     with pytest.raises(Unavailable, match=TOOL) as refused:
-        modules.build(given, tmp_path / "folder", print)
+        build_recipe(given, tmp_path / "folder", print)
     assert "\n" not in str(refused.value)
 
 
@@ -110,7 +111,7 @@ def test_that_it_cannot_be_had_is_found_out_once(tmp_path: Path, monkeypatch: py
         raise Unavailable("there is no proxy")
 
     monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path))
-    monkeypatch.setattr(programs.kept, "once", once)
+    monkeypatch.setattr(programs.go_build, "once", once)
     monkeypatch.setattr(programs, "_missing", {})
     for _time in range(3):
         with pytest.raises(Unavailable, match="there is no proxy"):

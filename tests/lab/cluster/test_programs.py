@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster import Programs, ensure, kept, oci
+from lab.cluster import Programs, ensure, go_build
+from lab.cluster.tools import oci_archive
 
 pytestmark = pytest.mark.cluster
 
@@ -80,7 +81,7 @@ def test_builds_are_made_once_and_forgotten_when_nobody_asks_for_them(
         tmp_path / f"{name}-{digit * 16}" for name, digit in zip("aaba", "1234", strict=True)
     )
     for folder in (long_ago, recent, other, new, new):
-        kept.once(folder, build, built.append)
+        go_build.once(folder, build, built.append)
         if folder in (long_ago, other):
             os.utime(folder / "complete", (0, 0))
     assert len(built) == 8  # of each of the four its build and its progress
@@ -91,7 +92,7 @@ def test_builds_are_made_once_and_forgotten_when_nobody_asks_for_them(
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError):
-        kept.once(tmp_path / f"a-{'5' * 16}", broken, built.append)
+        go_build.once(tmp_path / f"a-{'5' * 16}", broken, built.append)
     assert not (tmp_path / f"a-{'5' * 16}").exists()
 
 
@@ -107,8 +108,8 @@ def test_pause_speaks_waits_and_ends(programs: Programs) -> None:
 
 
 def test_the_archive_is_the_same_every_time_and_whole() -> None:
-    archive = oci.archive(b"program", "pause", "registry.k8s.io/pause:3.10.1")
-    assert archive == oci.archive(b"program", "pause", "registry.k8s.io/pause:3.10.1")
+    archive = oci_archive(b"program", "pause", "registry.k8s.io/pause:3.10.1")
+    assert archive == oci_archive(b"program", "pause", "registry.k8s.io/pause:3.10.1")
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         files = {entry.name: tar.extractfile(entry).read() for entry in tar}  # type: ignore[union-attr]
     for name, content in files.items():

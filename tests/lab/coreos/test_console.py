@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.coreos.boot import Machine, boot, command
-from lab.coreos.console import Reader, Written
-from lab.images import ImageError
+from lab.coreos.serial_log import Reader, Written
+from lab.errors import ImageError
 
 
 def read(*lines: str) -> Reader:

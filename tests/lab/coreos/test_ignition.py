@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.coreos import image
+from lab.coreos.live_image import SOURCES
 
-PROGRAM = image.SOURCES / "initramfs/bin/ignition"
-JSON = image.SOURCES / "initramfs/lib/json.awk"
+PROGRAM = SOURCES / "initramfs/bin/ignition"
+JSON = SOURCES / "initramfs/lib/json.awk"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 FORMS: dict[str, Callable[[bytes], dict[str, str]]] = {

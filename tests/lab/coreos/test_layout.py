@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.coreos import LiveImage, bootloader, image, miniso
+from lab.coreos import LiveImage
+from lab.coreos.live_image import _EPOCH, SOURCES, efi_image, encode_recipe
+from lab.errors import ImageError
 
 AREA = 1139
 
@@ -74,15 +76,15 @@ def test_recipe_of_the_minimal_image_fits_its_space(content: Path) -> None:
 
 
 def test_recipe_has_numbers_as_bincode_writes_them() -> None:
-    made = miniso.encode([(250, 251, 65536)], b"d" * 32, b"")
+    made = encode_recipe([(250, 251, 65536)], b"d" * 32, b"")
     table = b"\x01" + b"\xfa" + b"\xfb\xfb\x00" + b"\xfc\x00\x00\x01\x00"
     assert made.startswith(b"MINISO\0\0\x01\x060.20.0" + table + b"d" * 32)
 
 
 def test_recipe_that_does_not_fit_is_refused() -> None:
     noise = bytes(pow(3, n, 257) & 255 ^ n * n >> 7 & 255 for n in range(70_000))
-    with pytest.raises(image.ImageError, match=r"has \d+ bytes, 16384 is the most"):
-        miniso.encode([], b"d" * 32, noise)
+    with pytest.raises(ImageError, match=r"has \d+ bytes, 16384 is the most"):
+        encode_recipe([], b"d" * 32, noise)
 
 
 def test_initramfs_is_an_archive_with_its_modules_in_order(coreos: LiveImage, tmp_path: Path) -> None:
@@ -104,8 +106,8 @@ def test_initramfs_is_an_archive_with_its_modules_in_order(coreos: LiveImage, tm
 
 
 def test_efi_image_has_no_time_but_the_one_given(content: Path, tmp_path: Path) -> None:
-    early = image.SOURCES / "boot/early.cfg"
-    made = bootloader.efi_image(early, tmp_path, image._EPOCH)
+    early = SOURCES / "boot/early.cfg"
+    made = efi_image(early, tmp_path, _EPOCH)
     assert made == (content / "images/efiboot.img").read_bytes()
     listing = subprocess.run(["mdir", "-i", str(content / "images/efiboot.img"), "-/", "-a", "::"], check=True,
                              capture_output=True, text=True).stdout  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.site import Site, open_site
+from lab.machines.backend import Backend, open_backend
 from tests.lab.machines.guest import Key
 
 
@@ -23,11 +23,11 @@ def key(tmp_path: Path) -> Key:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def backend(tmp_path: Path) -> AsyncIterator[Backend]:
     """Containers with the share of the real rescue."""
     if os.geteuid() != 0:
         pytest.fail("machines of kind nspawn need root; run as root, or leave these tests out with -m 'not nspawn'")
-    opened = await open_site("nspawn", "test", tmp_path / "site")
+    opened = await open_backend("nspawn", "test", tmp_path / "site")
     opened.share = await asyncio.to_thread(images.share)
     yield opened
     await opened.close()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.standin import config, image_name
-from lab.installimage.standin.config import LogicalVolume, Part, Subvolume
+from lab.installimage.emulator import config
+from lab.installimage.emulator.config import LogicalVolume, Part, Subvolume
+from lab.installimage.emulator.image import parse_image_name
 
 _FULL = """# a comment
 DRIVE1 /dev/nvme0n1
@@ -97,7 +98,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
     ],
 )
 def test_image_name(value: str, way: str, packing: str, distribution: str, version: str, architecture: str) -> None:
-    image = image_name.parse(value)
+    image = parse_image_name(value)
     assert (image.way, image.packing, image.distribution, image.architecture) == (
         way,
         packing,
@@ -109,6 +110,6 @@ def test_image_name(value: str, way: str, packing: str, distribution: str, versi
 
 
 def test_architecture_must_fit_the_machine() -> None:
-    amd64 = image_name.parse("/i/Debian-1200-bookworm-amd64-base.tar.zst")
+    amd64 = parse_image_name("/i/Debian-1200-bookworm-amd64-base.tar.zst")
     assert amd64.fits("x86_64")
     assert not amd64.fits("aarch64")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from tests.lab.machines.guest import BOOT_ID, Answer, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
 
 pytestmark = pytest.mark.nspawn
@@ -51,9 +51,9 @@ async def _rescued(one: Bench) -> Bench:
 
 
 @pytest.mark.long
-async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> None:
+async def test_what_is_refused_leaves_the_disks_alone(backend: Backend, key: Key) -> None:
     small = (DiskSpec(2 << 30, "nvme"), DiskSpec(2 << 30, "nvme"))
-    one = await _rescued(dedicated(site, key, 1, small, uefi=True))
+    one = await _rescued(dedicated(backend, key, 1, small, uefi=True))
     before = [await one.machine.disk_mark(index) for index in range(2)]
     esp = _CONFIG.replace("PART /", "PART /boot/efi esp 256M|PART /")
     for config, reason in (
@@ -74,8 +74,8 @@ async def test_what_is_refused_leaves_the_disks_alone(site: Site, key: Key) -> N
     assert (await one.ssh("ls -d /autosetup /installimage.*; ls /autosetup.bak-*")).out.startswith("/autosetup.bak-")
 
 
-async def test_command_line(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+async def test_command_line(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME[:1]))
     await _write(one, "/root/config", _CONFIG.replace("|", "\n"))
     installed = "/root/.oldroot/nfs/install/installimage"
     for command, status, words in (
@@ -133,9 +133,9 @@ tar --zstd -C tree -cf Debian-1200-stubs-amd64-x.tar.zst .
 """
 
 
-async def test_what_grub_says_decides_nothing_by_bios(site: Site, key: Key) -> None:
+async def test_what_grub_says_decides_nothing_by_bios(backend: Backend, key: Key) -> None:
     """As the real one: an image without a folder for GRUB's configuration is installed "completely"."""
-    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+    one = await _rescued(dedicated(backend, key, 1, _NVME[:1]))
     assert (await one.ssh(f"cd /root; {_STUBS}")).status == 0
     config = _CONFIG.replace(_IMAGE, "/root/Debian-1200-stubs-amd64-x.tar.zst")
     answer, debug = await _install(one, config)
@@ -154,7 +154,7 @@ async def test_what_grub_says_decides_nothing_by_bios(site: Site, key: Key) -> N
     written = f"mount /dev/nvme0n1p1 /mnt && cat {files}; ls /mnt/etc/systemd /mnt/boot; umount /mnt"
     system = (await one.ssh(written)).out
     network = ".".join(one.hardware.ipv4.split(".")[:3])
-    assert f"  up route add -net {network}.0 netmask 255.255.255.0 gw {site.gateway} dev eth0\n" in system
+    assert f"  up route add -net {network}.0 netmask 255.255.255.0 gw {backend.gateway} dev eth0\n" in system
     assert "grub" not in system.split()
     assert "net.ipv4.conf.all.rp_filter=1\n" in system
     assert "net.ipv6.conf.all.accept_ra=0\n" in system
@@ -163,8 +163,8 @@ async def test_what_grub_says_decides_nothing_by_bios(site: Site, key: Key) -> N
 
 
 @pytest.mark.long
-async def test_failures_while_installing_end_with_status_1(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+async def test_failures_while_installing_end_with_status_1(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME[:1]))
     await one.ssh(f"cd /root && head -c 5000000 {_IMAGE} >Broken-1200-x-amd64-a.tar.zst")
     await _write(one, "/root/fill", "#!/bin/sh\ncd /installimage.*/hdd && fallocate -l 1200M filler", "0755")
     await _write(one, "/root/fail", "#!/bin/sh\nexit 1", "0755")
@@ -182,8 +182,8 @@ async def test_failures_while_installing_end_with_status_1(site: Site, key: Key)
 
 
 @pytest.mark.long
-async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME))
+async def test_installs_and_boots_by_bios(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME))
     await _write(one, "/root/after", _SEED, "0755")
     await _write(one, "/root/unused", "#!/bin/sh\ntouch /never", "0644")
     await one.ssh("ln -s /root/unused /root/post-install; echo foreign | dd of=/dev/nvme1n1 conv=fsync status=none")
@@ -226,8 +226,8 @@ async def test_installs_and_boots_by_bios(site: Site, key: Key) -> None:
     assert (await one.ssh("findmnt -no SOURCE /")).out == "/dev/nvme0n1p3\n"
 
 
-async def test_installs_and_boots_by_uefi_with_the_rescues_password(site: Site, key: Key) -> None:
-    one = dedicated(site, key, 1, (DiskSpec(4 << 30, "sata"), DiskSpec(4 << 30, "sata")), uefi=True)
+async def test_installs_and_boots_by_uefi_with_the_rescues_password(backend: Backend, key: Key) -> None:
+    one = dedicated(backend, key, 1, (DiskSpec(4 << 30, "sata"), DiskSpec(4 << 30, "sata")), uefi=True)
     one.arm(Rescue((key.public,), password="let-me-in-please"))
     await _rescued(one)
     await one.ssh(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.standin import config, layout, options, storage, teardown
-from lab.installimage.standin.layout import MIB
+from lab.installimage.emulator import config, layout, options, storage, teardown
+from lab.installimage.emulator.layout import MIB
 
 _GIB = 1 << 30
 

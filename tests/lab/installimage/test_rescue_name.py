@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from tests.lab.installimage.test_installation import _CONFIG, _RUN, _install, _rescued, _write
 from tests.lab.machines.guest import DiskSpec, FromDisk, Key, dedicated
 
@@ -17,8 +17,8 @@ _NVME = (DiskSpec(4 << 30, "nvme"), DiskSpec(1 << 30, "nvme"))
 
 
 @pytest.mark.long
-async def test_the_rescue_takes_the_name_of_the_new_system(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+async def test_the_rescue_takes_the_name_of_the_new_system(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME[:1]))
     assert (await one.ssh("hostname")).out == "rescue\n"
     await _write(one, "/root/look", "#!/bin/sh\nssh-keygen -A\necho target-sees $(hostname)", "0755")
     await _write(one, "/root/post-mount", "#!/bin/sh\nhostname >/root/before", "0755")
@@ -38,8 +38,8 @@ async def test_the_rescue_takes_the_name_of_the_new_system(site: Site, key: Key)
     assert await one.answers("hostname", unless="rescue") == "node-1"
 
 
-async def test_the_name_stays_when_a_later_step_fails(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME[:1]))
+async def test_the_name_stays_when_a_later_step_fails(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME[:1]))
     image = "/root/Debian-1200-empty-amd64-base.tar.zst"
     await one.ssh(f"mkdir -p /root/tree/etc; tar --zstd -C /root/tree -cf {image} .")
     answer, debug = await _install(one, re.sub("IMAGE .*", f"IMAGE {image}", _CONFIG))
@@ -50,8 +50,8 @@ async def test_the_name_stays_when_a_later_step_fails(site: Site, key: Key) -> N
     assert (await one.ssh("hostname")).out == "node-1\n"
 
 
-async def test_debug_txt_begins_with_the_hardware(site: Site, key: Key) -> None:
-    one = await _rescued(dedicated(site, key, 1, _NVME))
+async def test_debug_txt_begins_with_the_hardware(backend: Backend, key: Key) -> None:
+    one = await _rescued(dedicated(backend, key, 1, _NVME))
     answer, debug = await _install(one, _CONFIG.replace("SWRAID 0", "SWRAID 1").replace("nvme0n1", "nvme7n1"))
     assert answer.status == 1
     stamp = re.compile(r"\[\d\d:\d\d:\d\d\] ")

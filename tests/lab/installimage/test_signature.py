@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.installimage.standin import image
+from lab.installimage.emulator import image
 
 _KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 

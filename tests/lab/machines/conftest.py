@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.site import Site, open_site
+from lab.machines.backend import Backend, open_backend
 from tests.lab.machines.guest import Key
 
 
@@ -26,18 +26,18 @@ def _need_root(kind: str) -> None:
 
 
 @pytest.fixture
-async def nspawn_site(tmp_path: Path) -> AsyncIterator[Site]:
+async def nspawn_backend(tmp_path: Path) -> AsyncIterator[Backend]:
     """A place for containers."""
     _need_root("nspawn")
-    site = await open_site("nspawn", "test", tmp_path / "site")
-    yield site
-    await site.close()
+    backend = await open_backend("nspawn", "test", tmp_path / "site")
+    yield backend
+    await backend.close()
 
 
 @pytest.fixture
-async def qemu_site(tmp_path: Path) -> AsyncIterator[Site]:
+async def qemu_backend(tmp_path: Path) -> AsyncIterator[Backend]:
     """A place for virtual machines."""
     _need_root("qemu")
-    site = await open_site("qemu", "test", tmp_path / "site")
-    yield site
-    await site.close()
+    backend = await open_backend("qemu", "test", tmp_path / "site")
+    yield backend
+    await backend.close()

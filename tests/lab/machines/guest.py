@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.machines.backend import Backend
 from lab.machines.base import BootSource, DiskSpec, FromDisk, Hardware, Machine, Rescue
-from lab.machines.site import Site
 from tests.waiting import until_async
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -141,7 +141,7 @@ class Bench:
         assert answer.status == 0, answer
 
 
-async def publish(site: Site, file: Path, port: int = 8080) -> asyncio.Server:
+async def publish(backend: Backend, file: Path, port: int = 8080) -> asyncio.Server:
     """Serve one file to machines by plain HTTP on the site's gateway."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,26 +151,28 @@ async def publish(site: Site, file: Path, port: int = 8080) -> asyncio.Server:
             await asyncio.get_running_loop().sendfile(writer.transport, content)
         writer.close()
 
-    return await asyncio.start_server(answer, sock=site.listen(port))
+    return await asyncio.start_server(answer, sock=backend.listen(port))
 
 
-def bench(site: Site, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mib: int = 2048) -> Bench:
+def bench(backend: Backend, key: Key, index: int, disk_bytes: int = 4 << 30, memory_mib: int = 2048) -> Bench:
     """The index-th machine of a site, of the cloud: rescue armed, no disk yet."""
     disks = (DiskSpec(disk_bytes),)
-    hardware = Hardware(1000 + index, f"machine-{index}", 1, memory_mib, disks, site.mac(index), site.address(index))
-    return on_bench(site, key, hardware)
+    hardware = Hardware(
+        1000 + index, f"machine-{index}", 1, memory_mib, disks, backend.mac(index), backend.address(index)
+    )
+    return on_bench(backend, key, hardware)
 
 
-def dedicated(site: Site, key: Key, index: int, disks: tuple[DiskSpec, ...], **more: Any) -> Bench:
+def dedicated(backend: Backend, key: Key, index: int, disks: tuple[DiskSpec, ...], **more: Any) -> Bench:
     """The index-th machine of a site, a dedicated server with these disks."""
     hardware = Hardware(
-        4700 + index, f"server-{index}", 1, 2048, disks, site.mac(index), site.address(index),
+        4700 + index, f"server-{index}", 1, 2048, disks, backend.mac(index), backend.address(index),
         manufacturer="ASUSTeK", product="AX41-NVMe", **more,
     )  # fmt: skip
-    return on_bench(site, key, hardware)
+    return on_bench(backend, key, hardware)
 
 
-def on_bench(site: Site, key: Key, hardware: Hardware) -> Bench:
+def on_bench(backend: Backend, key: Key, hardware: Hardware) -> Bench:
     """A machine with rescue armed and no disk yet."""
     source: list[BootSource] = [Rescue((key.public,))]
     boots: list[BootSource] = []
@@ -180,7 +182,7 @@ def on_bench(site: Site, key: Key, hardware: Hardware) -> Bench:
         boots.append(source[0])
         return source[0]
 
-    return Bench(site.machine(hardware, firmware, off.set), hardware, key, source, boots, off)
+    return Bench(backend.machine(hardware, firmware, off.set), hardware, key, source, boots, off)
 
 
 __all__ = ["BOOT_ID", "Answer", "Bench", "DiskSpec", "FromDisk", "Key", "Rescue", "bench", "dedicated", "publish"]

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import LabError
+from lab.machines.backend import Backend, open_backend
 from lab.machines.base import FromDisk
-from lab.machines.host import LabError
-from lab.machines.site import Site, open_site
 from tests.lab.machines.guest import Bench, DiskSpec, Key, bench, dedicated
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    opened = await open_site("dry", "test", tmp_path / "site")
+async def backend(tmp_path: Path) -> AsyncIterator[Backend]:
+    opened = await open_backend("dry", "test", tmp_path / "site")
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-def one(site: Site, key: Key) -> Bench:
-    return bench(site, key, 1, disk_bytes=1 << 20)
+def one(backend: Backend, key: Key) -> Bench:
+    return bench(backend, key, 1, disk_bytes=1 << 20)
 
 
 async def test_firmware_is_asked_once_per_boot(one: Bench) -> None:
@@ -60,7 +60,9 @@ async def test_cut_power_tells_nobody(one: Bench) -> None:
     assert not one.switched_off.is_set()
 
 
-async def test_disk_keeps_its_bytes_through_copy_and_create(one: Bench, site: Site, key: Key, tmp_path: Path) -> None:
+async def test_disk_keeps_its_bytes_through_copy_and_create(
+    one: Bench, backend: Backend, key: Key, tmp_path: Path
+) -> None:
     image = tmp_path / "image.raw"
     with image.open("wb") as file:
         file.write(b"first")
@@ -72,16 +74,16 @@ async def test_disk_keeps_its_bytes_through_copy_and_create(one: Bench, site: Si
     assert snapshot.stat().st_size == 1 << 20
     assert snapshot.read_bytes().rstrip(b"\0") == image.read_bytes().rstrip(b"\0")
     assert 0 < allocated < 1 << 20
-    two = bench(site, key, 2, disk_bytes=2 << 20)
+    two = bench(backend, key, 2, disk_bytes=2 << 20)
     await two.machine.create(snapshot)
     await two.machine.write_disk(None)
     assert await two.machine.copy_disk(tmp_path / "empty.raw") == 0
 
 
-async def test_every_disk_is_a_disk_of_its_own(site: Site, key: Key, tmp_path: Path) -> None:
+async def test_every_disk_is_a_disk_of_its_own(backend: Backend, key: Key, tmp_path: Path) -> None:
     image = tmp_path / "image.raw"
     image.write_bytes(b"system")
-    one = dedicated(site, key, 1, (DiskSpec(1 << 20, "nvme"), DiskSpec(2 << 20, "sata")))
+    one = dedicated(backend, key, 1, (DiskSpec(1 << 20, "nvme"), DiskSpec(2 << 20, "sata")))
     await one.machine.create(image)
     assert [disk.kind for disk in one.machine.disks] == ["nvme", "sata"]
     assert all(disk.serial and disk.wwn and disk.model for disk in one.machine.disks)
@@ -93,7 +95,7 @@ async def test_every_disk_is_a_disk_of_its_own(site: Site, key: Key, tmp_path: P
     assert one.boots == [one.rescue()] * 2
     assert [await one.machine.disk_digest(index) for index in (0, 1)] == [written, empty]
     await one.machine.destroy()
-    assert list(site.disks.iterdir()) == []
+    assert list(backend.disks.iterdir()) == []
 
 
 async def test_image_larger_than_the_disk_is_refused(one: Bench, tmp_path: Path) -> None:
@@ -112,22 +114,22 @@ async def test_disk_of_a_running_machine_is_not_replaced(one: Bench) -> None:
 
 async def test_close_and_reopen_leave_no_disk(tmp_path: Path, key: Key) -> None:
     for _time in range(2):
-        site = await open_site("dry", "test", tmp_path / "site")
-        assert list(site.disks.iterdir()) == []
-        await bench(site, key, 1, disk_bytes=1 << 20).machine.create(None)
-        assert list(site.disks.iterdir()) != []
-    await site.close()
-    assert not site.disks.exists()
+        backend = await open_backend("dry", "test", tmp_path / "site")
+        assert list(backend.disks.iterdir()) == []
+        await bench(backend, key, 1, disk_bytes=1 << 20).machine.create(None)
+        assert list(backend.disks.iterdir()) != []
+    await backend.close()
+    assert not backend.disks.exists()
 
 
-def test_addresses_are_stable_and_distinct(site: Site) -> None:
-    assert len({site.address(index) for index in range(1, 600)}) == 599
-    assert len({site.mac(index) for index in range(1, 600)}) == 599
-    assert site.address(7) == site.address(7)
+def test_addresses_are_stable_and_distinct(backend: Backend) -> None:
+    assert len({backend.address(index) for index in range(1, 600)}) == 599
+    assert len({backend.mac(index) for index in range(1, 600)}) == 599
+    assert backend.address(7) == backend.address(7)
     with pytest.raises(LabError, match="machine index 0"):
-        site.address(0)
+        backend.address(0)
 
 
 async def test_unknown_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="'docker' is not one of dry, nspawn, qemu"):
-        await open_site("docker", "test", tmp_path)
+        await open_backend("docker", "test", tmp_path)

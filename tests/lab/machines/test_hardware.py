@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab import images
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from tests.lab.machines.guest import BOOT_ID, Bench, DiskSpec, FromDisk, Key, Rescue, dedicated
 from tests.waiting import until_async
 
@@ -47,8 +47,8 @@ async def _until(one: Bench, words: str) -> None:
     await until_async(holds, words, pause=0.1)
 
 
-async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_site: Site, key: Key) -> None:
-    one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING, DiskSpec(32 * _MIB)), uefi=True)
+async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_backend: Backend, key: Key) -> None:
+    one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING, DiskSpec(32 * _MIB)), uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
@@ -80,10 +80,10 @@ async def test_tools_in_the_rescue_tell_the_disks_apart(nspawn_site: Site, key: 
     assert "Read-only" in (await one.ssh("echo 1 > /sys/block/sda/ro")).err
 
 
-async def test_rescue_has_what_the_hosters_rescue_has(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+async def test_rescue_has_what_the_hosters_rescue_has(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
     """What CAPH's inspection and the real installimage call, as they call it."""
-    nspawn_site.share = tmp_path
-    one = dedicated(nspawn_site, key, 1, (_FIRST,))
+    nspawn_backend.share = tmp_path
+    one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     await one.machine.create(None)
     await one.machine.power_on()
     programs = (
@@ -111,10 +111,10 @@ async def test_rescue_has_what_the_hosters_rescue_has(nspawn_site: Site, key: Ke
     assert (await one.ssh(started)).out == ""
 
 
-async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
     """It unmounts whatever has a path as its source, and gives an address to each interface that is not virtual."""
-    nspawn_site.share = tmp_path
-    one = dedicated(nspawn_site, key, 1, (_FIRST,))
+    nspawn_backend.share = tmp_path
+    one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
@@ -128,9 +128,9 @@ async def test_real_installimage_leaves_the_rescue_as_it_is(nspawn_site: Site, k
     assert (await one.ssh("networkctl --no-legend list eth0")).out.split()[1:3] == ["eth0", "ether"]
 
 
-async def test_disks_are_in_good_health(nspawn_site: Site, key: Key) -> None:
+async def test_disks_are_in_good_health(nspawn_backend: Backend, key: Key) -> None:
     """As CAPH and our own modules ask."""
-    one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING))
+    one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING))
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
@@ -145,8 +145,8 @@ async def test_disks_are_in_good_health(nspawn_site: Site, key: Key) -> None:
     assert (await one.ssh("smartctl --version")).out.startswith("smartctl 7")
 
 
-async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_site: Site, key: Key) -> None:
-    one = dedicated(nspawn_site, key, 1, (_FIRST, _SPINNING))
+async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_backend: Backend, key: Key) -> None:
+    one = dedicated(nspawn_backend, key, 1, (_FIRST, _SPINNING))
     await one.machine.create(None)
     await one.machine.power_on()
     table = "printf 'label: gpt\\nsize=20MiB, name=first\\nsize=20MiB\\n' | sfdisk --quiet"
@@ -181,8 +181,8 @@ async def test_partitions_and_what_they_hold_are_shown_at_once(nspawn_site: Site
     await _until(one, "[ $(lsblk -dno RO /dev/sda) = 1 ]")
 
 
-async def test_letters_swap_at_every_other_boot_and_data_stays(nspawn_site: Site, key: Key) -> None:
-    one = dedicated(nspawn_site, key, 1, (_FIRST, _SECOND, _SPINNING), swaps_letters=True)
+async def test_letters_swap_at_every_other_boot_and_data_stays(nspawn_backend: Backend, key: Key) -> None:
+    one = dedicated(nspawn_backend, key, 1, (_FIRST, _SECOND, _SPINNING), swaps_letters=True)
     await one.machine.create(None)
     await one.machine.power_on()
     names = "lsblk -dno NAME,SERIAL | sort"
@@ -199,19 +199,21 @@ async def test_letters_swap_at_every_other_boot_and_data_stays(nspawn_site: Site
         assert found.out.split() == [f"on-{expected[1]}", f"on-{expected[3]}"]
     assert [await one.machine.disk_digest(index) for index in range(3)] == digests
     await one.machine.destroy()
-    assert not [path for path in nspawn_site.disks.iterdir() if path.name.startswith("m")]
+    assert not [path for path in nspawn_backend.disks.iterdir() if path.name.startswith("m")]
 
 
-async def test_rescue_has_the_given_host_keys_password_and_share(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+async def test_rescue_has_the_given_host_keys_password_and_share(
+    nspawn_backend: Backend, key: Key, tmp_path: Path
+) -> None:
     share = tmp_path / "share"
     share.mkdir()
     (share / "note").write_text("for all\n")
-    nspawn_site.share = share
+    nspawn_backend.share = share
     made = []
     for kind in ("ed25519", "ecdsa", "rsa"):
         made.append(tmp_path / kind)
         subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(made[-1])], check=True)
-    one = dedicated(nspawn_site, key, 1, (_FIRST,))
+    one = dedicated(nspawn_backend, key, 1, (_FIRST,))
     one.arm(Rescue((key.public,), "pass words", tuple(file.read_text() for file in made)))
     await one.machine.create(None)
     await one.machine.power_on()
@@ -239,8 +241,8 @@ async def test_rescue_has_the_given_host_keys_password_and_share(nspawn_site: Si
 
 
 @pytest.mark.long
-async def test_second_disk_boots_when_the_first_cannot(nspawn_site: Site, key: Key) -> None:
-    one = dedicated(nspawn_site, key, 1, (_FIRST, DiskSpec(4 << 30, "sata"), DiskSpec(64 * _MIB, "sata")))
+async def test_second_disk_boots_when_the_first_cannot(nspawn_backend: Backend, key: Key) -> None:
+    one = dedicated(nspawn_backend, key, 1, (_FIRST, DiskSpec(4 << 30, "sata"), DiskSpec(64 * _MIB, "sata")))
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
@@ -263,8 +265,8 @@ async def test_second_disk_boots_when_the_first_cannot(nspawn_site: Site, key: K
     assert await one.answers(f"test $(hostname) = web-1 && {BOOT_ID}", unless=second) not in (first, second)
 
 
-async def test_uefi_machine_wants_a_loader_in_an_esp(nspawn_site: Site, key: Key) -> None:
-    one = dedicated(nspawn_site, key, 1, (_FIRST,), uefi=True)
+async def test_uefi_machine_wants_a_loader_in_an_esp(nspawn_backend: Backend, key: Key) -> None:
+    one = dedicated(nspawn_backend, key, 1, (_FIRST,), uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()
     table = "printf 'label: gpt\\nsize=40MiB, type=U\\n' | sfdisk --quiet /dev/nvme0n1"

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.machines import credentials, qemu_command, sysfs, trees, udev
+from lab.errors import LabError
+from lab.machines import qemu_command, sysfs, udev
 from lab.machines.base import DiskSpec, Hardware, Rescue
-from lab.machines.host import LabError
 from lab.machines.identity import identities, kernel_names, partition_name
+from lab.machines.powered import key_type, rescue_credentials, write_credentials
+from lab.machines.sysfs import TreeWriter, fill_tree
 
 _SIZE = 8 << 30
 _HARDWARE = Hardware(4711, "db-1", 2, 2048, (DiskSpec(_SIZE),), "96:00:00:10:00:01", "198.18.16.2")
@@ -110,7 +112,7 @@ def test_links_are_those_of_udev() -> None:
 def test_sysfs_of_a_disk_and_its_partition(tmp_path: Path) -> None:
     (disk,) = identities(_with(DiskSpec(_SIZE, "sata", rotational=True)))
     host = {"dev": "7:3", "size": "16777216", "uevent": "DEVNAME=loop3", "queue/rotational": "0", "diskseq": "9"}
-    trees.fill(tmp_path / "sda", sysfs.disk_tree(disk, "sda", host))
+    fill_tree(tmp_path / "sda", sysfs.disk_tree(disk, "sda", host))
     assert (tmp_path / "sda/uevent").read_text() == "MAJOR=7\nMINOR=3\nDEVNAME=sda\nDEVTYPE=disk\nDISKSEQ=9\n"
     assert (tmp_path / "sda/queue/rotational").read_text() == "1\n"
     assert (tmp_path / "sda/device/vendor").read_text() == "ATA     \n"
@@ -119,7 +121,7 @@ def test_sysfs_of_a_disk_and_its_partition(tmp_path: Path) -> None:
 
 
 def test_writer_replaces_and_removes(tmp_path: Path) -> None:
-    writer = trees.Writer(tmp_path / "spare")
+    writer = TreeWriter(tmp_path / "spare")
     writer.folder(tmp_path / "seen/a", {"x/y": "1", "link": sysfs.Link("x"), "empty": None})
     assert (tmp_path / "seen/a/link/y").read_text() == "1\n"
     writer.file(tmp_path / "seen/a/x/y", "2")
@@ -135,7 +137,7 @@ def test_writer_replaces_and_removes(tmp_path: Path) -> None:
 def _command(hardware: Hardware, swapped: bool = False, rescue: qemu_command.RescueFiles | None = None) -> str:
     disks = tuple((disk, Path(f"/d/{index}.raw")) for index, disk in enumerate(identities(hardware)))
     variables = Path("/m/vars.fd") if hardware.uefi else None
-    parts = qemu_command.Chassis("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, variables)
+    parts = qemu_command.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, variables)
     return " ".join(qemu_command.command(hardware, parts, swapped, rescue))
 
 
@@ -154,7 +156,7 @@ def test_qemu_tries_disks_in_the_boot_order() -> None:
     hardware = _with(*(DiskSpec(_SIZE, kind) for kind in ("sata", "nvme", "sata")))  # type: ignore[arg-type]
     disks = tuple((disk, Path(f"/d/{index}.raw")) for index, disk in enumerate(identities(hardware)))
     for order, places in (((), (1, 2, 3)), ((2,), (2, 3, 1)), ((1, 2, 0), (3, 1, 2))):
-        parts = qemu_command.Chassis("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, None, order)
+        parts = qemu_command.Parts("tcg", Path("/m/console"), Path("/m/qmp"), "m4711", disks, None, order)
         line = " ".join(qemu_command.command(hardware, parts, False, None))
         assert [f"drive=disk{disk},bootindex={place}" in line for disk, place in enumerate(places)] == [True] * 3
 
@@ -176,30 +178,30 @@ def test_qemu_command_escapes_names_and_keeps_secrets_out() -> None:
 def test_credentials_of_a_rescue(tmp_path: Path, kind: str) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(tmp_path / "key")], check=True)
     private = (tmp_path / "key").read_text()
-    given = credentials.of_rescue(Rescue(("ssh-ed25519 AAAA x ",), "secret", (private,)))
+    given = rescue_credentials(Rescue(("ssh-ed25519 AAAA x ",), "secret", (private,)))
     assert given == {
         "ssh.authorized_keys.root": "ssh-ed25519 AAAA x\n",
         "lab.root_password": "secret",
         f"lab.ssh_host_key.{kind}": private,
     }
-    assert credentials.of_rescue(Rescue()) == {}
+    assert rescue_credentials(Rescue()) == {}
     for _boot in range(2):
-        files = credentials.write(tmp_path / "given", given)
+        files = write_credentials(tmp_path / "given", given)
         assert {file.stat().st_mode & 0o777 for file in files.values()} == {0o600}
     assert (tmp_path / "given").stat().st_mode & 0o777 == 0o700
-    credentials.write(tmp_path / "given", {})
+    write_credentials(tmp_path / "given", {})
     assert list((tmp_path / "given").iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END-----"])
 def test_other_texts_are_no_host_keys(text: str) -> None:
     with pytest.raises(LabError, match="not an OpenSSH private key"):
-        credentials.key_type(text)
+        key_type(text)
 
 
 def test_damaged_host_keys_are_refused(tmp_path: Path) -> None:
     frame = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n"
     with pytest.raises(LabError, match="not base64"):
-        credentials.key_type(frame.format("?"))
+        key_type(frame.format("?"))
     with pytest.raises(LabError, match="give ed25519, ecdsa or rsa"):
-        credentials.key_type(frame.format("AAAA"))
+        key_type(frame.format("AAAA"))

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import images
-from lab.images import cache, debian, host
-from lab.images.errors import ImageError
+from lab import cache, images
+from lab.apt import sources
+from lab.errors import ImageError
+from lab.images import debian
 from lab.images.recipe import RECIPES
-from lab.images.share import build_share
-from lab.machines import bootable, partition_table
+from lab.images.rescue import build_share
+from lab.machines import partition_table
+from lab.machines.partition_table import why_not
 
 _DEB822 = """# of the installer
 Types: deb deb-src
@@ -53,7 +55,7 @@ def apt(tmp_path: Path) -> Path:
 
 def test_sources_of_the_host_for_this_suite_only(apt: Path) -> None:
     (apt / "sources.list.d" / "debian.sources").write_text(_DEB822)
-    assert host.sources("bookworm", apt) == [
+    assert sources("bookworm", apt) == [
         "deb http://mirror.example/debian bookworm main",
         "deb http://mirror.example/debian bookworm-updates main",
         "deb http://security.example/debian bookworm-security main",
@@ -62,12 +64,12 @@ def test_sources_of_the_host_for_this_suite_only(apt: Path) -> None:
 
 def test_one_line_sources(apt: Path) -> None:
     (apt / "sources.list").write_text(_ONE_LINE)
-    assert host.sources("bookworm", apt) == ["deb http://mirror.example/debian bookworm main"]
+    assert sources("bookworm", apt) == ["deb http://mirror.example/debian bookworm main"]
 
 
 def test_host_of_another_suite_leaves_the_choice_to_mmdebstrap(apt: Path) -> None:
     (apt / "sources.list").write_text("deb http://mirror.example/ubuntu noble main universe\n")
-    assert host.sources("bookworm", apt) == []
+    assert sources("bookworm", apt) == []
 
 
 def _release(folder: Path, text: str) -> Path:
@@ -91,13 +93,13 @@ def test_another_suite_comes_from_where_the_hosts_own_does(apt: Path, tmp_path: 
     ]
     if suite == "sid":
         expected = ["deb http://mirror.example/debian sid main"]
-    assert host.sources(suite, apt, release) == expected
+    assert sources(suite, apt, release) == expected
 
 
 def test_a_host_that_is_no_debian_tells_nothing_about_its_suites(apt: Path, tmp_path: Path) -> None:
     (apt / "sources.list").write_text("deb http://mirror.example/ubuntu noble main universe\n")
     release = _release(tmp_path, "ID=ubuntu\nVERSION_CODENAME=noble\n")
-    assert host.sources("trixie", apt, release) == []
+    assert sources("trixie", apt, release) == []
 
 
 def test_the_images_of_both_suites_have_the_same_overlay() -> None:
@@ -169,7 +171,7 @@ def test_built_disk_is_sparse_and_matches_its_digest() -> None:
     with subprocess.Popen(["zstd", "-dc", images.variant(image, "zst")], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert hashlib.file_digest(process.stdout, "sha256").hexdigest() == image.sha256["raw"]  # type: ignore[arg-type]
-    assert bootable.why_not(raw, uefi=False) is None
+    assert why_not(raw, uefi=False) is None
     assert image.dir in [known.dir for known in images.listing()]
 
 

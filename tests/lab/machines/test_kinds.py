@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.host import LabError
-from lab.machines.site import KINDS, best_kind, open_site
+from lab.errors import LabError
+from lab.machines.backend import KINDS, best_kind, open_backend
 
 
 def test_best_kind_is_one_that_can_be_opened_and_says_why() -> None:
@@ -33,5 +33,5 @@ def test_host_without_programs_is_told_what_to_install(monkeypatch: pytest.Monke
 async def test_missing_programs_are_named_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(LabError, match=r"lacks .*nsenter.*systemd-nspawn.*apt-get install .*systemd-container"):
-        await open_site("nspawn", "test", tmp_path)
+        await open_backend("nspawn", "test", tmp_path)
     assert list(tmp_path.iterdir()) == []

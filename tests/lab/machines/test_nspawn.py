@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.host import run
-from lab.machines.site import Site
+from lab.machines.backend import Backend
+from lab.machines.host_commands import run
 from tests.integration.commands.disks import loop, mount, sh
 from tests.lab.machines.guest import BOOT_ID, LIMIT, FromDisk, Key, bench
 from tests.waiting import until_async
@@ -30,8 +30,8 @@ def _host_may_resize_online() -> bool:
     return bool(int(line.split()[1], 16) >> _CAP_SYS_RESOURCE & 1)
 
 
-async def test_rescue_opens_for_the_armed_key_only(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_rescue_opens_for_the_armed_key_only(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     assert one.machine.running
@@ -44,8 +44,8 @@ async def test_rescue_opens_for_the_armed_key_only(nspawn_site: Site, key: Key, 
     assert int(size) == one.hardware.disk_bytes
 
 
-async def test_packets_to_a_machine_that_is_off_vanish(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_packets_to_a_machine_that_is_off_vanish(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
 
     def connect(port: int) -> None:
@@ -62,8 +62,8 @@ async def test_packets_to_a_machine_that_is_off_vanish(nspawn_site: Site, key: K
         await asyncio.to_thread(connect, 22)
 
 
-async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     first, keys = await one.answers(BOOT_ID), await one.host_keys()
@@ -77,8 +77,8 @@ async def test_every_rescue_boot_is_a_new_one_on_the_same_disk(nspawn_site: Site
     assert one.boots == [one.rescue(), one.rescue()]
 
 
-async def test_a_firmware_that_counts_runs_nothing(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_a_firmware_that_counts_runs_nothing(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     first = await one.answers(BOOT_ID)
@@ -99,8 +99,8 @@ async def test_a_firmware_that_counts_runs_nothing(nspawn_site: Site, key: Key) 
 
 
 @pytest.mark.parametrize("content", ["nothing", "a table only"])
-async def test_disk_without_a_system_does_not_boot(nspawn_site: Site, key: Key, content: str) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_disk_without_a_system_does_not_boot(nspawn_backend: Backend, key: Key, content: str) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     if content == "a table only":
         await one.machine.power_on()
@@ -114,8 +114,8 @@ async def test_disk_without_a_system_does_not_boot(nspawn_site: Site, key: Key, 
     assert not one.machine.running
 
 
-async def test_written_image_boots_by_reboot_from_inside(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_written_image_boots_by_reboot_from_inside(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     rescue = await one.answers(BOOT_ID)
@@ -133,8 +133,8 @@ async def test_written_image_boots_by_reboot_from_inside(nspawn_site: Site, key:
     assert one.boots == [one.rescue(), FromDisk()]
 
 
-async def test_partition_nodes_follow_the_table(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_partition_nodes_follow_the_table(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
@@ -149,8 +149,8 @@ async def test_partition_nodes_follow_the_table(nspawn_site: Site, key: Key) -> 
     assert await one.answers(nodes, unless="sda sda1 sda3") == "sda"
 
 
-async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(images.ensure("debian").files["raw"])
     await one.machine.power_on()
     await one.answers("true")
@@ -173,8 +173,8 @@ async def test_file_systems_grow_in_the_rescue_and_in_the_system(nspawn_site: Si
         assert "Permission denied" in grown.err
 
 
-async def test_discarded_blocks_read_as_zeros(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1, disk_bytes=64 << 20)
+async def test_discarded_blocks_read_as_zeros(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1, disk_bytes=64 << 20)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("dd if=/dev/urandom of=/dev/sda bs=1M count=64 conv=fsync status=none; blkdiscard /dev/sda")
@@ -183,8 +183,8 @@ async def test_discarded_blocks_read_as_zeros(nspawn_site: Site, key: Key) -> No
 
 
 @pytest.mark.long
-async def test_power_cut_in_the_middle_of_writing(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_power_cut_in_the_middle_of_writing(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(images.ensure("debian").files["raw"])
     await one.machine.power_on()
     await one.answers("true")
@@ -205,8 +205,8 @@ async def test_power_cut_in_the_middle_of_writing(nspawn_site: Site, key: Key) -
     assert one.boots == [one.rescue(), FromDisk(), FromDisk()]
 
 
-async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("echo durable | dd of=/dev/sda conv=fsync status=none")
@@ -218,8 +218,8 @@ async def test_power_cut_in_the_rescue_keeps_the_disk(nspawn_site: Site, key: Ke
 
 
 @pytest.mark.parametrize("how", ["button", "poweroff"])
-async def test_system_switches_itself_off(nspawn_site: Site, key: Key, how: str) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_system_switches_itself_off(nspawn_backend: Backend, key: Key, how: str) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     # what counts is that the boot has ended, whatever a unit of no concern here made of it
@@ -232,8 +232,8 @@ async def test_system_switches_itself_off(nspawn_site: Site, key: Key, how: str)
     assert not one.machine.running
 
 
-async def test_reboot_request_asks_the_firmware_again(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_reboot_request_asks_the_firmware_again(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     first = await one.answers(f"systemctl is-system-running --wait >/dev/null; {BOOT_ID}")
@@ -243,8 +243,8 @@ async def test_reboot_request_asks_the_firmware_again(nspawn_site: Site, key: Ke
     assert not one.switched_off.is_set()
 
 
-async def test_several_machines_at_once(nspawn_site: Site, key: Key) -> None:
-    many = [bench(nspawn_site, key, index) for index in range(1, 6)]
+async def test_several_machines_at_once(nspawn_backend: Backend, key: Key) -> None:
+    many = [bench(nspawn_backend, key, index) for index in range(1, 6)]
     await asyncio.gather(*(one.machine.create(images.ensure("debian").files["raw"]) for one in many))
     await asyncio.gather(*(one.machine.power_on() for one in many))
     boots = await asyncio.gather(*(one.answers(BOOT_ID) for one in many))
@@ -253,14 +253,14 @@ async def test_several_machines_at_once(nspawn_site: Site, key: Key) -> None:
     assert len(frozenset().union(*keys)) == 10
 
 
-async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_site: Site, key: Key) -> None:
-    one, two = bench(nspawn_site, key, 1), bench(nspawn_site, key, 2)
+async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_backend: Backend, key: Key) -> None:
+    one, two = bench(nspawn_backend, key, 1), bench(nspawn_backend, key, 2)
     await one.machine.create(images.ensure("debian").files["raw"])
     await one.machine.power_on()
     await one.answers("true")
     await one.seed("golden")
     await one.machine.cut_power()
-    snapshot = nspawn_site.disks / "snapshot.raw"
+    snapshot = nspawn_backend.disks / "snapshot.raw"
     assert await one.machine.copy_disk(snapshot) > 100 << 20
     assert snapshot.stat().st_size == 4 << 30
     assert snapshot.stat().st_blocks * 512 < 2 << 30, "what was never written is not copied"
@@ -271,26 +271,26 @@ async def test_snapshot_of_a_disk_becomes_another_machine(nspawn_site: Site, key
     assert two.hardware.ipv4 in (await two.ssh("ip -4 -o addr show eth0")).out
 
 
-async def test_lab_services_are_reachable_from_machines(nspawn_site: Site, key: Key) -> None:
+async def test_lab_services_are_reachable_from_machines(nspawn_backend: Backend, key: Key) -> None:
     async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nhere")
         await writer.drain()
         writer.close()
 
-    gateway, metadata = nspawn_site.listen(8080), nspawn_site.listen(80, "169.254.169.254")
+    gateway, metadata = nspawn_backend.listen(8080), nspawn_backend.listen(80, "169.254.169.254")
     servers = [await asyncio.start_server(answer, sock=socket) for socket in (gateway, metadata)]
-    one = bench(nspawn_site, key, 1)
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
-    assert await one.answers(f"curl -s http://{nspawn_site.gateway}:8080/") == "here"
+    assert await one.answers(f"curl -s http://{nspawn_backend.gateway}:8080/") == "here"
     assert await one.answers("curl -s http://169.254.169.254/") == "here"
     assert (await one.ssh("curl -s --max-time 120 http://192.0.2.1/")).status == 7, "other networks are refused at once"
     for server in servers:
         server.close()
 
 
-async def test_the_lab_keeps_its_address_on_the_wire_when_machines_come(nspawn_site: Site) -> None:
-    network = nspawn_site._network
+async def test_the_lab_keeps_its_address_on_the_wire_when_machines_come(nspawn_backend: Backend) -> None:
+    network = nspawn_backend._network
 
     async def address() -> str:
         (link,) = json.loads(await run(*network.command("ip", "-json", "link", "show", "lab")))
@@ -302,10 +302,12 @@ async def test_the_lab_keeps_its_address_on_the_wire_when_machines_come(nspawn_s
     assert await address() == before
 
 
-async def test_a_machine_holds_nothing_that_its_host_unmounts(nspawn_site: Site, key: Key, tmp_path: Path) -> None:
+async def test_a_machine_holds_nothing_that_its_host_unmounts(
+    nspawn_backend: Backend, key: Key, tmp_path: Path
+) -> None:
     (tmp_path / "disk").touch()
     os.truncate(tmp_path / "disk", 16 << 20)
-    one = bench(nspawn_site, key, 1)
+    one = bench(nspawn_backend, key, 1)
     with loop(tmp_path / "disk") as device:
         sh("mkfs.ext4", "-q", device)
         with mount(device, tmp_path / "mounted"):
@@ -316,12 +318,12 @@ async def test_a_machine_holds_nothing_that_its_host_unmounts(nspawn_site: Site,
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))  # refused while it is mounted anywhere
 
 
-async def test_destroyed_machine_leaves_nothing(nspawn_site: Site, key: Key) -> None:
-    one = bench(nspawn_site, key, 1)
+async def test_destroyed_machine_leaves_nothing(nspawn_backend: Backend, key: Key) -> None:
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("true")
     await one.machine.destroy()
     await one.machine.destroy()
     assert not one.machine.running
-    assert not [path for path in os.listdir(nspawn_site.disks) if path.startswith("m")]
+    assert not [path for path in os.listdir(nspawn_backend.disks) if path.startswith("m")]

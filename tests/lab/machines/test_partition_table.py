@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines import bootable
-from lab.machines.partition_table import ESP, NoTable, Partition, parse, read
+from lab.machines.partition_table import ESP, NoTable, Partition, parse, read, why_not
 
 MIB = 1 << 20
 
@@ -70,29 +69,29 @@ def test_damaged_gpt(disk: Path) -> None:
         file.write(b"\0" * 512)
     with pytest.raises(NoTable, match="damaged"):
         table(disk)
-    assert "damaged" in (bootable.why_not(disk, uefi=False) or "")
+    assert "damaged" in (why_not(disk, uefi=False) or "")
 
 
 def test_empty_disk_does_not_boot(disk: Path) -> None:
-    assert bootable.why_not(disk, uefi=False) == "No bootable device: the disk has no partition table."
+    assert why_not(disk, uefi=False) == "No bootable device: the disk has no partition table."
 
 
 def test_partitions_without_boot_code_do_not_boot(disk: Path) -> None:
     partition(disk, "label: gpt\nstart=2048, size=2048\n")
-    assert "no boot code" in (bootable.why_not(disk, uefi=False) or "")
+    assert "no boot code" in (why_not(disk, uefi=False) or "")
     with_boot_code(disk)
-    assert bootable.why_not(disk, uefi=False) is None
-    assert "no EFI/BOOT/BOOTX64.EFI" in (bootable.why_not(disk, uefi=True) or "")
+    assert why_not(disk, uefi=False) is None
+    assert "no EFI/BOOT/BOOTX64.EFI" in (why_not(disk, uefi=True) or "")
 
 
 def test_esp_boots_only_with_a_loader(disk: Path) -> None:
     partition(disk, f"label: gpt\nstart=2048, size=32768, type={ESP}\n")
-    assert bootable.why_not(disk, uefi=True) is not None
+    assert why_not(disk, uefi=True) is not None
     with disk.open("r+b") as file:
         file.seek(MIB + 510)
         file.write(b"\x55\xaa")
-    assert bootable.why_not(disk, uefi=True) is not None
+    assert why_not(disk, uefi=True) is not None
     with disk.open("r+b") as file:
         file.seek(3 * MIB - 4)  # across the border of two reads
         file.write(b"BOOTX64 EFI")
-    assert bootable.why_not(disk, uefi=True) is None
+    assert why_not(disk, uefi=True) is None

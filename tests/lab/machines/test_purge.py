@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.images import cache
-from lab.machines.borrowed import Borrowed
+from lab import cache
+from lab.machines.backend import Backend
 from lab.machines.cgroup import CGroup, hierarchy
-from lab.machines.site import Site
+from lab.machines.host_settings import HostSettings
 from tests.lab.machines.guest import Key, bench
-from tests.lab.machines.test_sweep import vanished
+from tests.lab.machines.test_cleanup import vanished
 
 pytestmark = [pytest.mark.nspawn, pytest.mark.timeout(900)]
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -35,8 +35,8 @@ from lab.running import RunningLab
 running = RunningLab(kind="nspawn")
 running.open()
 running.dedicated(image="debian")
-link = socket.if_nametoindex(running.lab.site._network.host_link)
-print(json.dumps({"label": running.lab.site.label, "link": link}), flush=True)
+link = socket.if_nametoindex(running.lab.backend._network.host_link)
+print(json.dumps({"label": running.lab.backend.label, "link": link}), flush=True)
 time.sleep(600)
 """
 
@@ -71,24 +71,24 @@ def sysctl(environment: dict[str, str]) -> Iterator[str]:
     with _QUEUE.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = _QUEUE.read_text().strip()
-        Borrowed().change(_QUEUE, str(int(before) + 1))
+        HostSettings().change(_QUEUE, str(int(before) + 1))
         yield before
         _QUEUE.write_text(before)
 
 
 def _devices() -> list[Path]:
     """The cache modes of loop devices that are not given back."""
-    return [path for path in Borrowed().all() if path.is_relative_to("/sys")]
+    return [path for path in HostSettings().all() if path.is_relative_to("/sys")]
 
 
 def _end(process: subprocess.Popen[str], label: str, *, with_guard: bool) -> None:
     """Kill a lab; its guard too, so that its machines go on without it."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     kill_file = f"kubenode-lab-{label}/cgroup.kill"
-    guards = [pid for pid in _tasks(process.pid, children) if kill_file in Path(f"/proc/{pid}/cmdline").read_text()]
-    assert len(guards) == 1
+    counts = [pid for pid in _tasks(process.pid, children) if kill_file in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert len(counts) == 1
     if with_guard:
-        os.kill(int(guards[0]), signal.SIGKILL)
+        os.kill(int(counts[0]), signal.SIGKILL)
     process.kill()
     process.wait()
 
@@ -158,16 +158,16 @@ async def test_a_lab_that_begins_elsewhere_is_left_alone(environment: dict[str, 
     assert not group.path.exists()
 
 
-async def test_a_lab_that_is_up_is_left_alone(nspawn_site: Site, key: Key, environment: dict[str, str]) -> None:
+async def test_a_lab_that_is_up_is_left_alone(nspawn_backend: Backend, key: Key, environment: dict[str, str]) -> None:
     """Its records are where purge does not look, so that only its locks and processes speak for it."""
-    one = bench(nspawn_site, key, 1)
+    one = bench(nspawn_backend, key, 1)
     await one.machine.create(None)
     await one.machine.power_on()
     await one.answers("echo kept | dd of=/dev/sda conv=fsync status=none")
     said = await asyncio.to_thread(_purge, environment)
-    assert not [line for line in said if line.startswith("removed: ") and nspawn_site.disks.name in line]
+    assert not [line for line in said if line.startswith("removed: ") and nspawn_backend.disks.name in line]
     assert (await one.ssh("head -c 4 /dev/sda")).out == "kept"
-    assert nspawn_site.disks.is_dir()
+    assert nspawn_backend.disks.is_dir()
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         assert one.machine.running

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from lab import images
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from tests.lab.machines.guest import BOOT_ID, DiskSpec, FromDisk, Key, Rescue, bench, dedicated, publish
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1200)]
 _SLOW = 400  # seconds; without KVM everything takes its time
 
 
-async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_site: Site, key: Key) -> None:
+async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_backend: Backend, key: Key) -> None:
     """A dedicated server with UEFI: rescue through its firmware, the written system by a loader from its ESP."""
     disks = (DiskSpec(4 << 30, "nvme", "S1"), DiskSpec(64 << 20, "sata", "ZC1", rotational=True))
-    one = dedicated(qemu_site, key, 1, disks, uefi=True)
+    one = dedicated(qemu_backend, key, 1, disks, uefi=True)
     await one.machine.create(None)
     await one.machine.power_on()
     rescue = await one.answers(BOOT_ID, limit=_SLOW)
@@ -42,8 +42,8 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_site: Sit
     empty = await one.machine.disk_digest(1)
 
     # over HTTP, since SSH's ciphers are slow without KVM
-    server = await publish(qemu_site, images.ensure("debian").files["zst"])
-    fetch = f"curl -sf --max-time 300 http://{qemu_site.gateway}:8080/"
+    server = await publish(qemu_backend, images.ensure("debian").files["zst"])
+    fetch = f"curl -sf --max-time 300 http://{qemu_backend.gateway}:8080/"
     write = "zstd -dc | dd of=/dev/nvme0n1 bs=4M iflag=fullblock conv=sparse status=none"
     settled = "blockdev --rereadpt /dev/nvme0n1 && udevadm settle"
     written = await one.ssh(f"set -o pipefail; {fetch} | {write} && {settled}")
@@ -72,16 +72,16 @@ async def test_rescue_writes_a_system_that_its_boot_loader_starts(qemu_site: Sit
     assert not one.machine.running
 
 
-async def test_disks_change_places_and_keep_their_data(qemu_site: Site, key: Key, tmp_path: Path) -> None:
+async def test_disks_change_places_and_keep_their_data(qemu_backend: Backend, key: Key, tmp_path: Path) -> None:
     """In the rescue. Which letter a place gives is the kernel's choice: it looks at them all at the same time."""
     given = tmp_path / "host-key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(given)], check=True)
     share = tmp_path / "share"
     share.mkdir()
     (share / "note").write_text("for all\n")
-    qemu_site.share = share
+    qemu_backend.share = share
     disks = tuple(DiskSpec(64 << 20, "sata", serial) for serial in ("S1", "S2"))
-    one = dedicated(qemu_site, key, 1, disks, swaps_letters=True)
+    one = dedicated(qemu_backend, key, 1, disks, swaps_letters=True)
     one.arm(Rescue((key.public,), None, (given.read_text(),)))
     await one.machine.create(None)
     await one.machine.power_on()
@@ -111,8 +111,8 @@ async def test_disks_change_places_and_keep_their_data(qemu_site: Site, key: Key
     assert await one.machine.disk_digest(0) == expected
 
 
-async def test_power_switch_and_empty_disk(qemu_site: Site, key: Key) -> None:
-    one = bench(qemu_site, key, 1, memory_mib=1024)
+async def test_power_switch_and_empty_disk(qemu_backend: Backend, key: Key) -> None:
+    one = bench(qemu_backend, key, 1, memory_mib=1024)
     await one.machine.create(None)
     one.arm(FromDisk())
     await one.machine.power_on()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines import store
-from lab.machines.site import Site
+from lab.machines.backend import Backend
 from tests.lab.machines.guest import Key, bench
 
 _MIB = 1 << 20
@@ -43,18 +43,18 @@ def _slow_copies(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.nspawn
 async def test_twenty_machines_created_at_once_hold_their_image(
-    nspawn_site: Site, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nspawn_backend: Backend, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "image.raw"
     image.write_bytes(random.Random(1).randbytes(_PIECES * _MIB))
     copies = _slow_copies(monkeypatch)
-    benches = [bench(nspawn_site, key, index, disk_bytes=(_PIECES + 8) * _MIB) for index in range(1, 21)]
+    benches = [bench(nspawn_backend, key, index, disk_bytes=(_PIECES + 8) * _MIB) for index in range(1, 21)]
     await asyncio.gather(*(one.machine.create(image) for one in benches))
     wanted = image.read_bytes() + bytes(8 * _MIB)
-    disks = [nspawn_site.disks / f"m{one.hardware.machine_id}-0.raw" for one in benches]
+    disks = [nspawn_backend.disks / f"m{one.hardware.machine_id}-0.raw" for one in benches]
     assert [disk.name for disk in disks if disk.read_bytes() != wanted] == []
     assert len(copies) == 1, "one writer copies the image into the store"
-    assert not list(nspawn_site.disks.glob("*.part"))
+    assert not list(nspawn_backend.disks.glob("*.part"))
 
 
 @pytest.mark.nspawn

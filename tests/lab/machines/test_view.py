@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines import partitions, trees, view
-from lab.machines.fence import Number
+from lab.machines.device_filter import Number
+from lab.machines.guest_view import DiskView
 from lab.machines.identity import Identity
-from lab.machines.loop import Loop
+from lab.machines.loop import Loop, sync_partitions
+from lab.machines.sysfs import Link, Tree, TreeWriter
 
 SIZE = 64 << 20
 
 
-class Watched(trees.Writer):
+class Watched(TreeWriter):
     """Looks, as the guest may, after each single write."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,11 +33,11 @@ class Watched(trees.Writer):
         self.admitted = set(numbers)
         self.look()
 
-    def file(self, path: Path, content: str | trees.Link) -> None:
+    def file(self, path: Path, content: str | Link) -> None:
         super().file(path, content)
         self.look()
 
-    def folder(self, path: Path, tree: trees.Tree) -> None:
+    def folder(self, path: Path, tree: Tree) -> None:
         super().folder(path, tree)
         self.look()
 
@@ -61,14 +62,12 @@ def test_a_guest_can_reach_whatever_it_is_shown(tmp_path: Path) -> None:
     loop = Loop(file)
     try:
         watched = Watched(tmp_path)
-        disk = view.DiskView(
-            tmp_path, watched, Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE), "nvme0n1", loop
-        )
+        disk = DiskView(tmp_path, watched, Identity("nvme", 0, "S1", "eui.1", "Disk", False, SIZE), "nvme0n1", loop)
         for table in ("", "start=2048, size=2048\nstart=8192, size=2048\n", "start=4096, size=2048\n", ""):
             script = f"label: gpt\n{table}".encode()
             command = ["sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "always", str(loop.device)]
             subprocess.run(command, input=script, check=True)
-            partitions.agree(loop, SIZE)
+            sync_partitions(loop, SIZE)
             disk.update(watched.admit)
             assert watched.admitted == set(disk.nodes().values()) == {(7, loop.number), *loop.partitions().values()}
             assert len(watched.admitted) == 1 + table.count("start")

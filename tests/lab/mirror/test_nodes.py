@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import mirror
-from lab.cluster import oci
-from lab.machines.host import LabError
+from lab.cluster.tools import oci_archive
+from lab.errors import LabError
 from lab.nodes import Node
 from lab.running import RunningLab
 
@@ -57,7 +57,7 @@ def test_packages_come_from_the_mirror_alone(node: Node, lab_nspawn: RunningLab)
 @pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.9"])
 def test_containerd_of_the_mirror_serves_cri(node: Node, lab_nspawn: RunningLab, version: str, tmp_path: Path) -> None:
     archive = tmp_path / "image.tar"
-    archive.write_bytes(oci.archive(b"no program", "waits", _IMAGE))
+    archive.write_bytes(oci_archive(b"no program", "waits", _IMAGE))
     subprocess.run(["scp", *node.ssh_options, str(archive), f"root@{node.address}:/root/image.tar"], check=True)
     unit = "lab-containerd"
     script = f"""set -e

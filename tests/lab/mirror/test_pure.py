@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.images import ImageError, disk
-from lab.machines import firewall, partition_table
-from lab.machines.host import LabError
+from lab.apt import upstream_version
+from lab.errors import ImageError, LabError
+from lab.images.raw_image import grow, put_files
+from lab.machines import partition_table
+from lab.machines.network import BadLine, filter_rules
 from lab.mirror import cloud_config
-from lab.mirror.archive import upstream_version
 from lab.mirror.upstream import tarball
 
 _TABLE = "label: gpt\n1: start=2048, size=2048\n15: start=4096, size=2048\n2: start=6144, size=53248\n"
@@ -55,7 +56,7 @@ def test_bootstrap_data_for_an_unknown_suite_names_the_known_ones() -> None:
 
 
 def test_rules_replace_each_other_and_end_with_a_drop() -> None:
-    rules = firewall.rules({"m2": (), "m1": ("198.18.16.254", "198.18.16.3")})
+    rules = filter_rules({"m2": (), "m1": ("198.18.16.254", "198.18.16.3")})
     assert rules.index("delete table bridge lab") < rules.index("table bridge lab {")
     lines = [line.strip() for line in rules.splitlines()]
     assert 'iifname "m1" ip daddr { 198.18.16.254, 198.18.16.3 } accept' in lines
@@ -64,11 +65,11 @@ def test_rules_replace_each_other_and_end_with_a_drop() -> None:
         'iifname "m2" udp sport 68 udp dport 67 accept',
         'iifname "m2" drop',
     ]
-    assert "iifname" not in firewall.rules({})
+    assert "iifname" not in filter_rules({})
 
 
 def test_a_bad_line_loses_packets_on_both_ways() -> None:
-    rules = firewall.rules({}, (), {"m1": firewall.Poor(loss=7, kbytes=400), "m2": firewall.Poor(loss=1)})
+    rules = filter_rules({}, (), {"m1": BadLine(loss=7, kbytes=400), "m2": BadLine(loss=1)})
     for way in ("iifname", "oifname"):
         lines = [line.strip() for line in rules.splitlines() if line.strip().startswith(way)]
         assert lines == [
@@ -76,13 +77,13 @@ def test_a_bad_line_loses_packets_on_both_ways() -> None:
             f'{way} "m1" limit rate over 400 kbytes/second burst 164 kbytes drop',
             f'{way} "m2" numgen random mod 100 < 1 drop',
         ]
-    assert "limit" not in firewall.rules({}, (), {"m1": firewall.Poor()})
+    assert "limit" not in filter_rules({}, (), {"m1": BadLine()})
 
 
 @pytest.mark.parametrize("address", ["::1", "example.org", "198.18.16.0/24", "1.2.3.4 } accept"])
 def test_rules_take_addresses_only(address: str) -> None:
     with pytest.raises(LabError, match="is no IPv4 address"):
-        firewall.rules({"m1": (address,)})
+        filter_rules({"m1": (address,)})
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def _root_content(raw: Path, start: int) -> bytes:
 def test_a_grown_disk_is_whole(image: Path, tmp_path: Path, swap: int) -> None:
     size = 200_000_000  # no multiple of anything
     grown = tmp_path / "grown.raw"
-    disk.grow(image, grown, size, swap)
+    grow(image, grown, size, swap)
     assert grown.stat().st_size == size
     parts = _partitions(grown)
     assert (parts[2].start, 3 in parts) == (6144 * 512, bool(swap))
@@ -139,7 +140,7 @@ def test_a_grown_disk_is_whole(image: Path, tmp_path: Path, swap: int) -> None:
 
 
 def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
-    disk.put(image, {"/kept": ("new\n", 0o600), "/root/.ssh/keys": ("key\n", 0o640), "/root/empty": ("", 0o644)})
+    put_files(image, {"/kept": ("new\n", 0o600), "/root/.ssh/keys": ("key\n", 0o640), "/root/empty": ("", 0o644)})
     device = f"{image}?offset={6144 * 512}"
 
     def told(words: str) -> str:
@@ -152,8 +153,8 @@ def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
     assert "Type: regular" in told("stat /root/empty")
     assert "Type: directory" in told("stat /root/.ssh")
     grown = tmp_path / "grown.raw"
-    disk.grow(image, grown, 100_000_000, 16 << 20)
-    disk.put(grown, {"/later": ("later\n", 0o644)})  # finds the root beside the swap partition
+    grow(image, grown, 100_000_000, 16 << 20)
+    put_files(grown, {"/later": ("later\n", 0o644)})  # finds the root beside the swap partition
     part = tmp_path / "part"
     root = _partitions(grown)[2]
     with grown.open("rb") as file:
@@ -164,9 +165,9 @@ def test_files_are_put_on_a_disk(image: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_put_is_an_error(image: Path) -> None:
     with pytest.raises(ImageError, match=r"/kept/below could not be written into small\.raw"):
-        disk.put(image, {"/kept/below": ("x", 0o644)})
+        put_files(image, {"/kept/below": ("x", 0o644)})
 
 
 def test_a_disk_that_is_too_small_is_refused(image: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="needs a bigger disk"):
-        disk.grow(image, tmp_path / "grown.raw", 40 << 20, 20 << 20)
+        grow(image, tmp_path / "grown.raw", 40 << 20, 20 << 20)

@@ -63,7 +63,7 @@ def test_removed_servers_are_gone_and_leave_their_address(robot, server):
     before = robot.machine(server)["address"]
     robot.lab.control("DELETE", f"/dedicated/{server}")
     assert robot.refused("GET", f"/server/{server}") == (404, "SERVER_NOT_FOUND")
-    assert list(robot.lab.lab.site.disks.glob("m4711*")) == []
+    assert list(robot.lab.lab.backend.disks.glob("m4711*")) == []
     (again,) = robot.lab.dedicated(number=server)
     assert (again["address"], [boot["source"] for boot in again["boots"]]) == (before, ["disk"])
     with pytest.raises(LabClientError, match="HTTP 404"):

@@ -4,7 +4,7 @@
 
 import pytest
 
-from lab.robot.chassis import Chassis
+from lab.robot.dedicated_power import DedicatedPower
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ class TestFirmwareTakesItsTimeAtEveryBoot:
         def firmware_seconds(_chassis, *, rescue):
             return seconds["rescue" if rescue else "disk"]
 
-        monkeypatch.setattr(Chassis, "firmware_seconds", firmware_seconds)
+        monkeypatch.setattr(DedicatedPower, "firmware_seconds", firmware_seconds)
         return seconds
 
     @pytest.mark.parametrize("kind", ["sw", "hw"])

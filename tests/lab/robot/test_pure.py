@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.robot import hostkeys, keys, specs
-from lab.robot.errors import RobotError
+from lab.robot import host_keys, keys, specs
 from lab.robot.forms import Form
-from lab.robot.limits import LIMITS, Limits
-from lab.robot.lockout import Lockout
+from lab.robot.robot_auth import LIMITS, Limits, Lockout
+from lab.robot.robot_errors import RobotError
 from lab.robot.specs import SpecError
 from tests.lab.clients.keys import public_key
 
@@ -113,22 +112,22 @@ class TestLockout:
 
 
 class TestKeys:
-    @pytest.mark.parametrize("make", [hostkeys.make, hostkeys.make_public])
+    @pytest.mark.parametrize("make", [host_keys.make, host_keys.make_public])
     def test_rsa_size_is_of_the_modulus(self, make):
         made = make()
         assert [key.type for key in made] == ["ECDSA", "ED25519", "RSA"]
         for key in made:
-            parsed = keys.parse("k", f"{key.public} comment", 0.0)
+            parsed = keys.parse_key("k", f"{key.public} comment", 0.0)
             assert (parsed.type, parsed.size, parsed.data) == (key.type, key.size, key.public)
 
     @unhurried
     @given(st.text())
     def test_nonsense_is_refused(self, text):
         with pytest.raises(RobotError):
-            keys.parse("k", f"ssh-rsa {text}", 0.0)
+            keys.parse_key("k", f"ssh-rsa {text}", 0.0)
 
     def test_fingerprints_may_be_written_without_colons(self):
-        fingerprint = keys.parse("k", public_key(), 0.0).fingerprint
+        fingerprint = keys.parse_key("k", public_key(), 0.0).fingerprint
         assert keys.normal_fingerprint(fingerprint.replace(":", "").upper()) == fingerprint
 
 

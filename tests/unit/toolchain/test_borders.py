@@ -21,9 +21,9 @@ def findings(tmp_path, name: str, source: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("lab/api/app.py", "from %s.module_utils import _states" % OURS),
-        ("lab/api/app.py", "import plugins.module_utils._states"),
-        ("lab/api/app.py", "from tests.unit import helper"),
+        ("lab/lab.py", "from %s.module_utils import _states" % OURS),
+        ("lab/lab.py", "import plugins.module_utils._states"),
+        ("lab/lab.py", "from tests.unit import helper"),
         ("plugins/action/a.py", "from lab.api import app"),
         ("plugins/modules/m.py", "from %s.plugin_utils import ssh" % OURS),
         ("plugins/modules/m.py", "from ..plugin_utils import ssh"),
@@ -33,7 +33,7 @@ def findings(tmp_path, name: str, source: str) -> list[str]:
         ("plugins/module_utils/_rescue/runner.py", "from %s.module_utils._hetzner.client import Client" % OURS),
         ("plugins/module_utils/_rescue/runner.py", "def late():\n    from .._hetzner import client\n"),
         ("tests/unit/hetzner/test_client.py", "from lab.lab import Lab"),
-        ("lab/api/app.py", "from %s.module_utils._common.text import whole_number" % OURS),
+        ("lab/lab.py", "from %s.module_utils._common.text import whole_number" % OURS),
         ("plugins/module_utils/_liveimage/iso.py", "from .._common.text import whole_number"),
         ("plugins/module_utils/_common/text.py", "from .. import _states"),
         ("commands/parts/url.py", "from %s.module_utils._rescue import image_url" % OURS),
@@ -46,7 +46,7 @@ def test_crossing_a_border_is_found(tmp_path, name, source):
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("lab/api/app.py", "from lab.machines import base\nfrom . import routes\nimport aiohttp"),
+        ("lab/lab.py", "from lab.machines import base\nfrom . import routes\nimport aiohttp"),
         ("plugins/action/a.py", "from %s.plugin_utils import ssh\nfrom %s.module_utils import _states" % (OURS, OURS)),
         ("plugins/modules/m.py", "from ..module_utils._hetzner.client import Client\nimport json"),
         ("plugins/module_utils/_hetzner/client.py", "from .. import _states\nfrom . import budget"),

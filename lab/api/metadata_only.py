@@ -1,0 +1,283 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Resources that are metadata only: clients can create and read them, no machine notices them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiohttp import web
+
+from . import schemas, views
+from .api_errors import invalid_input, not_unique, unsupported
+from .cloud import Cloud, found, refuse_if
+from .engine import Job
+from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
+from .resources import Action, MetadataOnly, Server, now
+from .schemas import Body
+from .servers import Servers, check_unlocked
+
+StartAction = Callable[[Server, Any], Action]
+_BACKUP_WINDOW = "22-02"
+
+
+class MetadataOnlyResources:
+    """Changes that no machine notices, but that clients can read back."""
+
+    def __init__(self, cloud: Cloud, servers: Servers) -> None:
+        self.cloud = cloud
+        self.servers = servers
+
+    def server_actions(self) -> dict[str, tuple[type[Body], StartAction]]:
+        """Route name, body and starter of every such action of a server."""
+        return {
+            "change_protection": (schemas.ChangeServerProtection, self.change_protection),
+            "add_to_placement_group": (schemas.AddToPlacementGroup, self.add_to_placement_group),
+            "remove_from_placement_group": (schemas.Empty, self.remove_from_placement_group),
+            "attach_to_network": (schemas.AttachToNetwork, self.attach_to_network),
+            "detach_from_network": (schemas.DetachFromNetwork, self.detach_from_network),
+            "enable_backup": (schemas.Empty, self.enable_backup),
+            "disable_backup": (schemas.Empty, self.disable_backup),
+            "attach_iso": (schemas.AttachIso, self.attach_iso),
+            "detach_iso": (schemas.Empty, self.detach_iso),
+            "request_console": (schemas.Empty, self.request_console),
+        }
+
+    def change_protection(self, server: Server, body: schemas.ChangeServerProtection) -> Action:
+        """Protect against deletion and rebuild; the two go together."""
+        wanted = {value for value in (body.delete, body.rebuild) if value is not None}
+        refuse_if(
+            len(wanted) > 1 or None in (body.delete, body.rebuild),
+            invalid_input({"delete": ["delete and rebuild must be given and have the same value"]}),
+        )
+
+        def done() -> None:
+            server.protected = cast(bool, body.delete)
+
+        return self._start(server, "change_protection", done)
+
+    def add_to_placement_group(self, server: Server, body: schemas.AddToPlacementGroup) -> Action:
+        """Put a stopped server into a group."""
+        self.servers.check_placement(body.placement_group)
+        refuse_if(server.status != "off", unsupported("server must be stopped to be added to a placement group"))
+
+        def done() -> None:
+            server.placement_group = body.placement_group
+
+        return self._start(server, "add_to_placement_group", done)
+
+    def remove_from_placement_group(self, server: Server, _body: Body) -> Action:
+        """Take a server out of its group."""
+
+        def done() -> None:
+            server.placement_group = None
+
+        return self._start(server, "remove_from_placement_group", done)
+
+    def attach_to_network(self, server: Server, body: schemas.AttachToNetwork) -> Action:
+        """Give a server a private address (nothing in the machine changes)."""
+        check_unlocked(server)
+        self.servers.attach_network(server, body.network, body.ip)
+        return self._start(server, "attach_to_network", None)
+
+    def detach_from_network(self, server: Server, body: schemas.DetachFromNetwork) -> Action:
+        """Take a private address away."""
+        refuse_if(
+            all(net.network != body.network for net in server.private_net),
+            invalid_input({"network": [f"server is not attached to network '{body.network}'"]}),
+        )
+
+        def done() -> None:
+            server.private_net = [net for net in server.private_net if net.network != body.network]
+
+        return self._start(server, "detach_from_network", done)
+
+    def enable_backup(self, server: Server, _body: Body) -> Action:
+        """Allow backups of this server (the lab makes none by itself)."""
+
+        def done() -> None:
+            server.backup_window = _BACKUP_WINDOW
+
+        return self._start(server, "enable_backup", done)
+
+    def disable_backup(self, server: Server, _body: Body) -> Action:
+        """Forbid backups of this server."""
+
+        def done() -> None:
+            server.backup_window = None
+
+        return self._start(server, "disable_backup", done)
+
+    def attach_iso(self, _server: Server, body: schemas.AttachIso) -> Action:
+        """The lab has no ISOs, so none can be found."""
+        raise invalid_input({"iso": [f"iso '{body.iso}' not found"]})
+
+    def detach_iso(self, server: Server, _body: Body) -> Action:
+        """Without effect: no server of the lab has an ISO."""
+        return self._start(server, "detach_iso", None)
+
+    def request_console(self, _server: Server, _body: Body) -> Action:
+        """The lab has no screen to offer."""
+        raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
+
+    def create_placement_group(self, body: schemas.PlacementGroupCreate) -> MetadataOnly:
+        """A new placement group."""
+        return self._add("placement_group", body.name, body.labels, {"type": body.type})
+
+    def create_network(self, body: schemas.NetworkCreate) -> MetadataOnly:
+        """A new network."""
+        try:
+            block = ipaddress.IPv4Network(body.ip_range)
+        except ValueError as error:
+            raise invalid_input({"ip_range": [f"'{body.ip_range}' is not an IPv4 network: {error}"]}) from error
+        refuse_if(not block.is_private, invalid_input({"ip_range": [f"'{block}' is not private (RFC 1918)"]}))
+        content: dict[str, object] = {
+            "ip_range": str(block),
+            "subnets": body.subnets or [],
+            "routes": body.routes or [],
+            "expose_routes_to_vswitch": bool(body.expose_routes_to_vswitch),
+            "protection": {"delete": False},
+        }
+        return self._add("network", body.name, body.labels, content)
+
+    def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
+        """A new firewall; it is listed and applied in the books, but filters nothing."""
+        refuse_if(
+            bool(body.apply_to),
+            unsupported("the lab applies firewalls at server creation only; leave apply_to out"),
+        )
+        return self._add("firewall", body.name, body.labels, {"rules": body.rules or []})
+
+    def members(self, item: MetadataOnly, kind: str) -> dict[str, Any]:
+        """Which servers belong to a placement group, network or firewall."""
+        servers = self.cloud.servers.values()
+        if kind == "placement_group":
+            return {"servers": [server.id for server in servers if server.placement_group == item.id]}
+        if kind == "network":
+            balancers = self.cloud.load_balancers.values()
+            return {
+                "servers": [s.id for s in servers if any(net.network == item.id for net in s.private_net)],
+                "load_balancers": [b.id for b in balancers if any(net.network == item.id for net in b.private_net)],
+            }
+        if kind == "firewall":
+            applied = [server.id for server in servers if item.id in server.firewalls]
+            return {"applied_to": [{"type": "server", "server": {"id": identifier}} for identifier in applied]}
+        return {}
+
+    def delete(self, kind: str, item: MetadataOnly) -> None:
+        """Remove a resource that nobody uses."""
+        used = any(self.members(item, kind).values())
+        refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use"))
+        del self.cloud.metadata_only[kind][item.id]
+
+    def _add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> MetadataOnly:
+        taken = any(item.name == name for item in self.cloud.metadata_only[kind].values())
+        refuse_if(taken, not_unique("name", f"{kind.replace('_', ' ')} name is already used"))
+        item = MetadataOnly(self.cloud.new_id(kind), name, now(), dict(labels or {}), content)
+        self.cloud.metadata_only[kind][item.id] = item
+        return item
+
+    def _start(self, server: Server, command: str, done: Callable[[], None] | None) -> Action:
+        check_unlocked(server)
+        return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)
+
+
+_KINDS = ("placement_group", "network", "firewall", "volume")
+
+
+def metadata_only_routes(metadata_only_resources: MetadataOnlyResources) -> web.RouteTableDef:
+    """The routes, on top of the books."""
+    routes = web.RouteTableDef()
+    for kind in _KINDS:
+        _add_reads(routes, metadata_only_resources, kind)
+    _add_create(
+        routes,
+        metadata_only_resources,
+        "placement_group",
+        schemas.PlacementGroupCreate,
+        metadata_only_resources.create_placement_group,
+    )
+    _add_create(
+        routes, metadata_only_resources, "network", schemas.NetworkCreate, metadata_only_resources.create_network
+    )
+    _add_create(
+        routes, metadata_only_resources, "firewall", schemas.FirewallCreate, metadata_only_resources.create_firewall
+    )
+
+    @routes.post("/volumes")
+    @routes.post("/primary_ips")
+    async def refuse(request: web.Request) -> web.Response:
+        """Volumes and loose addresses would need machines that can have them."""
+        raise unsupported(f"the lab cannot create {request.path.rpartition('/')[2].replace('_', ' ')}")
+
+    @routes.get("/primary_ips")
+    async def list_primary_ips(request: web.Request) -> web.Response:
+        """The addresses of all servers."""
+        items = select(request, cloud(request).primary_ips.values())
+        if "ip" in request.query:
+            items = [item for item in items if item.ip == request.query["ip"]]
+        return listing(request, "primary_ips", items, views.primary_ip, BY_NAME_AND_AGE)
+
+    @routes.get(r"/primary_ips/{id:[0-9]+}")
+    async def get_primary_ip(request: web.Request) -> web.Response:
+        """One address."""
+        item = found("primary IP", cloud(request).primary_ips, identifier(request))
+        return answer({"primary_ip": views.primary_ip(item)})
+
+    return routes
+
+
+def _add_reads(routes: web.RouteTableDef, metadata_only_resources: MetadataOnlyResources, kind: str) -> None:
+    def view(item: MetadataOnly) -> dict[str, Any]:
+        return views.metadata_only(item) | metadata_only_resources.members(item, kind)
+
+    def one(request: web.Request) -> MetadataOnly:
+        return found(kind.replace("_", " "), cloud(request).metadata_only[kind], identifier(request))
+
+    @routes.get(f"/{kind}s")
+    async def list_all(request: web.Request) -> web.Response:
+        return listing(
+            request, f"{kind}s", select(request, cloud(request).metadata_only[kind].values()), view, BY_NAME_AND_AGE
+        )
+
+    @routes.get(f"/{kind}s/{{id:[0-9]+}}")
+    async def get_one(request: web.Request) -> web.Response:
+        return answer({kind: view(one(request))})
+
+    @routes.put(f"/{kind}s/{{id:[0-9]+}}")
+    async def update(request: web.Request) -> web.Response:
+        item = one(request)
+        wanted = await body(request, schemas.NamedUpdate)
+        if wanted.name is not None:
+            others = (other for other in cloud(request).metadata_only[kind].values() if other is not item)
+            if any(other.name == wanted.name for other in others):
+                raise not_unique("name", f"{kind.replace('_', ' ')} name is already used")
+            item.name = wanted.name
+        if wanted.labels is not None:
+            item.labels = dict(wanted.labels)
+        return answer({kind: view(item)})
+
+    @routes.delete(f"/{kind}s/{{id:[0-9]+}}")
+    async def delete(request: web.Request) -> web.Response:
+        metadata_only_resources.delete(kind, one(request))
+        return web.Response(status=204)
+
+
+def _add_create(
+    routes: web.RouteTableDef,
+    metadata_only_resources: MetadataOnlyResources,
+    kind: str,
+    model: type[schemas.Body],
+    create: Callable[[Any], MetadataOnly],
+) -> None:
+    @routes.post(f"/{kind}s")
+    async def handler(request: web.Request) -> web.Response:
+        item = create(await body(request, model))
+        data: dict[str, Any] = {kind: views.metadata_only(item) | metadata_only_resources.members(item, kind)}
+        if kind == "placement_group":
+            data["action"] = None
+        if kind == "firewall":
+            data["actions"] = []
+        return answer(data, status=201)

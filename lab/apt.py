@@ -1,0 +1,234 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Debian packages and sources, fetched by apt with a configuration of its own: the host's apt stays as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from . import cache
+from .errors import ClusterError, ImageError
+
+_SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";\Z')
+
+
+_ROLLING = ("sid",)  # suites without -updates and -security
+
+
+def apt_options() -> list[str]:
+    """Proxy, certificate and retry settings of the host's apt, so that the build reaches what the host reaches."""
+    if not shutil.which("apt-config"):
+        return []
+    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
+    found = [_SETTING.match(line) for line in dump.splitlines()]
+    return [f'{match[1]} "{match[2]}"' for match in found if match and match[2]]
+
+
+def sources(suite: str, apt: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")) -> list[str]:
+    """The host's lines for this suite (main only), else those for its own suite with this one's name in them.
+
+    Empty means: let mmdebstrap take its default mirror.
+    """
+    lines = _lines(suite, apt)
+    if lines:
+        return lines
+    system = dict(re.findall(r'^(ID|VERSION_CODENAME)="?([^"\n]+)', release.read_text(), re.M))
+    if system.get("ID") != "debian" or "VERSION_CODENAME" not in system:
+        return []
+    own = [line.split() for line in _lines(system["VERSION_CODENAME"], apt)]
+    renamed = [(kind, uri, name.replace(system["VERSION_CODENAME"], suite), *rest) for kind, uri, name, *rest in own]
+    return [" ".join(words) for words in renamed if suite not in _ROLLING or words[2] == suite]
+
+
+def _lines(suite: str, apt: Path) -> list[str]:
+    """The host's own lines for this suite; none when the suite itself is not among them."""
+    lines: list[str] = []
+    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
+        if path.suffix == ".sources":
+            lines += _stanzas(path.read_text(), suite)
+        elif path.suffix == ".list" and path.exists():
+            lines += _one_liners(path.read_text(), suite)
+    return list(dict.fromkeys(lines)) if any(f" {suite} " in line for line in lines) else []
+
+
+def _stanzas(text: str, suite: str) -> list[str]:
+    lines = []
+    for stanza in re.split(r"\n\s*\n", text):
+        plain = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
+        fields = {
+            key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", plain, re.M)
+        }
+        if "deb" not in fields.get("types", []) or fields.get("enabled") == ["no"]:
+            continue
+        for uri in fields.get("uris", []):
+            lines += [
+                _line(uri, name) for name in fields.get("suites", []) if _wanted(name, suite, fields["components"])
+            ]
+    return lines
+
+
+def _one_liners(text: str, suite: str) -> list[str]:
+    lines = []
+    for words in (re.sub(r"\[.*?\]", "", line).split() for line in text.splitlines()):
+        if len(words) >= 4 and words[0] == "deb" and _wanted(words[2], suite, words[3:]):
+            lines.append(_line(words[1], words[2]))
+    return lines
+
+
+def _wanted(name: str, suite: str, components: list[str]) -> bool:
+    return name in (suite, f"{suite}-updates", f"{suite}-security") and "main" in components
+
+
+def _line(uri: str, name: str) -> str:
+    return f"deb {uri} {name} main"
+
+
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_FOLDERS = (
+    "etc/apt/apt.conf.d",
+    "etc/apt/preferences.d",
+    "etc/apt/sources.list.d",
+    "var/lib/apt/lists/partial",
+    "var/lib/dpkg",
+    "var/cache/apt/archives/partial",
+)
+
+
+class Archive:
+    """One suite; make it while holding the mirror's lock, its folder is shared by all processes."""
+
+    def __init__(self, suite: str) -> None:
+        """Read the index of the suite anew."""
+        self.suite = suite
+        self._root = cache.root() / "mirror" / f"apt-{suite}"
+        for folder in _FOLDERS:
+            (self._root / folder).mkdir(parents=True, exist_ok=True)
+        lines = [line.replace("deb ", f"deb [signed-by={_KEYRING}] ", 1) for line in sources(suite)]
+        if not lines:
+            raise ImageError(f"the apt sources of this host tell no Debian mirror that has {suite}; the lab's mirror "
+                             "is filled from the mirror that they name")  # fmt: skip
+        (self._root / "etc/apt/sources.list").write_text("\n".join(lines) + "\n")
+        settings = "".join(f"{setting};\n" for setting in apt_options())
+        (self._root / "etc/apt/apt.conf").write_text(settings)
+        self._status(None)
+        self._apt("update")
+
+    def download(self, packages: tuple[str, ...], folder: Path) -> list[Path]:
+        """These packages alone, in the version that the suite offers, as files in the empty ``folder``."""
+        self._apt("download", *packages, cwd=folder)
+        return sorted(folder.glob("*.deb"))
+
+    def install(self, packages: tuple[str, ...], status: str, folder: Path) -> None:
+        """What installing them fetches on a machine whose dpkg database is ``status``, as files in ``folder``."""
+        self._status(status)
+        partial = folder / "partial"  # apt wants it, and leaves its lock beside it
+        partial.mkdir()
+        where = ("-o", f"Dir::Cache::archives={folder}")
+        self._apt(*where, "--no-install-recommends", "--yes", "--download-only", "install", *packages)
+        partial.rmdir()
+        (folder / "lock").unlink()
+
+    def _status(self, content: str | None) -> None:
+        (self._root / "var/lib/dpkg/status").write_text(content or "")
+
+    def _apt(self, *arguments: str, cwd: Path | None = None) -> str:
+        command = [
+            "apt-get", "--quiet", "-o", f"Dir={self._root}",
+            "-o", f"Dir::State::status={self._root}/var/lib/dpkg/status",
+            "-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=amd64", "-o", "APT::Architectures=amd64",
+            *arguments,
+        ]  # fmt: skip
+        settings = {"APT_CONFIG": str(self._root / "etc/apt/apt.conf"), "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            tail = "\n".join((done.stderr or done.stdout).splitlines()[-10:])
+            raise ImageError(
+                f"apt-get {' '.join(arguments)} of {self.suite} failed (status {done.returncode}):\n{tail}"
+            )
+        return done.stdout
+
+
+def package_field(package: Path, name: str) -> str:
+    """A field of a package's control file; empty when it has none."""
+    command = ["dpkg-deb", "--field", str(package), name]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def upstream_version(version: str) -> str:
+    """A package's version as its makers call it: 1.7.24 of 1.7.24~ds1-6+deb13u1."""
+    plain = version.rpartition(":")[2]
+    for mark in ("~", "+", "-"):
+        plain = plain.partition(mark)[0]
+    return plain
+
+
+_SUITE = "bookworm"  # the last one that has the source package kubernetes
+_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+class SourceArchive:
+    """apt with lists of its own: the host's may lack the sources, and must not be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` holds its state; it needs neither root nor the host's lists."""
+        self._folder = folder
+        lines = sources(_SUITE)
+        if not lines:
+            raise ClusterError(
+                f"this host's apt has no sources of {_SUITE} (main), of which Kubernetes is built; add them to /etc/apt"
+            )
+        for name in ("lists/partial", "cache/archives/partial", "downloads"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        signed = [line.removeprefix("deb ") for line in lines]
+        (folder / "sources.list").write_text(
+            "".join(f"{kind} [signed-by={_KEYS}] {line}\n" for line in signed for kind in ("deb", "deb-src"))
+        )
+        self._run("update")
+
+    def source(self, name: str, target: Path) -> str:
+        """Unpack a source package into the new folder ``target``; returns its version."""
+        self._run("source", "--only-source", "--download-only", name)
+        found = sorted(self._downloads.glob(f"{name}_*.dsc"))
+        if not found:
+            raise ClusterError(f"apt downloaded no source package {name} of {_SUITE}")
+        # apt has verified the files against the signed index already.
+        _checked("dpkg-source", "--no-check", "-x", str(found[-1]), str(target))
+        return found[-1].stem.partition("_")[2]
+
+    def package(self, name: str, target: Path) -> None:
+        """Unpack a binary package into ``target``, without installing it (so that no service of it starts)."""
+        self._run("download", name)
+        found = sorted(self._downloads.glob(f"{name}_*.deb"))
+        if not found:
+            raise ClusterError(f"apt downloaded no package {name} of {_SUITE}")
+        _checked("dpkg-deb", "-x", str(found[-1]), str(target))
+
+    @property
+    def _downloads(self) -> Path:
+        return self._folder / "downloads"
+
+    def _run(self, *arguments: str) -> None:
+        options = {
+            "Dir::Etc::SourceList": self._folder / "sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State::Lists": self._folder / "lists",
+            "Dir::Cache": self._folder / "cache",
+            "Acquire::Languages": "none",
+            "APT::Sandbox::User": "root",  # the folder is not open to apt's own user
+        }
+        settings = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        _checked("apt-get", "-q", *settings, *arguments, folder=self._downloads)
+
+
+def _checked(*command: str, folder: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
+        raise ClusterError(f"{command[0]} failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")

@@ -1,0 +1,240 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The control plane of one lab: etcd, API server, controller manager and scheduler, started, stopped, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import ports
+from lab.errors import ClusterError
+
+from . import objects
+from .kube_client import KubeClient, KubeError, KubeUnreachable
+from .pki import Pki
+from .programs import Programs
+
+Adopt = Callable[[int], None]
+
+
+class Process:
+    """A program that works in ``folder`` and writes NAME.log there."""
+
+    def __init__(self, name: str, folder: Path, adopt: Adopt) -> None:
+        """``adopt`` is told the process id, to put the process among those of the lab."""
+        self.name = name
+        self._folder = folder
+        self._adopt = adopt
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self, command: Sequence[str]) -> None:
+        """Start it, unless it runs."""
+        if self.running:
+            return
+        with (self._folder / f"{self.name}.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                "setpriv", "--pdeathsig", "KILL", "--", *command, cwd=self._folder,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self._adopt(self._process.pid)
+
+    def check(self) -> None:
+        """Raise ClusterError with its last lines when it has ended by itself."""
+        if self._process is not None and self._process.returncode is not None:
+            lines = (self._folder / f"{self.name}.log").read_text(errors="replace").splitlines()[-10:]
+            raise ClusterError(f"{self.name} ended with code {self._process.returncode}:\n" + "\n".join(lines))
+
+    async def kill(self) -> None:
+        """End it without giving it time to say goodbye, as when its host dies."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        self._process = None
+
+
+PORT = 6443
+_LOOPBACK = "127.0.0.1"
+_READY_SECONDS = 600  # 5 s on an idle host
+_SIGNED_SECONDS = 86400
+_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
+_PEER = "unix://peer:1"
+#: What joining, leaving and pods need. Owners of pods in tests need not exist, so there is no garbage collector.
+_CONTROLLERS = (
+    "certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
+    "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+    "node-lifecycle-controller", "taint-eviction-controller", "disruption-controller",
+)  # fmt: skip
+
+
+class ControlPlane:
+    """Lives in the lab's event loop; its files are in ``folder``, which it makes and removes."""
+
+    def __init__(self, programs: Programs, folder: Path, host: str, adopt: Adopt) -> None:
+        """``host`` is the address of this host at which machines and the controller reach the API server."""
+        self._programs = programs
+        self._folder = folder
+        self._host = host
+        self._etcd = Process("etcd", folder, adopt)
+        self._server = Process("kube-apiserver", folder, adopt)
+        self._manager = Process("kube-controller-manager", folder, adopt)
+        self._scheduler = Process("kube-scheduler", folder, adopt)
+        self._processes = (self._etcd, self._server, self._manager, self._scheduler)
+        self._lock = asyncio.Lock()
+        self._signed_seconds = _SIGNED_SECONDS
+        self._port: socket.socket | None = None
+        self.endpoint = ""
+
+    def about(self) -> dict[str, Any]:
+        """Where it answers, where its files are, and what of it runs."""
+        return {
+            "endpoint": self.endpoint,
+            "folder": str(self._folder),
+            "ca_file": str(self._folder / "ca.crt"),
+            "kubeconfig": str(self._folder / "admin.kubeconfig"),
+            "running": {process.name: process.running for process in self._processes},
+        }
+
+    async def start(self) -> None:
+        """Start everything and wait until nodes can join; nothing is left behind when that fails."""
+        async with self._lock:
+            try:
+                await self._start()
+            except BaseException:
+                await self._end()
+                raise
+
+    async def close(self) -> None:
+        """End everything and remove its files."""
+        async with self._lock:
+            await self._end()
+
+    async def serve(self, on: bool) -> None:
+        """Switch the API server on (and wait until it is ready) or off."""
+        async with self._lock:
+            if not on:
+                await self._server.kill()
+                return
+            await self._server.start(self._server_command())
+            await self._ready()
+
+    async def sign_for(self, seconds: int) -> None:
+        """Let certificates that are signed from now on be valid for so long."""
+        async with self._lock:
+            self._signed_seconds = seconds
+            await self._manager.kill()
+            await self._manager.start(self._manager_command())
+
+    async def _start(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        # The address of a lab is its own; on loopback all labs meet.
+        if self._host == _LOOPBACK and self._port is None:
+            self._port = ports.keep(_LOOPBACK)
+        port = PORT if self._port is None else self._port.getsockname()[1]
+        self.endpoint = f"https://{self._host}:{port}"
+        pki = await asyncio.to_thread(Pki, self._folder, self._host)
+        pki.kubeconfig("admin", self.endpoint)
+        await self._etcd.start(self._etcd_command())
+        await self._server.start(self._server_command())
+        await self._ready()
+        await self._manager.start(self._manager_command())
+        await self._scheduler.start(self._scheduler_command())
+        await self._init()
+        await self._until("the default service account", "/api/v1/namespaces/default/serviceaccounts/default")
+
+    async def _init(self) -> None:
+        """What ``kubeadm init`` puts into a new cluster for nodes that join; its control plane is ours."""
+        for namespace in ("kube-public", "kube-system"):
+            await self._until(f"the namespace {namespace}", f"/api/v1/namespaces/{namespace}")
+        configuration = self._folder / "kubeadm.yaml"
+        configuration.write_text(objects.kubeadm_configuration(self.endpoint))
+        for phase in (("upload-config", "all"), ("bootstrap-token", "--skip-token-print")):
+            done = await asyncio.create_subprocess_exec(
+                str(self._programs.kubeadm), "init", "phase", *phase, "--config=kubeadm.yaml",
+                "--kubeconfig=admin.kubeconfig", cwd=self._folder, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            said, _none = await done.communicate()
+            if done.returncode:
+                text = said.decode(errors="replace").strip()
+                raise ClusterError(f"kubeadm init phase {phase[0]} failed (status {done.returncode}): {text}")
+
+    async def _end(self) -> None:
+        for process in reversed(self._processes):
+            await process.kill()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+        self.endpoint = ""
+
+    async def _ready(self) -> None:
+        await self._until("the API server", "/readyz")
+
+    async def _until(self, what: str, path: str) -> None:
+        api = self._api()
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            with contextlib.suppress(KubeError, KubeUnreachable):
+                await asyncio.to_thread(api.get, path)
+                return
+            for process in self._processes:
+                process.check()
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{what} was not ready within {_READY_SECONDS} s; see the logs in {self._folder}")
+            await asyncio.sleep(0.1)
+
+    def _api(self) -> KubeClient:
+        pair = self._folder / "admin.crt", self._folder / "admin.key"
+        return KubeClient(self.endpoint, self._folder / "ca.crt", pair)
+
+    def _etcd_command(self) -> list[str]:
+        return [
+            str(self._programs.etcd), "--name=lab", "--data-dir=etcd", f"--listen-client-urls={_SOCKET}",
+            f"--advertise-client-urls={_SOCKET}", f"--listen-peer-urls={_PEER}",
+            f"--initial-advertise-peer-urls={_PEER}", f"--initial-cluster=lab={_PEER}", "--unsafe-no-fsync",
+            "--log-level=warn", "--logger=zap",
+        ]  # fmt: skip
+
+    def _server_command(self) -> list[str]:
+        return [
+            str(self._programs.apiserver), f"--etcd-servers={_SOCKET}", f"--bind-address={self._host}",
+            f"--advertise-address={self._host}", f"--secure-port={self.endpoint.rpartition(':')[2]}",
+            "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
+            "--kubelet-client-certificate=apiserver-kubelet-client.crt",
+            "--kubelet-client-key=apiserver-kubelet-client.key", f"--service-cluster-ip-range={objects.SERVICES}",
+            "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+            "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
+            "--endpoint-reconciler-type=none",
+            # For logs and exec: nobody resolves the names of the lab's machines.
+            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+        ]  # fmt: skip
+
+    def _manager_command(self) -> list[str]:
+        return [
+            str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
+            f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
+            "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds}s",
+            "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false",
+            "--secure-port=0",
+        ]  # fmt: skip
+
+    def _scheduler_command(self) -> list[str]:
+        return [
+            str(self._programs.scheduler), "--kubeconfig=admin.kubeconfig", "--leader-elect=false", "--secure-port=0"
+        ]  # fmt: skip

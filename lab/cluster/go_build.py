@@ -1,0 +1,205 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds programs with Go: of published modules, checked against go.sum, or of Debian's sources without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import cache
+from lab.errors import ClusterError, Unavailable
+
+# program → the Debian package that brings it
+_PACKAGES = {"go": "golang-go", "dpkg-source": "dpkg-dev"}
+#: the programs that building our own ones takes
+FOR_TOOLS = tuple(_PACKAGES)
+
+
+def require_programs(names: Sequence[str]) -> None:
+    """Raise one clear error naming every missing package."""
+    missing = {_PACKAGES[program] for program in names if not shutil.which(program)}
+    if missing:
+        raise ClusterError(
+            "building the lab's crictl and pause needs Debian packages; "
+            f"run: apt-get install {' '.join(sorted(missing))}"
+        )
+
+
+def run_go(gopath: Path, tree: Path, *command: str, log: Path) -> None:
+    """Run a command of the build, politely; its words go to ``log``, the last ones into the error."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(gopath),
+        "GOPATH": str(gopath),
+        "GOCACHE": str(gopath / "cache"),
+        "GO111MODULE": "off",
+        "GOFLAGS": "",
+        "GOPROXY": "off",
+        "CGO_ENABLED": "0",
+        "LC_ALL": "C.UTF-8",
+    }
+    with log.open("w") as file:
+        done = subprocess.run(
+            ["nice", "-n", "10", *command], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=file,
+            stderr=file, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise ClusterError(
+            f"{' '.join(command[:2])} failed (status {done.returncode}) for the lab's crictl and pause:\n{tail}"
+        )
+
+
+def with_modules(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of go in the folder of a module, politely. Where modules come from is the user's own setting."""
+    environment = {
+        **os.environ,
+        "GOPATH": str(module.parent / "go"),
+        "GOMODCACHE": str(module.parent / "go/pkg/mod"),
+        "GOCACHE": str(module.parent / "cache"),
+        "GO111MODULE": "on",
+        "GOWORK": "off",
+        "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod -modcacherw".strip(),
+        "CGO_ENABLED": "0",
+        "LC_ALL": "C.UTF-8",
+    }
+    return subprocess.run(
+        ["nice", "-n", "10", "go", *arguments], cwd=module, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def discard(work: Path) -> None:
+    """Remove a folder in which Go has worked: it makes some of its folders read-only."""
+    subprocess.run(["chmod", "-R", "u+w", str(work)], check=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", str(work)], check=True)
+
+
+DIGITS = 16  # of the digest at the end of a folder's name
+_DONE = "complete"  # its time of change is the time of the last use
+
+
+def once(
+    folder: Path,
+    build: Callable[[Path], None],
+    progress: Callable[[str], None],
+    programs: Sequence[str] = (),
+) -> None:
+    """Build ``folder`` (NAME-DIGEST) by ``programs``, unless it is there; one process builds, the others wait."""
+    done = folder / _DONE
+    if not done.exists():
+        with cache.locked("kubernetes"):
+            if not done.exists():
+                require_programs(programs)
+                started = time.monotonic()
+                _forget_unused(folder)
+                with cache.new_folder(folder) as partial:
+                    build(partial)
+                    (partial / _DONE).touch()
+                progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
+    os.utime(done)
+
+
+def _forget_unused(folder: Path) -> None:
+    """Remove what killed builds left, and older builds that nobody asked for in the last days (under the lock)."""
+    name = folder.name.rpartition("-")[0]
+    for partial in folder.parent.glob(f".{name}-{'?' * DIGITS}.part"):
+        cache.remove(partial)
+    for old in folder.parent.glob(f"{name}-{'?' * DIGITS}"):
+        if time.time() - (old / _DONE).stat().st_mtime > cache.KEPT_SECONDS:
+            cache.remove(old)
+
+
+#: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree
+_OWN = "v0.0.0"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Programs of one module. Its digest names the folder of the result."""
+
+    name: str
+    module: str
+    version: str
+    #: of the module, as a go.sum states it
+    sum: str
+    #: program → its package
+    programs: Mapping[str, str]
+    #: variable → text that the linker puts there
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    #: release of the modules that the go.mod requires as v0.0.0
+    own: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """NAME-DIGEST, as `kept.once` wants it."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
+
+
+def build_recipe(recipe: Recipe, folder: Path, progress: Callable[[str], None]) -> None:
+    """Fill ``folder`` with the programs; `Unavailable` where Go or the modules are not to be had."""
+    what = f"{recipe.module} {recipe.version}"
+    work = folder / "work"
+    module = work / "module"
+    progress(f"{recipe.name}: fetching {what} and what it requires")
+    prepare_module(recipe, module)
+    for number, (name, package) in enumerate(recipe.programs.items(), 1):
+        progress(f"{recipe.name}: building {name} ({number} of {len(recipe.programs)})")
+        stamps = " ".join(f"-X {variable}={text}" for variable, text in recipe.stamps.items())
+        options = ("-trimpath", "-tags", ",".join(recipe.tags), "-ldflags", f"-s -w {stamps}")
+        done = with_modules(module, "build", *options, "-o", str(folder / name), package)
+        if done.returncode:
+            tail = "\n".join(done.stderr.splitlines()[-15:])
+            raise ClusterError(f"go build failed (status {done.returncode}) for {name} of {what}:\n{tail}")
+    discard(work)
+
+
+def prepare_module(recipe: Recipe, module: Path) -> None:
+    """Make the new folder ``module`` a module that has the recipe's as its only wish."""
+    if not shutil.which("go"):
+        raise Unavailable(f"Go, which {recipe.module} is built with, is not installed; see https://go.dev/dl/")
+    module.mkdir(parents=True)
+    source = _fetched(recipe, module)
+    (module / "go.mod").write_text(_go_mod(recipe, _read_go_mod(module, source / "go.mod")))
+    shutil.copy(source / "go.sum", module / "go.sum")
+
+
+def _fetched(recipe: Recipe, module: Path) -> Path:
+    """The folder of the module's files, which are those of the recipe."""
+    what = f"{recipe.module}@{recipe.version}"
+    done = with_modules(module, "mod", "download", "-json", what)
+    told = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+    if done.returncode:
+        reason = " ".join((told.get("Error") or done.stderr or "it says nothing").split())
+        raise Unavailable(f"{what} cannot be had as a Go module ({reason[-300:]})")
+    if told["Sum"] != recipe.sum:
+        raise ClusterError(f"{what} has the sum {told['Sum']}, and not {recipe.sum} as the lab has noted it")
+    return Path(told["Dir"])
+
+
+def _read_go_mod(module: Path, file: Path) -> dict[str, Any]:
+    done = with_modules(module, "mod", "edit", "-json", str(file))
+    if done.returncode:
+        raise ClusterError(f"go cannot read {file.name} of {file.parent.name}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def _go_mod(recipe: Recipe, theirs: Mapping[str, Any]) -> str:
+    """The go.mod of a module that requires theirs as it was released: a replacement counts in its own module only."""
+    own = [one["Path"] for one in theirs["Require"] if one["Version"] == _OWN]
+    lines = ["module lab", f"go {theirs['Go']}"]
+    lines += [f"godebug {one['Key']}={one['Value']}" for one in theirs.get("Godebug") or ()]
+    lines.append(f"require {recipe.module} {recipe.version}")
+    lines += [f"replace {path} => {path} {recipe.own}" for path in own]
+    return "\n".join(lines) + "\n"

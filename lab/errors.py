@@ -1,0 +1,21 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's own errors. What the emulated APIs answer is in `api.api_errors` and `robot.robot_errors`."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """The lab cannot do what was asked; the message names what failed and the way out."""
+
+
+class ImageError(Exception):
+    """An image cannot be had; the message names the reason and the fix."""
+
+
+class ClusterError(LabError):
+    """The control plane could not be built, started or asked; the message says what to do."""
+
+
+class Unavailable(ClusterError):
+    """What a test needs can be had in no way on this machine; the message is one line."""

@@ -1,0 +1,223 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the command line to an installation: the order in which the real one reads, tears down, asks and refuses."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import select
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from . import config, host, options, screen, teardown, validation
+from .host import hardware_report
+from .install import Installation, InstallSpec
+from .screen import debug, quote, say
+
+_AUTOSETUP = Path("/autosetup")
+_HERE = Path(os.path.realpath(__file__)).parents[1]  # where installimage itself lies
+_IMAGES = _HERE.parent / "images"
+_LINE = "-" * 37
+_COUNTDOWN = 20  # seconds
+_BUSY_SECONDS = 120
+
+
+class Ended(Exception):
+    """Nothing is installed; the exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run installimage; returns its exit status."""
+    if not os.environ.get("TERM"):
+        print("TERM environment variable not set.", file=sys.stderr)
+        return 1
+    sys.stdout.write("\033[H\033[2J")
+    with suppress(OSError):
+        Path("/proc/sys/vm/drop_caches").write_text("3\n")
+    screen.begin()
+    folder = Path(tempfile.mkdtemp(prefix="installimage.", dir="/"))
+    try:
+        (folder / "hdd").mkdir()
+        return _install(arguments, folder)
+    except Ended as end:
+        return end.status
+    except KeyboardInterrupt:
+        say("\nAborted.")
+        return 1
+    finally:
+        debug("cleaning up")
+        with suppress(OSError):
+            (folder / "hdd").rmdir()  # fails while something is mounted: then nothing may be removed
+            shutil.rmtree(folder)
+
+
+def _install(arguments: Sequence[str], folder: Path) -> int:
+    chosen = options.parse(arguments)
+    for complaint in chosen.complaints:
+        print(f"{sys.argv[0]}: {complaint}", file=sys.stderr)
+    if "h" in chosen.values:
+        say(options.HELP)
+        return 0
+    _prepare(chosen)
+    debug("# starting installimage")
+    debug(_LINE)
+    for line in hardware_report():
+        quote(line)
+    debug(_LINE)
+    debug("# make clean config")
+    if not teardown.stop_everything():
+        return 1
+    text = _read_autosetup(chosen)
+    wanted = config.parse(text)
+    uefi = host.is_uefi()
+    debug("# validating config ...")
+    reason = validation.first_error(wanted, _machine(wanted, uefi))
+    if reason:
+        quote(reason)
+        debug("=> FAILED")
+        say("Cancelled.")
+        return 1
+    if chosen.get("c") and not chosen.automatic:
+        _ask()
+    _count_down()
+    take_over = chosen.get("t").lower() in ("yes", "") if "t" in chosen.values else None
+    wishes = InstallSpec(
+        "g" in chosen.values, chosen.get("K"), chosen.says_yes("G", True), chosen.get("R"), take_over
+    )  # fmt: skip
+    installation = Installation(wanted, text, folder, uefi, wishes)
+    try:
+        return installation.run()
+    finally:
+        installation.close()
+
+
+def _prepare(chosen: options.Options) -> None:
+    """The options that leave something in the file system while they are read."""
+    if "c" in chosen.values:
+        source = _find(chosen.get("c"), "configs")
+        if source is None:
+            _fail(f"=> FAILED: config file {chosen.get('c')} for autosetup not found")
+        debug(f"# use config file {source} for autosetup")
+        text = source.read_text(errors="replace")
+        if "PASSWD" in text:
+            sys.stdout.write(f"\nPlease enter the PASSWORD for {source}:\nPASSWORD:  ")
+            sys.stdout.flush()
+            text = text.replace("PASSWD", _line())
+        _AUTOSETUP.unlink(missing_ok=True)
+        _AUTOSETUP.touch(source.stat().st_mode & 0o777)
+        _AUTOSETUP.write_text(text)
+    if "x" in chosen.values:
+        script = _find(chosen.get("x"), "post-install")
+        if script is None:
+            _fail(f"=> FAILED: post-install file {chosen.get('x')} not found or not executable")
+        debug(f"# use post-install file {script}")
+        Path("/post-install").unlink(missing_ok=True)
+        Path("/post-install").symlink_to(script)
+    if "n" in chosen.values and _AUTOSETUP.exists():
+        changed = re.sub(r"^HOSTNAME.*$", f"HOSTNAME {chosen.get('n')}", _AUTOSETUP.read_text(), flags=re.MULTILINE)
+        _AUTOSETUP.write_text(changed)
+    if "K" in chosen.values and not chosen.get("K"):
+        _fail("=> FAILED: cannot install ssh-keys without a source")
+    if chosen.automatic and not chosen.get("i") and not chosen.get("c"):
+        say("\nERROR: in automatic mode you need to specify an image and a config file!\n")
+        debug("=> FAILED, no image given")
+        raise Ended(1)
+
+
+def _find(name: str, kind: str) -> Path | None:
+    """A file that comes with installimage, or one of the user's."""
+    return next((path for path in (_HERE / kind / name, Path(os.path.abspath(name))) if path.is_file()), None)
+
+
+def _fail(message: str) -> NoReturn:
+    debug(message)
+    say(message)
+    raise Ended(1)
+
+
+def _line() -> str:
+    """A line of standard input, and not a byte more: what follows may be an answer."""
+    read = b""
+    while not read.endswith(b"\n"):
+        more = os.read(0, 1)
+        if not more:
+            break
+        read += more
+    return read.decode(errors="replace").rstrip("\n")
+
+
+def _read_autosetup(chosen: options.Options) -> str:
+    """The config: from /autosetup, else from the options."""
+    if not _AUTOSETUP.exists():
+        if not chosen.automatic:
+            say("interactive mode: there are no menus in the lab; write /autosetup, or use -a with -c or -i")
+            raise Ended(1)
+        image = chosen.get("i")
+        with_folder = _IMAGES / image
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+        return options.config(chosen, str(with_folder) if with_folder.is_file() else image, memory, host.is_uefi())
+    text = _AUTOSETUP.read_text(errors="replace")
+    if chosen.get("c"):
+        _AUTOSETUP.rename(f"{_AUTOSETUP}.bak-{time.strftime('%Y%m%d-%H%M%S')}")
+    if (_HERE / "disabled").exists():
+        debug("=> script is DISABLED")
+        say("Due to maintenance the installimage-script is temporarily unavailable.")
+        say("We are sorry for the inconvenience.")
+        raise Ended(1)
+    say(f"\nFound AUTOSETUP file '{_AUTOSETUP}'")
+    say("Running unattended installimage installation ...\n")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):  # the passphrase, too
+            say(line)
+    say()
+    return text
+
+
+def _machine(wanted: config.Config, uefi: bool) -> validation.Machine:
+    """What the refusals need to know; a drive that is in use is given two minutes."""
+    drives = {}
+    for drive in wanted.drives:
+        if host.is_whole_drive(drive):
+            busy = all(host.is_busy(drive) for _try in host.patience(_BUSY_SECONDS))
+            drives[drive] = validation.Drive(host.size_bytes(drive), busy)
+    return validation.Machine(platform.machine(), uefi, drives, stackable=not host.in_container())
+
+
+def _ask() -> None:
+    sys.stdout.write("\nALL DATA ON THE GIVEN DISKS WILL BE DESTROYED!\nDO YOU REALLY WANT TO CONTINUE? [y|N] ")
+    sys.stdout.flush()
+    if os.read(0, 1) not in (b"y", b"Y", b"j", b"J"):
+        say("\n\nABORT\n")
+        raise Ended(0)
+    say("\n")
+
+
+def _count_down() -> None:
+    """Twenty seconds in which Ctrl-C still helps; an x goes on at once, and so does an end of input."""
+    say("WARNING:")
+    say(f"  Starting installation in {_COUNTDOWN} seconds ...")
+    say("  Press X to continue immediately ...")
+    say("  Installation will DELETE ALL DATA ON DISK(s)!")
+    say("  Press CTRL-C to abort now!")
+    sys.stdout.write("  => ")
+    for _second in range(_COUNTDOWN):
+        sys.stdout.write(".")
+        sys.stdout.flush()
+        ready, _none, _nothing = select.select([0], [], [], 1)
+        if ready:
+            key = os.read(0, 1)
+            if not key or key in (b"x", b"X"):
+                break
+    say()

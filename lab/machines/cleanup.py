@@ -1,0 +1,290 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes what labs left behind that were killed: processes, mounts, loop devices, disks, settings of the host.
+
+Network namespaces, cables and machines' mounts end with the last process that uses them, so that killing the
+lab's control group already removes them. A lab is up while its process holds its lock; processes of a lab of
+which nothing else is known are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from lab import cache
+from lab.state import State, StateError, base, process_start
+
+from . import loop, store
+from .cgroup import CGroup, hierarchy
+from .guest_view import discard_views
+from .host_settings import HostSettings, host_folder
+from .network import remove_dead_links
+
+
+def label_of(name: str, state_dir: Path) -> str:
+    """A short name for what the kernel sees of a lab; two labs in different folders never share one."""
+    return f"{name[:20]}-{hashlib.sha256(os.fsencode(state_dir)).hexdigest()[:6]}"
+
+
+def labs_folder() -> Path:
+    """Where the disks of all labs are: beside the images, since state folders may be in RAM.
+
+    A host with much memory is faster with ``KUBENODE_DISKS`` in RAM: what guests write never waits for its disk then.
+    """
+    return Path(os.environ.get("KUBENODE_DISKS") or cache.root() / "labs")
+
+
+def store_folder(label: str) -> Path:
+    """Where the disks of one lab are."""
+    return labs_folder() / label
+
+
+def register_folder() -> Path:
+    """Where every lab of this host is known, wherever its disks and its state are."""
+    return host_folder() / "labs"
+
+
+def claim(label: str, state_dir: Path) -> contextlib.ExitStack:
+    """Mark a lab as alive until what is returned is closed or its process ends."""
+    stack = contextlib.ExitStack()
+    known = json.dumps({"state": str(state_dir), "labs": str(labs_folder())})
+    for path, text in ((labs_folder() / f"{label}.lock", str(state_dir)), (register_folder() / label, known)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stack.callback(_locked(path, text).close)
+    return stack
+
+
+def _locked(path: Path, text: str) -> TextIO:
+    while True:
+        file = path.open("a+")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            break
+        file.close()  # somebody swept it away while we waited
+    file.truncate(0)
+    file.write(text)
+    file.flush()
+    return file
+
+
+async def clean_up(state_dir: Path, label: str, labs: Path | None = None) -> list[str]:
+    """Remove everything of the lab ``label``; the caller has made sure that nobody uses it. Returns what there was.
+
+    ``labs`` is the folder of the disks of all labs, when that lab had another one than we have.
+    """
+    labs = labs or labs_folder()
+    gone = await end_processes(label)
+    disks = labs / label
+    if count := loop.detach_all(disks):
+        gone.append(f"{count} loop device{'s' * (count > 1)}")
+    if await store.discard(disks):
+        gone.append(f"disks in {disks}")
+    (labs / f"{label}.lock").unlink(missing_ok=True)
+    (register_folder() / label).unlink(missing_ok=True)
+    await discard_views(state_dir)
+    shutil.rmtree(state_dir / "machines", ignore_errors=True)
+    for leftover in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
+        (state_dir / leftover).unlink(missing_ok=True)
+    return gone
+
+
+async def end_processes(label: str) -> list[str]:
+    """End the processes of a lab, and with them its namespaces, cables, rules and machines' mounts."""
+    if not (hierarchy() / f"kubenode-lab-{label}").exists():
+        return []
+    cgroup = CGroup.of_lab(label)
+    running = cgroup.populated
+    cgroup.kill()
+    await cgroup.emptied()
+    cgroup.remove()
+    return ["running processes and their namespaces"] * running + ["control groups"]
+
+
+async def clean_up_dead_labs() -> list[str]:
+    """Remove what all labs left whose processes are gone; returns their labels."""
+    removed = []
+    for path in sorted(labs_folder().glob("*.lock")):
+        with unused(path) as text:
+            if text is not None:
+                await clean_up(Path(text or labs_folder() / path.stem), path.stem)
+                removed.append(path.stem)
+    return removed
+
+
+@contextlib.contextmanager
+def unused(path: Path) -> Iterator[str | None]:
+    """What a lock file says, held meanwhile; None when it is not there or somebody holds it."""
+    try:
+        file = path.open()
+    except FileNotFoundError:
+        yield None
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        yield file.read()
+
+
+_GROUP = "kubenode-lab-"
+
+
+async def _purge_kernel() -> tuple[list[str], list[str]]:
+    """What was removed, and what was left alone and why; a line each."""
+    removed: list[str] = []
+    kept: list[str] = []
+    await _dead_labs(removed)
+    await _stray_groups(removed, kept)
+    await _stray_disks(removed)
+    removed += [f"network link {link}" for link in await remove_dead_links()]
+    given_back, in_use = loop.give_back()
+    removed += [f"{device}: its cache mode is the one it had before" for device in given_back]
+    kept += [f"{device}: keeps its cache mode while it is in use" for device in in_use]
+    _settings(removed, kept)
+    return removed, kept
+
+
+def labs_up() -> list[str]:
+    """The labels of the labs that are up on this host, as far as anything is known of them."""
+    up = {path.name.removeprefix(_GROUP) for path in hierarchy().glob(f"{_GROUP}*") if _populated(path)}
+    up |= {path.name for path in register_folder().glob("*") if _held(path)}
+    return sorted(up | {path.stem for path in labs_folder().glob("*.lock") if _held(path)})
+
+
+async def _dead_labs(removed: list[str]) -> None:
+    for path in sorted(register_folder().glob("*")):
+        with unused(path) as text:
+            if text is None:
+                continue
+            known = json.loads(text or "{}")
+            labs = Path(known["labs"]) if "labs" in known else None
+            gone = await clean_up(Path(known.get("state") or register_folder() / "none"), path.name, labs)
+            removed += [f"lab {path.name}: {what}" for what in gone or ["its lock"]]
+    removed += [f"lab {label}: what it had left" for label in await clean_up_dead_labs()]
+
+
+async def _stray_groups(removed: list[str], kept: list[str]) -> None:
+    """Control groups of which nothing else is left, or of labs that another version started."""
+    for path in sorted(hierarchy().glob(f"{_GROUP}*")):
+        label = path.name.removeprefix(_GROUP)
+        if _held(register_folder() / label) or _held(labs_folder() / f"{label}.lock"):
+            continue
+        if _populated(path):
+            kept.append(f"lab {label}: its processes run, and nothing says that their lab is gone")
+            continue
+        with CGroup(path).unheld() as free:  # a lab that begins has no process in it yet
+            removed += [f"lab {label}: {what}" for what in (await end_processes(label) if free else [])]
+
+
+async def _stray_disks(removed: list[str]) -> None:
+    """Disks, mounts and loop devices of labs whose locks are gone."""
+    labs = labs_folder()
+    up = labs_up()
+    found = {path.name.removesuffix(".xfs") for path in labs.glob("*") if path.suffix != ".lock"}
+    for label in sorted(found - set(up)):
+        if (labs / f"{label}.lock").exists():
+            continue  # it began just now
+        if count := loop.detach_all(labs / label):
+            removed.append(f"lab {label}: {count} loop device{'s' * (count > 1)}")
+        if await store.discard(labs / label):
+            removed.append(f"lab {label}: disks in {labs / label}")
+
+
+def _settings(removed: list[str], kept: list[str]) -> None:
+    settings = HostSettings()
+    for setting in settings.all():
+        if not setting.is_relative_to("/proc/sys"):
+            continue
+        name = ".".join(setting.relative_to("/proc/sys").parts)
+        up = labs_up()
+        if up:
+            kept.append(f"{name}: stays as it is while labs are up ({', '.join(up)})")
+        elif (before := settings.give_back(setting, unless=lambda: bool(labs_up()))) is not None:
+            removed.append(f"{name}: {before} again")
+
+
+def _held(path: Path) -> bool:
+    with unused(path) as text:
+        return text is None and path.exists()
+
+
+def _populated(group: Path) -> bool:
+    try:
+        return "populated 1" in (group / "cgroup.events").read_text()
+    except OSError:
+        return False
+
+
+_PREFIX = "process-"
+
+
+def process_state(name: str, number: int) -> State:
+    """A state folder for a lab inside this process, marked so that others see when the process is gone."""
+    state = State(f"{_PREFIX}{os.getpid()}-{number}")
+    state.make()
+    state.write({"name": name, "pid": os.getpid(), "pid_start": process_start(os.getpid()), "ready": False})
+    return state
+
+
+async def clean_up_lab(name: str, backend: Path) -> list[str]:
+    """Remove processes, mounts, devices and disks of the lab ``name`` whose site folder this is; what there was."""
+    if os.geteuid() != 0 or not backend.is_dir():
+        return []
+    # F: nothing to import
+    # F: nothing to import
+
+    folder = backend.resolve()
+    return await clean_up(folder, label_of(name, folder))
+
+
+async def clean_up_dead_processes() -> None:
+    """Remove what labs inside processes left, as far as those processes are gone."""
+    for folder in base().glob(f"{_PREFIX}*"):
+        state = State(folder.name)
+        values = state.read()
+        if values is None or state.running() is not None:
+            continue
+        # Another process may be at the same work; whoever comes second finds the folder gone.
+        with contextlib.suppress(FileNotFoundError), state.locked():
+            await clean_up_lab(values["name"], folder / "site")
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def purge() -> tuple[list[str], list[str]]:
+    """Remove what all labs of this host left that are gone: what was removed, what was left alone; a line each."""
+    removed: list[str] = []
+    for folder in sorted(base().glob("*")):
+        if not folder.is_dir() or folder.stat().st_uid != os.geteuid():
+            continue
+        with contextlib.suppress(StateError, FileNotFoundError, BlockingIOError):
+            removed += await _purge_state(State(folder.name))
+    if os.geteuid() != 0:
+        return removed, ["the kernel's part of labs: only root can look for it"]
+    # F: nothing to import
+
+    gone, kept = await _purge_kernel()
+    return removed + gone, kept
+
+
+async def _purge_state(state: State) -> list[str]:
+    """Remove the folder of a lab that is not up, and what its site says is still there."""
+    if {path.name for path in state.folder.iterdir()} <= {"log", "lock", "published"}:
+        return []  # it ended well and left its log, or it begins at this moment
+    with state.locked(wait=False):
+        values = state.read()
+        if state.running() is not None:
+            return []
+        name = (values or {}).get("name", state.name)
+        gone = await clean_up_lab(name, state.folder / "site")
+        shutil.rmtree(state.folder, ignore_errors=True)
+    return [f"lab {name}: {what}" for what in [*gone, f"its state in {state.folder}"]]

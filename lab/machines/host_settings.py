@@ -1,0 +1,79 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings of the host that labs change: what was there before is written down first, so that it can be given back.
+
+The record is the host's, not one lab's: a loop device goes from lab to lab, and a sysctl serves all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def host_folder() -> Path:
+    """Where labs of any user and place write down what they are to this host; it is empty after a reboot."""
+    return Path(os.environ.get("KUBENODE_LAB_HOST_DIR") or "/run/kubenode-lab-host")
+
+
+class HostSettings:
+    """The settings that were changed: path of the setting → what it held before the first change."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder`` is made when something is changed for the first time."""
+        self._folder = folder or host_folder()
+        self._file = self._folder / "settings.json"
+
+    def change(self, setting: Path, value: str) -> None:
+        """Write ``value`` into a setting; what an earlier lab had found there is kept, else what is there now."""
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with self._kept() as kept:
+            present = setting.read_text().strip()
+            if present == value:
+                return
+            kept.setdefault(str(setting), present)
+            self._write(kept)  # before the change: whoever dies in between leaves a record and no change
+            setting.write_text(value)
+
+    def give_back(self, setting: Path, unless: Callable[[], bool] = lambda: False) -> str | None:
+        """Put back what a setting held before; None when nobody changed it, or while ``unless`` says that it is used.
+
+        ``unless`` is asked under the lock, under which others change the setting.
+        """
+        if not self._file.exists():
+            return None
+        with self._kept() as kept:
+            before = kept.get(str(setting))
+            if before is None or unless():
+                return None
+            with contextlib.suppress(FileNotFoundError):  # a device that was removed
+                setting.write_text(before)
+            del kept[str(setting)]
+            self._write(kept)
+            return before
+
+    def all(self) -> dict[Path, str]:
+        """What is not given back yet."""
+        if not self._file.exists():
+            return {}
+        with self._kept() as kept:
+            return {Path(setting): before for setting, before in kept.items()}
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[dict[str, str]]:
+        with (self._folder / "settings.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                kept = json.loads(self._file.read_text())
+            except FileNotFoundError:
+                kept = {}
+            yield kept
+
+    def _write(self, kept: dict[str, str]) -> None:
+        partial = self._file.with_suffix(".part")
+        partial.write_text(json.dumps(kept, indent=1) + "\n")
+        partial.rename(self._file)

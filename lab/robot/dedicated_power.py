@@ -1,0 +1,125 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The chassis of a dedicated server: the ways to press its buttons, and what its next boot takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from lab import power_control
+from lab.delays import Delays
+from lab.faults import Faults
+from lab.machines.base import BootSource, FromDisk, Rescue
+
+from .host_keys import other_fingerprint
+from .model import Activation, Boot, Dedicated, HostFingerprint
+
+
+class DedicatedPower(power_control.PowerControl):
+    """One dedicated server's hardware."""
+
+    def __init__(self, server: Dedicated, delays: Delays, faults: Faults, clock: Callable[[], float]) -> None:
+        super().__init__(delays, faults)
+        self.server = server
+        self._clock = clock
+        self._buttons = asyncio.Lock()
+        self._hanging: asyncio.Task[None] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The number, and the name if there is one."""
+        return tuple(name for name in (str(self.server.number), self.server.name) if name)
+
+    def rescue_armed(self) -> bool:
+        """Whether the next boot would take the rescue."""
+        activation = self.server.activation(self._clock())
+        return activation is not None and _boots_rescue(activation)
+
+    def take_source(self, *, ignore_rescue: bool, from_inside: bool) -> BootSource:
+        """The rescue when one is armed, else the disk; any boot configuration is used up."""
+        activation = None if ignore_rescue else self.server.activation(self._clock())
+        if activation is None:
+            self.server.boots.append(Boot(self._clock(), "disk"))
+            if from_inside and self._hangs():
+                # The reboot has begun already: the guest is silenced as soon as that is possible.
+                self._hanging = asyncio.get_running_loop().create_task(self.machine.cut_power())
+            return FromDisk()
+        activation.booted = self._clock()
+        if not _boots_rescue(activation):
+            # Nothing of the lab's installs by itself: the configuration is used up and the disk boots.
+            self.server.boots.append(Boot(self._clock(), activation.kind))
+            return FromDisk()
+        activation.told = self._tell(activation)
+        keys = tuple(key.data for key in activation.keys)
+        self.server.boots.append(Boot(self._clock(), "rescue", keys))
+        return Rescue(keys, activation.password, tuple(key.private for key in activation.host_keys))
+
+    def firmware_seconds(self, *, rescue: bool) -> float:
+        """Dedicated servers take longer than cloud servers."""
+        return self._delays.firmware(self.names[0], rescue=rescue, dedicated=True)
+
+    def reboot_seconds(self, *, rescue: bool) -> float:
+        """Every boot of a dedicated server goes through its firmware, a reboot from inside, too."""
+        return self.firmware_seconds(rescue=rescue)
+
+    def on_switched(self) -> None:
+        """Whoever works the switch begins a new life, which no earlier one silences."""
+        if self._hanging is not None:
+            self._hanging.cancel()
+            self._hanging = None
+
+    async def press(self, kind: str) -> None:
+        """Press a button, or send a packet; how much that does depends on the power and on the guest."""
+        async with self._buttons:
+            if kind == "sw":
+                if self.running:
+                    await self.machine.ctrl_alt_del()
+            elif kind == "hw":
+                if self.powered:
+                    await self.reset()
+            elif kind == "power" and self.powered:
+                await self.press_power_button()
+            elif kind in ("power", "wol"):
+                await self.switch_on()
+            elif kind == "power_long" and self.powered:
+                await self.cut_power()
+
+    async def begin(self) -> None:
+        """Be on as if it had been on all along: the firmware takes no time and meets no fault but a hanging system."""
+        self.powered = True
+        if self._hangs():
+            self.server.boots.append(Boot(self._clock(), "disk"))
+            return
+        self._fault, self._scripted = None, True
+        await self.machine.power_on()
+
+    async def hang(self) -> None:
+        """Let a system that is up and booted from disk hang, if the script of faults says so."""
+        if self.running and self.server.boots[-1].source == "disk" and self._hangs():
+            await self.machine.cut_power()
+
+    async def _boot(self) -> None:
+        if self.server.activation(self._clock()) is None and self._hangs():
+            self.server.boots.append(Boot(self._clock(), "disk"))
+            return
+        await super()._boot()
+
+    def _hangs(self) -> bool:
+        """A system that hangs has power and does nothing: no SSH, no keyboard, no power button."""
+        return self._faults.boot(self.names, {"deaf"}) is not None
+
+    def _tell(self, activation: Activation) -> tuple[HostFingerprint, ...]:
+        """What the API will say of the rescue's host keys."""
+        if self._faults.boot(self.names, {"host_keys_missing"}) is not None:
+            return ()
+        lies = self._faults.boot(self.names, {"other_host_keys"}) is not None
+        return tuple(
+            HostFingerprint(other_fingerprint() if lies else key.fingerprint, key.type, key.size)
+            for key in activation.host_keys
+        )
+
+
+def _boots_rescue(activation: Activation) -> bool:
+    """The vKVM system runs the disk's system in a virtual machine; the lab boots the disk."""
+    return activation.kind == "rescue" and not activation.system.startswith("vkvm")

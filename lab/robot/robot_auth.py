@@ -1,0 +1,255 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Middleware of Robot: lock-out, credentials, requests an hour for each route, error envelope."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from lab.faults import RequestFault
+from lab.middleware import ApiMiddleware, Handler, RequestLog
+
+from .account import Account
+from .robot_errors import RobotError, not_found, rate_limit_exceeded, unauthorized
+
+HOUR = 3600
+_KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")
+
+_READ_AND_WARN = (("GET", ""), ("GET", "/{ip}"), ("POST", "/{ip}"))
+
+#: Requests an hour by method and path pattern.
+LIMITS: dict[str, int] = {
+    "GET /server": 200,
+    "GET /server/{server}": 200,
+    "POST /server/{server}": 200,
+    "GET /reset": 500,
+    "GET /reset/{server}": 500,
+    "POST /reset/{server}": 50,
+    "GET /wol/{server}": 500,
+    "POST /wol/{server}": 10,
+    "GET /boot/{server}": 500,
+    **{f"{method} /boot/{{server}}/{kind}": 500 for kind in _KINDS for method in ("GET", "POST", "DELETE")},
+    **{f"GET /boot/{{server}}/{kind}/last": 500 for kind in ("rescue", "linux")},
+    "GET /key": 500,
+    "POST /key": 200,
+    "GET /key/{fingerprint}": 500,
+    "POST /key/{fingerprint}": 200,
+    "DELETE /key/{fingerprint}": 200,
+    **{f"{method} /{kind}{tail}": 5000 for kind in ("ip", "subnet") for method, tail in _READ_AND_WARN},
+    "GET /ip/{ip}/mac": 5000,
+    "PUT /ip/{ip}/mac": 10,
+    "DELETE /ip/{ip}/mac": 10,
+    "GET /rdns": 500,
+    **{f"{method} /rdns/{{ip}}": 500 for method in ("GET", "PUT", "POST", "DELETE")},
+    "GET /failover": 100,
+    "GET /failover/{ip}": 100,
+    "POST /failover/{ip}": 50,
+    "DELETE /failover/{ip}": 50,
+    **{f"{method} /firewall/{{server}}": 500 for method in ("GET", "POST", "DELETE")},
+    **{f"{method} /firewall/template": 500 for method in ("GET", "POST")},
+    **{f"{method} /firewall/template/{{template}}": 500 for method in ("GET", "POST", "DELETE")},
+    "GET /vswitch": 500,
+    "GET /vswitch/{vswitch}": 500,
+    "POST /vswitch": 100,
+    **{f"{method} /vswitch/{{vswitch}}{tail}": 100 for method in ("POST", "DELETE") for tail in ("", "/server")},
+}
+
+
+@dataclass
+class _Window:
+    limit: int
+    interval: float = HOUR
+    taken: deque[float] = field(default_factory=deque)
+    others: int = 0  #: requests of others that come right before the next one
+
+
+class Limits:
+    """At most so many requests of a route within any stretch of an hour; a refused request costs nothing."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._windows: dict[str, _Window] = {}
+
+    def take(self, route: str) -> None:
+        """Count a request; RobotError 403 when there is none left. Routes without a limit are free."""
+        if route not in LIMITS:
+            return
+        window, now = self._window(route), self._clock()
+        window.taken.extend([now] * window.others)
+        window.others = 0
+        while window.taken and window.taken[0] <= now - window.interval:
+            window.taken.popleft()
+        if len(window.taken) >= window.limit:
+            raise rate_limit_exceeded(window.limit, int(window.interval))
+        window.taken.append(now)
+
+    def leave(self, route: str, remaining: int, interval: float | None = None) -> None:
+        """Act as if others made all but ``remaining`` requests right before the next one; maybe in a shorter window."""
+        window = self._window(route)
+        if interval is not None:
+            window.interval = interval
+        window.taken.clear()
+        window.others = max(0, window.limit - remaining)
+
+    def remaining(self, route: str) -> int:
+        """How many requests of this route are left now."""
+        window, now = self._window(route), self._clock()
+        return window.limit - window.others - sum(taken > now - window.interval for taken in window.taken)
+
+    def interval(self, route: str) -> int:
+        """The length of this route's window in seconds."""
+        return int(self._window(route).interval)
+
+    def clear(self) -> None:
+        """Forget every request."""
+        self._windows.clear()
+
+    def _window(self, route: str) -> _Window:
+        return self._windows.setdefault(route, _Window(LIMITS[route]))
+
+
+FAILURES = 3
+LOCKOUT_SECONDS = 600
+
+
+class Lockout:
+    """Counts failed logins by source address; a good login starts the count anew."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failures: dict[str, list[float]] = {}
+        self._until: dict[str, float] = {}
+
+    def shut_out(self, address: str) -> bool:
+        """Whether this address is refused whatever it says."""
+        until = self._until.get(address)
+        if until is not None and until <= self._clock():
+            del self._until[address]
+            return False
+        return until is not None
+
+    def failed(self, address: str) -> None:
+        """A login failed."""
+        now = self._clock()
+        recent = [at for at in self._failures.get(address, []) if at > now - LOCKOUT_SECONDS]
+        self._failures[address] = [*recent, now]
+        if len(recent) + 1 >= FAILURES:
+            self._until[address] = now + LOCKOUT_SECONDS
+            del self._failures[address]
+
+    def succeeded(self, address: str) -> None:
+        """A login was good."""
+        self._failures.pop(address, None)
+
+    def clear(self) -> None:
+        """Let everybody in again."""
+        self._failures.clear()
+        self._until.clear()
+
+
+log = logging.getLogger(__name__)
+
+
+class RequestCounts:
+    """What the door remembers between requests."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.limits = Limits(clock)
+        self.lockout = Lockout(clock)
+
+    def clear(self) -> None:
+        """Forget all requests and failed logins."""
+        self.limits.clear()
+        self.lockout.clear()
+
+
+class RobotAuth(ApiMiddleware):
+    """One webservice user; who fails to log in three times is shut out for ten minutes."""
+
+    api = "robot"
+
+    def __init__(self, account: Account, counts: RequestCounts, requests: RequestLog) -> None:
+        super().__init__(account.cloud.faults, requests)
+        self.account = account
+        self.counts = counts
+
+    async def admit(
+        self, request: web.Request, handler: Handler, fault: RequestFault | None, correlation: str
+    ) -> web.StreamResponse:
+        """Credentials first, then the limit of this route, then the fault."""
+        try:
+            self._authenticate(request)
+            self.counts.limits.take(route_of(request))
+            if fault is not None and not fault.happens:
+                return self._struck(fault, request)
+            response = await handler(request)
+            return response if fault is None or fault.garble else self._struck(fault, request)
+        except RobotError as error:
+            return error_answer(error)
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            refusal = self.refusal(405, "METHOD_NOT_ALLOWED", f"{request.method} is not allowed here")
+            refusal.headers["Allow"] = allowed
+            return refusal
+        except web.HTTPNotFound:
+            return error_answer(not_found())
+        except web.HTTPException as error:
+            return self.refusal(error.status, "INVALID_INPUT", error.reason)
+        except Exception:
+            log.exception("%s %s", request.method, request.path_qs)
+            return self.refusal(500, "INTERNAL_ERROR", "internal error")
+
+    def refusal(self, status: int, code: str, message: str) -> web.Response:
+        """The error envelope of Robot."""
+        return error_answer(RobotError(status, code, message))
+
+    def _authenticate(self, request: web.Request) -> None:
+        address = request.remote or ""
+        if self.counts.lockout.shut_out(address):
+            raise unauthorized()
+        credentials = _basic(request.headers.get("Authorization", ""))
+        if credentials is None:
+            raise unauthorized()
+        named = (request.match_info.get("server", ""),)
+        if self.account.login(*credentials) and self.faults.boot(named, {"password_rotated"}) is not None:
+            self.account.rotate_password()
+        if not self.account.login(*credentials):
+            self.counts.lockout.failed(address)
+            raise unauthorized()
+        self.counts.lockout.succeeded(address)
+
+    def _struck(self, fault: RequestFault, request: web.Request) -> web.Response:
+        route = route_of(request)
+        if fault.code == "RATE_LIMIT_EXCEEDED" and route in LIMITS:
+            return error_answer(rate_limit_exceeded(LIMITS[route], self.counts.limits.interval(route)))
+        return self.faulty(fault)
+
+
+def route_of(request: web.Request) -> str:
+    """Method and path pattern, such as "POST /reset/{server}"; only the method for an unknown path."""
+    resource = request.match_info.route.resource
+    return f"{request.method} {resource.canonical if resource is not None else ''}"
+
+
+def error_answer(error: RobotError) -> web.Response:
+    """An error as Robot answers it."""
+    headers = {"WWW-Authenticate": 'Basic realm="Robot Webservice"'} if error.status == 401 else None
+    return web.json_response(error.body(), status=error.status, headers=headers)
+
+
+def _basic(header: str) -> tuple[str, str] | None:
+    """User and password of Basic authentication; None when there are none."""
+    scheme, _dummy, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except ValueError:  # no base64, or no UTF-8
+        return None
+    return (user, password) if colon else None

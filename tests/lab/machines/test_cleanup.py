@@ -1,0 +1,116 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a killed lab leaves, and that the next one of its name removes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError
+from lab.machines import network
+from lab.machines.backend import Backend, open_backend
+from lab.machines.cgroup import hierarchy
+from lab.machines.cleanup import label_of, store_folder
+from tests.lab.machines.guest import Key, bench
+from tests.waiting import until
+
+pytestmark = pytest.mark.nspawn
+
+_LAB = """
+import asyncio, json, sys
+from pathlib import Path
+from lab.machines import network
+from lab.machines.backend import open_backend
+from tests.lab.machines.guest import Key, bench
+
+network._SUBNETS = (int(sys.argv[3]), 256)
+
+async def main():
+    backend = await open_backend("nspawn", "doomed", Path(sys.argv[1]))
+    one = bench(backend, Key(Path(sys.argv[2])), 1)
+    await one.machine.create(None)
+    await one.machine.power_on()
+    await one.answers("true")
+    print(json.dumps({"address": backend.address(1), "gateway": backend.gateway}), flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def traces(label: str) -> list[str]:
+    """Everything on this host that carries the lab's label."""
+    found = [str(path) for path in (hierarchy() / f"kubenode-lab-{label}", store_folder(label)) if path.exists()]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if label in line]
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        found += [line for line in file.read_text().splitlines() if label in line]
+    processes = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return found + [line for line in processes.splitlines() if label in line]
+
+
+def vanished(label: str) -> None:
+    """Nothing is left, after a while (the kernel takes mounts and devices away in the background)."""
+    until(lambda: not traces(label), f"the end of the traces of {label}", pause=0.1, show=lambda: traces(label))
+
+
+@pytest.mark.parametrize("name", ["doomed", "another"])
+async def test_killed_lab_dies_whole_and_is_swept_by_the_next(
+    key: Key, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Labs of other workers take the first subnet that is free, from 16 on; the two names may run side by side.
+    first = {"doomed": 100, "another": 170}[name] + os.getpid() % 70
+    monkeypatch.setattr(network, "_SUBNETS", (first, 256))
+    state = (tmp_path / "site").resolve()
+    label = label_of("doomed", state)
+    lab = subprocess.Popen(
+        [sys.executable, "-c", _LAB, state, key.private, str(first)], stdout=subprocess.PIPE, text=True
+    )
+    assert lab.stdout is not None
+    facts = json.loads(await asyncio.to_thread(lab.stdout.readline))
+    assert traces(label)
+    lab.send_signal(signal.SIGKILL)
+    lab.wait()
+    lab.stdout.close()
+    events = hierarchy() / f"kubenode-lab-{label}" / "cgroup.events"
+    until(lambda: "populated 1" not in events.read_text(), "the end of the machines of a killed lab")
+
+    backend = await open_backend("nspawn", name, state)
+    try:
+        assert backend.gateway == facts["gateway"], "the subnet is free again"
+        one = bench(backend, key, 1)
+        await one.machine.create(None)
+        await one.machine.power_on()
+        assert await one.answers("hostname") == "rescue"
+    finally:
+        await backend.close()
+        await backend.close()
+    vanished(label)
+
+
+async def test_second_lab_of_a_name_is_refused(nspawn_backend: Backend, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="already open in another process"):
+        await open_backend("nspawn", "test", tmp_path / "site")
+    assert nspawn_backend.gateway.startswith("198.18.")
+
+
+async def test_two_labs_have_networks_of_their_own(nspawn_backend: Backend, key: Key, tmp_path: Path) -> None:
+    other = await open_backend("nspawn", "test", tmp_path / "other")
+    try:
+        assert other.gateway != nspawn_backend.gateway
+        pair = [bench(nspawn_backend, key, 1), bench(other, key, 1)]
+        for one in pair:
+            await one.machine.create(None)
+            await one.machine.power_on()
+        assert await pair[0].answers("cat /proc/sys/kernel/random/boot_id") != await pair[1].answers(
+            "cat /proc/sys/kernel/random/boot_id"
+        )
+    finally:
+        await other.close()
