@@ -11,10 +11,16 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-KEPT_SECONDS = 3 * 24 * 3600  # how long what nobody asks for any more stays
+KEPT_SECONDS = 3 * 24 * 3600  # what was not used for so long is removed
+DIGITS = 16  # of the digest at the end of a folder's name
+Progress = Callable[[str], None]
+
+
+def quiet(_message: str) -> None:
+    """Progress that is not shown."""
 
 
 def root() -> Path:
@@ -37,6 +43,44 @@ def locked(name: str) -> Iterator[None]:
     with (images() / f".{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def once(
+    folder: Path,
+    build: Callable[[Path], object],
+    lock: str,
+    marker: str = "",
+    forget: Callable[[Path], None] | None = None,
+) -> Path:
+    """Return ``folder`` (NAME-DIGEST), filled by ``build`` when it is missing; one process builds, the others wait.
+
+    The time of change of ``marker``, a file in the folder, is the time of the last use; without ``marker``, that of the
+    folder itself. Before a build, ``forget`` removes other folders of this name that were not used for days.
+    """
+    used = folder / marker
+    if not used.exists():
+        with locked(lock):
+            if not used.exists():
+                if forget is None:
+                    forget_unused(folder, marker)
+                else:
+                    forget(folder)
+                with new_folder(folder) as partial:
+                    build(partial)
+                    if marker:
+                        (partial / marker).touch()
+    os.utime(used)
+    return folder
+
+
+def forget_unused(keep: Path, marker: str = "") -> None:
+    """Remove what killed builds left, and other folders of this name that were not used for days (under the lock)."""
+    name = f"{keep.name.rpartition('-')[0]}-{'?' * DIGITS}"
+    for partial in keep.parent.glob(f".{name}.part"):
+        remove(partial)
+    for old in keep.parent.glob(name):
+        if old != keep and time.time() - (old / marker).stat().st_mtime > KEPT_SECONDS:
+            remove(old)
 
 
 @contextlib.contextmanager
@@ -81,12 +125,7 @@ def store(name: str, content: bytes, mode: int = 0o644) -> Path:
         file.write(content)
     os.chmod(file.name, mode)
     os.replace(file.name, target)
-    _forget_old(folder.parent)
-    return target
-
-
-def _forget_old(folder: Path) -> None:
-    """Remove what nobody asked for in the last days."""
-    for path in folder.iterdir():
+    for path in folder.parent.iterdir():
         if time.time() - path.stat().st_mtime > KEPT_SECONDS:
             remove(path)
+    return target

@@ -14,18 +14,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from lab.cache import Progress
 from lab.machines.cleanup import clean_up_lab
 
 from .state import State, StateError, process_start, write_secret
 
-Progress = Callable[[str], None]
 _STOP_SECONDS = 300
 _TICK = 0.05
 

@@ -13,7 +13,6 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +30,7 @@ from lab.api.power import Power
 from lab.api.routes_servers import disk_routes, metadata_only_action_routes, power_routes, server_routes
 from lab.api.server_disks import ServerDisks, image_routes
 from lab.api.servers import Servers
+from lab.cache import Progress, quiet
 from lab.control.cluster_routes import ClusterRoutes
 from lab.control.dedicated import DedicatedControl
 from lab.control.routes import ControlRoutes
@@ -101,10 +101,6 @@ _LOOPBACK = "127.0.0.1"
 _numbers = itertools.count(1)
 
 
-def _silent(_text: str) -> None:
-    """Progress nobody wants to see."""
-
-
 class Lab:
     """``async with Lab(kind="dry") as lab``: then endpoint, robot_endpoint, images_url and metadata_url are valid."""
 
@@ -123,7 +119,7 @@ class Lab:
         robot_settings: RobotSettings | None = None,
         robot_tls: Path | None = None,
         dedicated: Any = (),
-        progress: Callable[[str], None] = _silent,
+        progress: Progress = quiet,
     ) -> None:
         if kind not in ("auto", *KINDS):
             raise ValueError(f"kind is '{kind}'; it must be one of auto, {', '.join(KINDS)}")

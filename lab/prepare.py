@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from lab.cache import Progress
 
 from . import coreos, images, mirror
 
@@ -13,7 +14,7 @@ from . import coreos, images, mirror
 _LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))
 
 
-def everything(progress: Callable[[str], None]) -> None:
+def everything(progress: Progress) -> None:
     """Build what is missing of the images, the live image and the mirror; some three minutes with an empty cache."""
     others = {"share": images.share, "coreos": coreos.ensure, "mirror": mirror.prepare}
 

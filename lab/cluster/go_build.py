@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import cache
+from lab.cache import Progress
 from lab.errors import ClusterError, Unavailable
 
 # program → the Debian package that brings it
@@ -84,39 +85,16 @@ def discard(work: Path) -> None:
     subprocess.run(["rm", "-rf", "--one-file-system", str(work)], check=True)
 
 
-DIGITS = 16  # of the digest at the end of a folder's name
-_DONE = "complete"  # its time of change is the time of the last use
+def once(folder: Path, build: Callable[[Path], None], progress: Progress, programs: Sequence[str] = ()) -> None:
+    """Build ``folder`` (NAME-DIGEST) by ``programs`` of the host, unless it is there; tells how long that took."""
 
+    def timed(partial: Path) -> None:
+        require_programs(programs)
+        started = time.monotonic()
+        build(partial)
+        progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
 
-def once(
-    folder: Path,
-    build: Callable[[Path], None],
-    progress: Callable[[str], None],
-    programs: Sequence[str] = (),
-) -> None:
-    """Build ``folder`` (NAME-DIGEST) by ``programs``, unless it is there; one process builds, the others wait."""
-    done = folder / _DONE
-    if not done.exists():
-        with cache.locked("kubernetes"):
-            if not done.exists():
-                require_programs(programs)
-                started = time.monotonic()
-                _forget_unused(folder)
-                with cache.new_folder(folder) as partial:
-                    build(partial)
-                    (partial / _DONE).touch()
-                progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
-    os.utime(done)
-
-
-def _forget_unused(folder: Path) -> None:
-    """Remove what killed builds left, and older builds that nobody asked for in the last days (under the lock)."""
-    name = folder.name.rpartition("-")[0]
-    for partial in folder.parent.glob(f".{name}-{'?' * DIGITS}.part"):
-        cache.remove(partial)
-    for old in folder.parent.glob(f"{name}-{'?' * DIGITS}"):
-        if time.time() - (old / _DONE).stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(old)
+    cache.once(folder, timed, "kubernetes", marker="complete")
 
 
 #: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree
@@ -142,12 +120,12 @@ class Recipe:
 
     @property
     def folder(self) -> str:
-        """NAME-DIGEST, as `kept.once` wants it."""
+        """NAME-DIGEST, as `once` wants it."""
         text = json.dumps(asdict(self), sort_keys=True)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[: cache.DIGITS]}"
 
 
-def build_recipe(recipe: Recipe, folder: Path, progress: Callable[[str], None]) -> None:
+def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
     """Fill ``folder`` with the programs; `Unavailable` where Go or the modules are not to be had."""
     what = f"{recipe.module} {recipe.version}"
     work = folder / "work"

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cache
+from lab.cache import Progress, quiet
 from lab.errors import ClusterError, Unavailable
 
 from . import go_build, tools
@@ -87,17 +87,13 @@ class Programs(Tools):
         return self.kubernetes / "kube-controller-manager"
 
 
-def _quiet(_text: str) -> None:
-    return None
-
-
-def ensure(progress: Callable[[str], None] = _quiet) -> Programs:
+def ensure(progress: Progress = quiet) -> Programs:
     """The programs, built when they are missing: a quarter of an hour on two cores, once, one builder at a time."""
     etcd = _built(ETCD, progress) / "etcd"
     return Programs(ensure_tools(progress).tools, _built(RECIPE, progress), etcd)
 
 
-def ensure_node(version: str, progress: Callable[[str], None] = _quiet) -> Path:
+def ensure_node(version: str, progress: Progress = quiet) -> Path:
     """The folder of a release's NODE_PROGRAMS, built when missing; there are KUBERNETES and OLDEST (five minutes)."""
     recipes = {KUBERNETES: RECIPE, OLDEST: OLDEST_RECIPE}
     if version not in recipes:
@@ -105,14 +101,14 @@ def ensure_node(version: str, progress: Callable[[str], None] = _quiet) -> Path:
     return _built(recipes[version], progress)
 
 
-def ensure_tools(progress: Callable[[str], None] = _quiet) -> Tools:
+def ensure_tools(progress: Progress = quiet) -> Tools:
     """Our own programs alone, built when they are missing: a minute."""
     own = cache.root() / f"kubernetes-tools-{_digest(_TOOLS, *sorted(_SOURCES.rglob('*.go')))}"
     go_build.once(own, lambda folder: tools.build(_SOURCES, folder, progress), progress, FOR_TOOLS)
     return Tools(own)
 
 
-def _built(recipe: Recipe, progress: Callable[[str], None]) -> Path:
+def _built(recipe: Recipe, progress: Progress) -> Path:
     """The folder of the recipe's result. Where it cannot be had, that is found out once in a run."""
     folder = cache.root() / recipe.folder
     if reason := _missing.get(folder.name):
@@ -133,4 +129,4 @@ def _digest(*files: Path) -> str:
     for file in files:
         total.update(f"{file.parent.name}/{file.name}\0".encode())
         total.update(file.read_bytes())
-    return total.hexdigest()[: go_build.DIGITS]
+    return total.hexdigest()[: cache.DIGITS]

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lab.cache import Progress, quiet
 from lab.errors import ClusterError
 
 from . import objects
@@ -47,7 +48,7 @@ class RunningCluster:
         self.api = KubeClient(self.endpoint, self.ca_file, (self.folder / "admin.crt", self.folder / "admin.key"))
 
     @classmethod
-    def started(cls, control: Control, progress: Callable[[str], None] = lambda _text: None) -> RunningCluster:
+    def started(cls, control: Control, progress: Progress = quiet) -> RunningCluster:
         """The lab's control plane, built and started when need be."""
         programs = ensure(progress)
         return cls(control, control("POST", _ROUTE, None, _START_SECONDS), programs)

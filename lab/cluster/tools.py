@@ -10,11 +10,11 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lab.apt import SourceArchive
+from lab.cache import Progress
 from lab.errors import ClusterError
 
 from .go_build import discard, run_go
@@ -23,7 +23,7 @@ _VERSION = "1.20.2"  # its runtime interface is of use, not its age
 _TREE = Path("src/k8s.io/kubernetes")
 
 
-def build(sources: Path, folder: Path, progress: Callable[[str], None]) -> None:
+def build(sources: Path, folder: Path, progress: Progress) -> None:
     """Build the programs of ours in ``sources`` into ``folder``."""
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"

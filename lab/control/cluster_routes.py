@@ -12,6 +12,7 @@ from aiohttp import web
 
 from lab.api.api_errors import ApiError
 from lab.api.http import answer
+from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
 from lab.errors import ClusterError
@@ -20,7 +21,7 @@ from lab.errors import ClusterError
 class ClusterRoutes:
     """At most one control plane, below ``folder``."""
 
-    def __init__(self, folder: Path, host: str, adopt: Adopt, progress: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, host: str, adopt: Adopt, progress: Progress) -> None:
         """As ControlPlane; nothing is started yet."""
         self._folder = folder
         self._host = host

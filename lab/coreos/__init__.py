@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cache
+from lab.cache import Progress, quiet
 from lab.errors import ImageError
 
 from .live_image import ARGUMENTS, BUILDERS, FILES, SOURCES, build
@@ -42,29 +41,16 @@ class LiveImage:
     minimal_sha256: str  # of the minimal ISO, before anything was changed in it
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def ensure(progress: Callable[[str], None] = _quiet) -> LiveImage:
+def ensure(progress: Progress = quiet) -> LiveImage:
     """The live image of the present recipe, built when it is missing."""
-    folder = cache.images() / f"coreos-{_digest()}"
-    if not (folder / _INDEX).exists():
-        with cache.locked("coreos"):
-            if not (folder / _INDEX).exists():
-                _build(folder, progress)
-    os.utime(folder / _INDEX)
-    return _load(folder)
 
+    def timed(partial: Path) -> None:
+        started = time.monotonic()
+        (partial / _INDEX).write_text(json.dumps(build(partial, progress)))
+        size = _load(partial).iso.stat().st_size
+        progress(f"coreos: built in {time.monotonic() - started:.0f} s, {size / 2**20:.0f} MiB")
 
-def _build(folder: Path, progress: Callable[[str], None]) -> None:
-    started = time.monotonic()
-    with cache.new_folder(folder) as partial:
-        facts = build(partial, progress)
-        (partial / _INDEX).write_text(json.dumps(facts))
-    _forget_unused(keep=folder)
-    size = _load(folder).iso.stat().st_size
-    progress(f"coreos: built in {time.monotonic() - started:.0f} s, {size / 2**20:.0f} MiB")
+    return _load(cache.once(cache.images() / f"coreos-{_digest()}", timed, "coreos", _INDEX))
 
 
 def _load(folder: Path) -> LiveImage:
@@ -76,13 +62,6 @@ def _load(folder: Path) -> LiveImage:
     return LiveImage(**{"folder": folder, "arguments": ARGUMENTS, **files, **facts})
 
 
-def _forget_unused(keep: Path) -> None:
-    """Remove images of older recipes that nobody asked for in the last days."""
-    for index in cache.images().glob(f"coreos-*/{_INDEX}"):
-        if index.parent != keep and time.time() - index.stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(index.parent)
-
-
 def _digest() -> str:
     """Changes whenever a file or a module that decides the content does."""
     here = Path(__file__).parent
@@ -91,4 +70,4 @@ def _digest() -> str:
     for path in [*modules, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
         total.update(f"{path.relative_to(here)}\0{path.stat().st_mode & 0o111:o}\0".encode())
         total.update(path.read_bytes())
-    return total.hexdigest()[:16]
+    return total.hexdigest()[: cache.DIGITS]

@@ -9,10 +9,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.cache import Progress, quiet
 from lab.errors import ImageError
 from lab.machines.qemu import kvm_works
 from lab.machines.qemu_command import ACCELERATION, OVMF_CODE, OVMF_VARIABLES
@@ -48,7 +49,7 @@ class Boot:
 
 
 def boot(machine: Machine, *, limit: float = 600, log: Path | None = None, attempts: int = 2,
-         progress: Callable[[str], None] = lambda _line: None) -> Boot:  # fmt: skip
+         progress: Progress = quiet) -> Boot:  # fmt: skip
     """Switch on, wait until the machine switches itself off; ``limit`` in seconds.
 
     Emulated kernels crash now and then without KVM, which is the emulator's fault: that costs an attempt. Any other bad

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cache
 from lab.apt import Archive, package_field
+from lab.cache import Progress
 from lab.errors import ImageError
 from lab.images.recipe import SUITE
 
@@ -163,7 +164,7 @@ _KARGS = {"isolinux/isolinux.cfg": "isolinux.cfg", "EFI/fedora/grub.cfg": "grub.
 _ROOTFS, _MINISO = "images/pxeboot/rootfs.img", "coreos/miniso.dat"  # what a minimal image lacks
 
 
-def build(folder: Path, progress: Callable[[str], None]) -> dict[str, str]:
+def build(folder: Path, progress: Progress) -> dict[str, str]:
     """Build all of FILES in ``folder``; returns what else is to be known of them."""
     _require_programs()
     progress("coreos: unpacking kernel, busybox and boot loader of Debian packages")

@@ -15,11 +15,12 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from lab import cache
+from lab.cache import Progress, quiet
 from lab.errors import ImageError
 
 from . import debian, rescue
@@ -90,42 +91,38 @@ class Image:
         return self.dir / "tree"
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def ensure(name: str, progress: Callable[[str], None] = _quiet) -> Image:
+def ensure(name: str, progress: Progress = quiet) -> Image:
     """The image of this name (a key of RECIPES) and the present recipe, built when it is missing."""
     if name not in RECIPES:
         raise ImageError(f"image name {name!r} is not one of {', '.join(sorted(RECIPES))}")
     recipe = RECIPES[name]
-    folder = cache.images() / recipe.digest
-    if not (folder / _INDEX).exists():
-        # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
-        with cache.locked(f"build-{recipe.suite}"):
-            if not (folder / _INDEX).exists():
-                _build(name, folder, progress)
-    os.utime(folder / _INDEX)
-    return _load(folder)
+    if not is_built(name):
+        if os.geteuid() != 0:
+            raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
+                             f"run once as root: python -m lab images build")  # fmt: skip
+        require_programs()
+    # the recipes of one suite share a cache of packages, and those of two suites may be built side by side
+    lock = f"build-{recipe.suite}"
+    build, forget = partial(_build, name, progress), partial(_forget_unused, name)
+    return _load(cache.once(cache.images() / recipe.digest, build, lock, _INDEX, forget))
 
 
-def _build(name: str, folder: Path, progress: Callable[[str], None]) -> None:
-    if os.geteuid() != 0:
-        raise ImageError(f"the {name} image is not in {cache.images()} yet and building it needs root; "
-                         f"run once as root: python -m lab images build")  # fmt: skip
-    require_programs()
+def is_built(name: str) -> bool:
+    """Whether the image of this name and the present recipe is in the cache."""
+    return (cache.images() / RECIPES[name].digest / _INDEX).exists()
+
+
+def _build(name: str, progress: Progress, folder: Path) -> None:
     started = time.monotonic()
     recipe = RECIPES[name]
     packages = cache.root() / ("packages" if recipe.suite == SUITE else f"packages-{recipe.suite}")
-    with cache.new_folder(folder) as partial:
-        files = _BUILDERS[recipe.builder](recipe, partial, packages, progress)
-        _write_index(partial, name, files)
-    _forget_unused(name, keep=folder)
+    files = _BUILDERS[recipe.builder](recipe, folder, packages, progress)
+    _write_index(folder, name, files)
     progress(f"{name}: built in {time.monotonic() - started:.0f} s")
 
 
 def _forget_unused(name: str, keep: Path) -> None:
-    """Remove images of older recipes that nobody asked for in the last days."""
+    """Remove images of older recipes that were not used for days."""
     for image in listing():
         unused = time.time() - (image.dir / _INDEX).stat().st_mtime
         if image.name == name and image.dir != keep and unused > cache.KEPT_SECONDS:
@@ -147,7 +144,7 @@ def variant(image: Image, form: str) -> Path:
     return _load(image.dir).files[form]
 
 
-def share(progress: Callable[[str], None] = _quiet) -> Path:
+def share(progress: Progress = quiet) -> Path:
     """The folder a rescue sees at /root/.oldroot/nfs: ``install/`` (installimage) and ``images/`` (the tarball)."""
     return build_share(ensure("tarball", progress).files["tarball"])
 
@@ -162,9 +159,9 @@ def _write_index(folder: Path, name: str, files: dict[str, str], known: dict[str
     digests = {key: (known or {}).get(key) or cache.sha256(folder / file) for key, file in files.items()}
     for key, file in files.items():
         (folder / f"{file}.sha256").write_text(f"{digests[key]}  {file}\n")
-    partial = folder / f".{_INDEX}.part"
-    partial.write_text(json.dumps({"name": name, "files": files, "sha256": digests}, indent=1))
-    partial.rename(folder / _INDEX)
+    unfinished = folder / f".{_INDEX}.part"
+    unfinished.write_text(json.dumps({"name": name, "files": files, "sha256": digests}, indent=1))
+    unfinished.rename(folder / _INDEX)
 
 
 def _load(folder: Path) -> Image:

@@ -8,10 +8,10 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from lab.apt import apt_options, sources
+from lab.cache import Progress
 from lab.errors import ImageError
 
 from .recipe import Recipe
@@ -26,7 +26,7 @@ _DPKG = (
 )
 
 
-def bootstrap(recipe: Recipe, tree: Path, packages: Path, progress: Callable[[str], None]) -> None:
+def bootstrap(recipe: Recipe, tree: Path, packages: Path, progress: Progress) -> None:
     """Build the tree of ``recipe`` in the folder ``tree``; downloaded packages are kept in ``packages``."""
     packages.mkdir(parents=True, exist_ok=True)
     early = recipe.overlay / "early"

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+from lab.cache import Progress
 from lab.errors import ImageError
 
 from .bootstrap import bootstrap
@@ -24,7 +24,7 @@ PACKERS = {
 }
 
 
-def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+def build(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:
     """Build ``debian.raw`` and ``debian.raw.zst`` in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
@@ -90,7 +90,7 @@ def tidy(tree: Path) -> None:
 TARBALL_FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
 
 
-def build_tarball(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+def build_tarball(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:
     """Build the tarball in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)

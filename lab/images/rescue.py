@@ -8,11 +8,10 @@ import hashlib
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from lab import cache
+from lab.cache import Progress
 from lab.errors import ImageError
 
 from .bootstrap import bootstrap
@@ -36,7 +35,7 @@ _TREE_ONLY = ("usr/bin/fio", *(f"usr/lib/x86_64-linux-gnu/{name}*" for name in (
 _SHARE = "root/.oldroot/nfs"
 
 
-def build(recipe: Recipe, folder: Path, packages: Path, progress: Callable[[str], None]) -> dict[str, str]:
+def build(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:
     """Build ``tree``, ``kernel`` and ``initrd`` in ``folder``; returns the names of the files by their key."""
     tree = folder / "tree"
     bootstrap(recipe, tree, packages, progress)
@@ -108,18 +107,16 @@ def build_share(tarball: Path) -> Path:
     for source in sources:
         digest.update(f"\0{source.relative_to(program)}\0".encode() + source.read_bytes())
     folder = cache.images() / f"share-{digest.hexdigest()[:16]}"
-    with cache.locked("share"):
-        if not folder.exists():
-            with cache.new_folder(folder) as partial:
-                (partial / "images").mkdir()
-                for source in sources:
-                    copy = partial / "install" / source.relative_to(program)
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(source, copy)
-                os.link(tarball, partial / "images" / tarball.name)
-            _forget_other_shares(keep=folder)
-        os.utime(folder)
-    return folder
+
+    def build(partial: Path) -> None:
+        (partial / "images").mkdir()
+        for source in sources:
+            copy = partial / "install" / source.relative_to(program)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+        os.link(tarball, partial / "images" / tarball.name)
+
+    return cache.once(folder, build, "share")
 
 
 def _installimage_files(program: Path) -> list[Path]:
@@ -130,10 +127,3 @@ def _installimage_files(program: Path) -> list[Path]:
         raise ImageError(f"{OWN_INSTALLIMAGE}: there is no program {program}/installimage")
     found = (path for path in program.rglob("*") if path.is_file() and ".git" not in path.relative_to(program).parts)
     return sorted(found)
-
-
-def _forget_other_shares(keep: Path) -> None:
-    """Remove shares that nobody asked for in the last days."""
-    for folder in cache.images().glob("share-*"):
-        if folder != keep and time.time() - folder.stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(folder)

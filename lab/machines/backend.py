@@ -10,16 +10,11 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.cache import Progress, quiet
 from lab.errors import LabError
 from lab.machines import KINDS
 
 from .base import BootSource, Hardware, Machine
-
-Progress = Callable[[str], None]
-
-
-def quiet(_message: str) -> None:
-    """Progress that nobody wants to see."""
 
 
 class Backend(abc.ABC):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import cache, images
+from lab.cache import Progress
 from lab.errors import LabError
 from lab.images import Image
 
@@ -37,7 +38,7 @@ _KVM_TIME = 60  # seconds; with working hardware help the first line is there wi
 _MARK = b"Linux version"
 
 
-def kvm_works(progress: Callable[[str], None]) -> tuple[bool, str]:
+def kvm_works(progress: Progress) -> tuple[bool, str]:
     """(whether KVM boots the rescue kernel here, why); the answer is kept for this host's kernel and QEMU."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False, "there is no usable /dev/kvm"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import shutil
 import tarfile
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from lab import cache, cluster
-from lab.cache import store
+from lab.cache import Progress, quiet, store
 
 from . import built, repository, upstream
 from .upstream import ARCH, NODE_ARCHIVE, Part
@@ -46,11 +45,7 @@ def apt(suite: str) -> Path:
     return _ensure(f"repository-{suite}", repository.digest(suite), lambda folder: repository.build(suite, folder))
 
 
-def _quiet(_message: str) -> None:
-    return None
-
-
-def prepare(progress: Callable[[str], None] = _quiet) -> None:
+def prepare(progress: Progress = quiet) -> None:
     """Make what most nodes need: the packaged parts, crictl and pause, both suites' images and repositories."""
     builds: dict[str, Callable[[], object]] = {"container programs": packaged}
     for suite in repository.IMAGES:
@@ -129,20 +124,4 @@ def _in_apt(path: str) -> Path | None:
 
 
 def _ensure(name: str, digest: str, build: Callable[[Path], None]) -> Path:
-    folder = cache.root() / "mirror" / f"{name}-{digest}"
-    if not folder.exists():
-        with cache.locked("mirror"):
-            if not folder.exists():
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                with cache.new_folder(folder) as unfinished:
-                    build(unfinished)
-                _forget_others(name, folder)
-    os.utime(folder)
-    return folder
-
-
-def _forget_others(name: str, keep: Path) -> None:
-    """Remove what older checkouts made and nobody asked for in the last days."""
-    for folder in keep.parent.glob(f"{name}-*"):
-        if folder != keep and time.time() - folder.stat().st_mtime > cache.KEPT_SECONDS:
-            cache.remove(folder)
+    return cache.once(cache.root() / "mirror" / f"{name}-{digest}", build, "mirror")

@@ -78,7 +78,7 @@ def program() -> Path:
     digest = hashlib.sha256()
     for file in sorted(SOURCES.iterdir()):
         digest.update(f"{file.name}\0".encode() + file.read_bytes())
-    folder = cache.root() / f"ignition-check-{digest.hexdigest()[: go_build.DIGITS]}"
+    folder = cache.root() / f"ignition-check-{digest.hexdigest()[: cache.DIGITS]}"
     go_build.once(folder, build, print, ("go",))
     return folder / "ignition_check"
 
