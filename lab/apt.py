@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from . import cache
-from .errors import ClusterError, ImageError
+from .errors import ImageError
 
 _SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retries)) "(.*)";\Z')
 
@@ -99,15 +99,19 @@ _FOLDERS = (
 
 
 class Archive:
-    """One suite; make it while holding the mirror's lock, its folder is shared by all processes."""
+    """One suite of Debian, read by an apt whose state is in a folder of its own; needs no root."""
 
-    def __init__(self, suite: str) -> None:
-        """Read the index of the suite anew."""
+    def __init__(self, suite: str, folder: Path | None = None, kinds: tuple[str, ...] = ("deb",)) -> None:
+        """Fetch the index of the suite. ``kinds``: ``deb`` for packages, ``deb-src`` for their sources.
+
+        Without ``folder`` the state is in the mirror's, which all processes share: hold the lock ``mirror`` meanwhile.
+        """
         self.suite = suite
-        self._root = cache.root() / "mirror" / f"apt-{suite}"
-        for folder in _FOLDERS:
-            (self._root / folder).mkdir(parents=True, exist_ok=True)
-        lines = [line.replace("deb ", f"deb [signed-by={_KEYRING}] ", 1) for line in sources(suite)]
+        self._root = folder or cache.root() / "mirror" / f"apt-{suite}"
+        for name in _FOLDERS:
+            (self._root / name).mkdir(parents=True, exist_ok=True)
+        found = [line.removeprefix("deb ") for line in sources(suite)]
+        lines = [f"{kind} [signed-by={_KEYRING}] {line}" for line in found for kind in kinds]
         if not lines:
             raise ImageError(f"the apt sources of this host tell no Debian mirror that has {suite}; the lab's mirror "
                              "is filled from the mirror that they name")  # fmt: skip
@@ -121,6 +125,14 @@ class Archive:
         """These packages alone, in the version that the suite offers, as files in the empty ``folder``."""
         self._apt("download", *packages, cwd=folder)
         return sorted(folder.glob("*.deb"))
+
+    def source(self, package: str, folder: Path) -> Path:
+        """The ``.dsc`` file of a package's source, in the empty ``folder`` with the files that it names."""
+        self._apt("source", "--only-source", "--download-only", package, cwd=folder)
+        found = sorted(folder.glob(f"{package}_*.dsc"))
+        if not found:
+            raise ImageError(f"apt downloaded no source package {package} of {self.suite}")
+        return found[-1]
 
     def install(self, packages: tuple[str, ...], status: str, folder: Path) -> None:
         """What installing them fetches on a machine whose dpkg database is ``status``, as files in ``folder``."""
@@ -167,68 +179,3 @@ def upstream_version(version: str) -> str:
     for mark in ("~", "+", "-"):
         plain = plain.partition(mark)[0]
     return plain
-
-
-_SUITE = "bookworm"  # the last one that has the source package kubernetes
-_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-
-class SourceArchive:
-    """apt with lists of its own: the host's may lack the sources, and must not be changed."""
-
-    def __init__(self, folder: Path) -> None:
-        """``folder`` holds its state; it needs neither root nor the host's lists."""
-        self._folder = folder
-        lines = sources(_SUITE)
-        if not lines:
-            raise ClusterError(
-                f"this host's apt has no sources of {_SUITE} (main), of which Kubernetes is built; add them to /etc/apt"
-            )
-        for name in ("lists/partial", "cache/archives/partial", "downloads"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        signed = [line.removeprefix("deb ") for line in lines]
-        (folder / "sources.list").write_text(
-            "".join(f"{kind} [signed-by={_KEYS}] {line}\n" for line in signed for kind in ("deb", "deb-src"))
-        )
-        self._run("update")
-
-    def source(self, name: str, target: Path) -> str:
-        """Unpack a source package into the new folder ``target``; returns its version."""
-        self._run("source", "--only-source", "--download-only", name)
-        found = sorted(self._downloads.glob(f"{name}_*.dsc"))
-        if not found:
-            raise ClusterError(f"apt downloaded no source package {name} of {_SUITE}")
-        # apt has verified the files against the signed index already.
-        _checked("dpkg-source", "--no-check", "-x", str(found[-1]), str(target))
-        return found[-1].stem.partition("_")[2]
-
-    def package(self, name: str, target: Path) -> None:
-        """Unpack a binary package into ``target``, without installing it (so that no service of it starts)."""
-        self._run("download", name)
-        found = sorted(self._downloads.glob(f"{name}_*.deb"))
-        if not found:
-            raise ClusterError(f"apt downloaded no package {name} of {_SUITE}")
-        _checked("dpkg-deb", "-x", str(found[-1]), str(target))
-
-    @property
-    def _downloads(self) -> Path:
-        return self._folder / "downloads"
-
-    def _run(self, *arguments: str) -> None:
-        options = {
-            "Dir::Etc::SourceList": self._folder / "sources.list",
-            "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::State::Lists": self._folder / "lists",
-            "Dir::Cache": self._folder / "cache",
-            "Acquire::Languages": "none",
-            "APT::Sandbox::User": "root",  # the folder is not open to apt's own user
-        }
-        settings = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-        _checked("apt-get", "-q", *settings, *arguments, folder=self._downloads)
-
-
-def _checked(*command: str, folder: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
-        raise ClusterError(f"{command[0]} failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")

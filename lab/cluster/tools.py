@@ -9,16 +9,18 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
-from lab.apt import SourceArchive
+from lab.apt import Archive
 from lab.cache import Progress
-from lab.errors import ClusterError
+from lab.errors import ClusterError, ImageError
 
 from .go_build import discard, run_go
 
+_SUITE = "bookworm"  # the last one that has the source package kubernetes
 _VERSION = "1.20.2"  # its runtime interface is of use, not its age
 _TREE = Path("src/k8s.io/kubernetes")
 
@@ -28,7 +30,7 @@ def build(sources: Path, folder: Path, progress: Progress) -> None:
     progress("kubernetes: building the lab's crictl and pause")
     work = folder / "work"
     work.mkdir()
-    vendor = _source(SourceArchive(work / "apt"), work / "go") / "vendor"
+    vendor = _source(work, work / "go") / "vendor"
     tree = work / "go/src/kubenode"
     shutil.copytree(sources, tree)
     (tree / "vendor").symlink_to(vendor)
@@ -38,13 +40,24 @@ def build(sources: Path, folder: Path, progress: Progress) -> None:
     discard(work)
 
 
-def _source(apt: SourceArchive, gopath: Path) -> Path:
-    """Unpack Debian's source package in a GOPATH; returns its folder."""
-    tree = gopath / _TREE
+def _source(work: Path, gopath: Path) -> Path:
+    """Unpack Debian's source package of Kubernetes in a GOPATH; returns its folder."""
+    tree, downloads = gopath / _TREE, work / "downloads"
     tree.parent.mkdir(parents=True)
-    version = apt.source("kubernetes", tree)
+    downloads.mkdir()
+    try:
+        file = Archive(_SUITE, work / "apt", ("deb", "deb-src")).source("kubernetes", downloads)
+    except ImageError as error:
+        raise ClusterError(f"the sources of the lab's crictl and pause cannot be had: {error}") from error
+    version = file.stem.partition("_")[2]
     if _VERSION not in version:
         raise ClusterError(f"Debian's source package kubernetes is {version}, the lab is made for {_VERSION}")
+    # apt has verified the files against the signed index already
+    command = ["dpkg-source", "--no-check", "-x", str(file), str(tree)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
+        raise ClusterError(f"dpkg-source failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")
     return tree
 
 
