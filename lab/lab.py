@@ -55,7 +55,7 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
     power = Power(cloud)
     servers = Servers(cloud, power)
     disks = ServerDisks(cloud, servers, power)
-    metadata_only_resources = MetadataOnlyResources(cloud, servers)
+    resources = MetadataOnlyResources(cloud, servers)
     api = web.Application(middlewares=[auth.middleware()])
     for routes in (
         routes_catalog.routes,
@@ -64,9 +64,9 @@ def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) ->
         server_routes(servers),
         power_routes(power),
         disk_routes(disks),
-        metadata_only_action_routes(metadata_only_resources),
+        metadata_only_action_routes(resources),
         image_routes(disks),
-        metadata_only_routes(metadata_only_resources),
+        metadata_only_routes(resources),
         load_balancer_routes(LoadBalancers(cloud)),
     ):
         api.add_routes(routes)

@@ -20,10 +20,11 @@ from lab.machines.backend import Backend
 from lab.numbers import whole_number
 
 from . import catalog, selectors
-from .api_errors import ApiError, invalid_input, not_found
+from .api_errors import ApiError, invalid_input, not_found, not_unique
 from .catalog import Location, ServerType
 from .engine import Engine
 from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, SshKey, Target
+from .schemas import NamedUpdate, ServerUpdate
 from .server_power import ServerPower
 
 
@@ -207,6 +208,21 @@ def refuse_if(condition: bool, error: ApiError) -> None:
     """Raise the error when the condition holds."""
     if condition:
         raise error
+
+
+def check_name(items: Mapping[int, Any], name: str, refusal: str, itself: object = None) -> None:
+    """Refuse a name that another item has."""
+    taken = any(item.name == name and item is not itself for item in items.values())
+    refuse_if(taken, not_unique("name", refusal))
+
+
+def update_named(items: Mapping[int, Any], item: Any, body: NamedUpdate | ServerUpdate, refusal: str) -> None:
+    """Rename or relabel; a map of labels replaces the old one as a whole."""
+    if body.name is not None:
+        check_name(items, body.name, refusal, item)
+        item.name = body.name
+    if body.labels is not None:
+        item.labels = dict(body.labels)
 
 
 def _within(address: str, block: ipaddress.IPv4Network) -> bool:

@@ -99,14 +99,18 @@ def identifier(request: web.Request, name: str = "id") -> int:
     return -1 if number is None else number
 
 
-async def body(request: web.Request, model: type[BodyType]) -> BodyType:
-    """The checked body of a request; no body counts as an empty object."""
+async def read_json(request: web.Request, empty: str = "") -> Any:
+    """The JSON value in a request; ``empty`` is read in place of a body without text. ApiError 400 when it is no JSON."""
     try:
         text = await request.text()
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, LookupError, RecursionError) as error:
-        # LookupError: of a charset that does not exist
+        return json.loads(text if text.strip() else empty + text)
+    except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that does not exist
         raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
+
+
+async def body(request: web.Request, model: type[BodyType]) -> BodyType:
+    """The checked body of a request; no body counts as an empty object."""
+    value = await read_json(request, "{}")
     if not isinstance(value, dict):
         raise ApiError(400, "json_error", "the body of a request must be a JSON object")
     return parse(model, value)

@@ -14,9 +14,9 @@ from aiohttp import web
 from lab import power_control as hardware
 
 from . import catalog, schemas, selectors, views
-from .api_errors import ApiError, invalid_input, limit_exceeded, locked, not_unique, protected
+from .api_errors import ApiError, invalid_input, limit_exceeded, locked, protected
 from .catalog import LoadBalancerType, Location
-from .cloud import Cloud, by_id_or_name, found, refuse_if
+from .cloud import Cloud, by_id_or_name, check_name, found, refuse_if, update_named
 from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now
@@ -96,6 +96,7 @@ def _health(item: LoadBalancer, status: str, detail: str | None) -> list[dict[st
 
 
 Start = Callable[[LoadBalancer, Any], Action]
+_NAME_TAKEN = "load balancer name is already used"
 _PORTS = {"http": (80, 80), "https": (443, 80)}
 _HTTP = {
     "cookie_name": "HCLBSTICKY",
@@ -135,7 +136,7 @@ class LoadBalancers:
     def create(self, body: schemas.LoadBalancerCreate) -> tuple[LoadBalancer, Action]:
         """Create a load balancer with all that the request names, or nothing."""
         cloud = self.cloud
-        self._check_name(body.name, None)
+        check_name(cloud.load_balancers, body.name, _NAME_TAKEN)
         refuse_if(
             len(cloud.load_balancers) >= cloud.settings.load_balancer_limit,
             limit_exceeded("load_balancer_limit", "load balancer limit exceeded"),
@@ -174,11 +175,7 @@ class LoadBalancers:
 
     def update(self, item: LoadBalancer, body: schemas.NamedUpdate) -> None:
         """Rename or relabel."""
-        if body.name is not None:
-            self._check_name(body.name, item)
-            item.name = body.name
-        if body.labels is not None:
-            item.labels = dict(body.labels)
+        update_named(self.cloud.load_balancers, item, body, _NAME_TAKEN)
 
     def delete(self, item: LoadBalancer) -> Action:
         """Delete with its addresses."""
@@ -383,10 +380,6 @@ class LoadBalancers:
             if place.network_zone == body.network_zone:
                 return place
         raise invalid_input({"network_zone": [f"network zone '{body.network_zone}' not found"]})
-
-    def _check_name(self, name: str, itself: LoadBalancer | None) -> None:
-        taken = any(item.name == name and item is not itself for item in self.cloud.load_balancers.values())
-        refuse_if(taken, not_unique("name", "load balancer name is already used"))
 
     def _new_address(self, owner: int, kind: str, ip: str, location: Location) -> PrimaryIp:
         identifier = self.cloud.new_id("primary_ip")

@@ -11,8 +11,8 @@ from typing import Any, cast
 from aiohttp import web
 
 from . import schemas, views
-from .api_errors import invalid_input, not_unique, unsupported
-from .cloud import Cloud, found, refuse_if
+from .api_errors import invalid_input, unsupported
+from .cloud import Cloud, check_name, found, refuse_if, update_named
 from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, MetadataOnly, Server, now
@@ -173,8 +173,7 @@ class MetadataOnlyResources:
         del self.cloud.metadata_only[kind][item.id]
 
     def _add(self, kind: str, name: str, labels: dict[str, str] | None, content: dict[str, object]) -> MetadataOnly:
-        taken = any(item.name == name for item in self.cloud.metadata_only[kind].values())
-        refuse_if(taken, not_unique("name", f"{kind.replace('_', ' ')} name is already used"))
+        check_name(self.cloud.metadata_only[kind], name, _name_taken(kind))
         item = MetadataOnly(self.cloud.new_id(kind), name, now(), dict(labels or {}), content)
         self.cloud.metadata_only[kind][item.id] = item
         return item
@@ -187,24 +186,20 @@ class MetadataOnlyResources:
 _KINDS = ("placement_group", "network", "firewall", "volume")
 
 
-def metadata_only_routes(metadata_only_resources: MetadataOnlyResources) -> web.RouteTableDef:
+def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     """The routes, on top of the books."""
     routes = web.RouteTableDef()
     for kind in _KINDS:
-        _add_reads(routes, metadata_only_resources, kind)
+        _add_reads(routes, resources, kind)
     _add_create(
         routes,
-        metadata_only_resources,
+        resources,
         "placement_group",
         schemas.PlacementGroupCreate,
-        metadata_only_resources.create_placement_group,
+        resources.create_placement_group,
     )
-    _add_create(
-        routes, metadata_only_resources, "network", schemas.NetworkCreate, metadata_only_resources.create_network
-    )
-    _add_create(
-        routes, metadata_only_resources, "firewall", schemas.FirewallCreate, metadata_only_resources.create_firewall
-    )
+    _add_create(routes, resources, "network", schemas.NetworkCreate, resources.create_network)
+    _add_create(routes, resources, "firewall", schemas.FirewallCreate, resources.create_firewall)
 
     @routes.post("/volumes")
     @routes.post("/primary_ips")
@@ -229,9 +224,13 @@ def metadata_only_routes(metadata_only_resources: MetadataOnlyResources) -> web.
     return routes
 
 
-def _add_reads(routes: web.RouteTableDef, metadata_only_resources: MetadataOnlyResources, kind: str) -> None:
+def _name_taken(kind: str) -> str:
+    return f"{kind.replace('_', ' ')} name is already used"
+
+
+def _add_reads(routes: web.RouteTableDef, resources: MetadataOnlyResources, kind: str) -> None:
     def view(item: MetadataOnly) -> dict[str, Any]:
-        return views.metadata_only(item) | metadata_only_resources.members(item, kind)
+        return views.metadata_only(item) | resources.members(item, kind)
 
     def one(request: web.Request) -> MetadataOnly:
         return found(kind.replace("_", " "), cloud(request).metadata_only[kind], identifier(request))
@@ -250,24 +249,18 @@ def _add_reads(routes: web.RouteTableDef, metadata_only_resources: MetadataOnlyR
     async def update(request: web.Request) -> web.Response:
         item = one(request)
         wanted = await body(request, schemas.NamedUpdate)
-        if wanted.name is not None:
-            others = (other for other in cloud(request).metadata_only[kind].values() if other is not item)
-            if any(other.name == wanted.name for other in others):
-                raise not_unique("name", f"{kind.replace('_', ' ')} name is already used")
-            item.name = wanted.name
-        if wanted.labels is not None:
-            item.labels = dict(wanted.labels)
+        update_named(cloud(request).metadata_only[kind], item, wanted, _name_taken(kind))
         return answer({kind: view(item)})
 
     @routes.delete(f"/{kind}s/{{id:[0-9]+}}")
     async def delete(request: web.Request) -> web.Response:
-        metadata_only_resources.delete(kind, one(request))
+        resources.delete(kind, one(request))
         return web.Response(status=204)
 
 
 def _add_create(
     routes: web.RouteTableDef,
-    metadata_only_resources: MetadataOnlyResources,
+    resources: MetadataOnlyResources,
     kind: str,
     model: type[schemas.Body],
     create: Callable[[Any], MetadataOnly],
@@ -275,7 +268,7 @@ def _add_create(
     @routes.post(f"/{kind}s")
     async def handler(request: web.Request) -> web.Response:
         item = create(await body(request, model))
-        data: dict[str, Any] = {kind: views.metadata_only(item) | metadata_only_resources.members(item, kind)}
+        data: dict[str, Any] = {kind: views.metadata_only(item) | resources.members(item, kind)}
         if kind == "placement_group":
             data["action"] = None
         if kind == "firewall":

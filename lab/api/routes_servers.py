@@ -136,7 +136,7 @@ def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
     return routes
 
 
-def metadata_only_action_routes(metadata_only_resources: MetadataOnlyResources) -> web.RouteTableDef:
+def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     """Actions that only change what is written in the API's books."""
     routes = web.RouteTableDef()
 
@@ -147,7 +147,7 @@ def metadata_only_action_routes(metadata_only_resources: MetadataOnlyResources) 
 
         routes.post(f"{_ACTIONS}/{name}")(handler)
 
-    for name, (model, start) in metadata_only_resources.server_actions().items():
+    for name, (model, start) in resources.server_actions().items():
         book(name, model, start)
     return routes
 

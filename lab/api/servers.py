@@ -12,7 +12,7 @@ from lab.machines.base import DiskSpec, Hardware
 from . import catalog
 from .api_errors import invalid_input, limit_exceeded, locked, not_unique, protected, unavailable
 from .catalog import Location, ServerType
-from .cloud import Cloud, refuse_if
+from .cloud import Cloud, check_name, refuse_if, update_named
 from .engine import Job
 from .power import Power
 from .resources import Action, Image, PrimaryIp, PrivateNet, Server, now
@@ -21,6 +21,7 @@ from .server_power import ServerPower
 from .views import ipv6_network
 
 PLACEMENT_GROUP_SIZE = 10
+_NAME_TAKEN = "server name is already used"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Servers:
     def create(self, body: ServerCreate) -> Created:
         """Create a server, and start it unless the request says otherwise."""
         cloud = self.cloud
-        self._check_name(body.name, None)
+        check_name(cloud.servers, body.name, _NAME_TAKEN)
         server_type = cloud.server_type(body.server_type)
         image = cloud.image(body.image, server_type.architecture)
         location = self._location(body, server_type)
@@ -104,12 +105,8 @@ class Servers:
         return Created(server, action, next_actions, None if keys else new_password())
 
     def update(self, server: Server, body: ServerUpdate) -> None:
-        """Rename or relabel; a map of labels replaces the old one as a whole."""
-        if body.name is not None:
-            self._check_name(body.name, server)
-            server.name = body.name
-        if body.labels is not None:
-            server.labels = dict(body.labels)
+        """Rename or relabel."""
+        update_named(self.cloud.servers, server, body, _NAME_TAKEN)
 
     def delete(self, server: Server) -> Action:
         """Delete for good."""
@@ -176,10 +173,6 @@ class Servers:
         resources = [("server", server.id), ("image", image.id)]
         job = Job(work, done, lambda: self.power.settle(server))
         return self.cloud.engine.start("create_server", server.name, resources, job, holds=server)
-
-    def _check_name(self, name: str, itself: Server | None) -> None:
-        taken = any(other.name == name and other is not itself for other in self.cloud.servers.values())
-        refuse_if(taken, not_unique("name", "server name is already used"))
 
     def _location(self, body: ServerCreate, server_type: ServerType) -> Location:
         refuse_if(

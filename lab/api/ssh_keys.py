@@ -11,7 +11,7 @@ from aiohttp import web
 
 from . import schemas, views
 from .api_errors import invalid_input, not_unique
-from .cloud import Cloud, found, refuse_if
+from .cloud import check_name, found, refuse_if, update_named
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import SshKey, now
 
@@ -48,6 +48,7 @@ def fingerprint(public_key: str) -> str:
 
 
 routes = web.RouteTableDef()
+_NAME_TAKEN = "SSH key with the same name already exists"
 
 
 @routes.get("/ssh_keys")
@@ -68,7 +69,7 @@ async def create_key(request: web.Request) -> web.Response:
         digest = fingerprint(wanted.public_key)
     except ValueError as error:
         raise invalid_input({"public_key": [str(error)]}) from error
-    _check_name(project, wanted.name, None)
+    check_name(project.ssh_keys, wanted.name, _NAME_TAKEN)
     refuse_if(
         any(key.fingerprint == digest for key in project.ssh_keys.values()),
         not_unique("public_key", "SSH key with the same fingerprint already exists"),
@@ -90,12 +91,7 @@ async def get_key(request: web.Request) -> web.Response:
 async def update_key(request: web.Request) -> web.Response:
     """Rename or relabel."""
     key = _key(request)
-    wanted = await body(request, schemas.NamedUpdate)
-    if wanted.name is not None:
-        _check_name(cloud(request), wanted.name, key)
-        key.name = wanted.name
-    if wanted.labels is not None:
-        key.labels = dict(wanted.labels)
+    update_named(cloud(request).ssh_keys, key, await body(request, schemas.NamedUpdate), _NAME_TAKEN)
     return answer({"ssh_key": views.ssh_key(key)})
 
 
@@ -108,8 +104,3 @@ async def delete_key(request: web.Request) -> web.Response:
 
 def _key(request: web.Request) -> SshKey:
     return found("ssh key", cloud(request).ssh_keys, identifier(request))
-
-
-def _check_name(project: Cloud, name: str, itself: SshKey | None) -> None:
-    taken = any(key.name == name and key is not itself for key in project.ssh_keys.values())
-    refuse_if(taken, not_unique("name", "SSH key with the same name already exists"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 from lab.api.api_errors import ApiError
-from lab.api.http import answer
+from lab.api.http import answer, read_json
 from lab.cache import Progress
 from lab.cluster.control_plane import Adopt, ControlPlane
 from lab.cluster.programs import ensure
@@ -93,8 +93,5 @@ class ClusterRoutes:
 
 
 async def _body(request: web.Request) -> dict[str, object]:
-    try:
-        body = await request.json()
-    except ValueError as error:
-        raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
+    body = await read_json(request)
     return body if isinstance(body, dict) else {}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lab.api.api_errors import ApiError, not_found
 from lab.api.cloud import Cloud
-from lab.api.http import answer
+from lab.api.http import answer, read_json
 from lab.errors import LabError
 from lab.machines.base import WHOLE, DiskSpec, Machine, Range
 from lab.power_control import PowerControl
@@ -212,8 +212,4 @@ def _refusing(handler: Any) -> Any:
 
 
 async def _parsed(request: web.Request, model: type[BodyType]) -> BodyType:
-    try:
-        value = json.loads(await request.text() or "{}")
-    except (ValueError, LookupError, RecursionError) as error:  # LookupError: an unknown charset
-        raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
-    return model.model_validate_json(json.dumps(value))
+    return model.model_validate_json(json.dumps(await read_json(request, "{}")))

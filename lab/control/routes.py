@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from lab.api import schemas
 from lab.api.api_errors import ApiError
 from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud
-from lab.api.http import answer, identifier
+from lab.api.http import answer, identifier, read_json
 
 from .cluster_routes import ClusterRoutes
 from .dedicated import DedicatedControl, LimitBody
@@ -92,7 +91,7 @@ class ControlRoutes:
 
     async def add_faults(self, request: web.Request) -> web.Response:
         """Append to the script: one fault or a list of faults."""
-        self.cloud.faults.load(await _json(request))
+        self.cloud.faults.load(await read_json(request))
         await self.robot.faults_added()
         return answer({"faults": self.cloud.faults.report()}, status=201)
 
@@ -113,7 +112,7 @@ class ControlRoutes:
 
     async def drain(self, request: web.Request) -> web.Response:
         """Leave ``remaining`` requests in the bucket, as if another client had spent the rest."""
-        wanted = await _json(request)
+        wanted = await read_json(request)
         remaining = wanted.get("remaining") if isinstance(wanted, dict) else None
         if not isinstance(remaining, int) or remaining < 0:
             raise ApiError(422, "invalid_input", "remaining must be an integer of at least 0")
@@ -156,7 +155,7 @@ class ControlRoutes:
 
     async def add_dedicated(self, request: web.Request) -> web.Response:
         """Build dedicated servers: a list of descriptions, or one."""
-        return answer({"machines": await self.robot.add(await _json(request))}, status=201)
+        return answer({"machines": await self.robot.add(await read_json(request))}, status=201)
 
     async def remove_dedicated(self, request: web.Request) -> web.Response:
         """Take a dedicated server away."""
@@ -169,16 +168,9 @@ class ControlRoutes:
 
     async def limit_robot(self, request: web.Request) -> web.Response:
         """Leave only so many requests of one of Robot's routes, as if others had made the rest."""
-        return answer(self.robot.leave(LimitBody.model_validate(await _json(request))))
+        return answer(self.robot.leave(LimitBody.model_validate(await read_json(request))))
 
     async def unlimit_robot(self, _request: web.Request) -> web.Response:
         """Forget Robot's counts of requests and failed logins."""
         self.robot.clear()
         return web.Response(status=204)
-
-
-async def _json(request: web.Request) -> Any:
-    try:
-        return json.loads(await request.text())
-    except (ValueError, LookupError, RecursionError) as error:
-        raise ApiError(400, "json_error", f"invalid JSON: {error}") from error
