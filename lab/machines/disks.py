@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from lab.errors import LabError
 
-from .base import WHOLE, Hardware, Range
+from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range
 from .identity import Identity, identities
 from .store import Store, clone, copy_sparse
 
@@ -130,17 +131,76 @@ class Disk:
         self._moment.unlink(missing_ok=True)
 
 
-def disks_of(hardware: Hardware, store: Store) -> list[Disk]:
-    """The disks of a machine in the order of its hardware; none exists before `Disk.install`."""
-    return [disk_of(hardware, store, index, disk) for index, disk in enumerate(identities(hardware))]
+class MachineWithDisks(Machine):
+    """What every kind of machine does with its disks and its console; a kind adds how its guest lives."""
 
+    def __init__(
+        self,
+        store: Store,
+        console: Path,
+        hardware: Hardware,
+        firmware: Callable[[], BootSource],
+        on_off: Callable[[], None],
+    ) -> None:
+        """A machine without disks, which prints into ``console``; `create` puts the disks in."""
+        super().__init__(hardware, firmware, on_off)
+        self._store = store
+        self._identities = identities(hardware)
+        self._disks = [self._disk(index, disk) for index, disk in enumerate(self._identities)]
+        self._console = Console(console)
+        self._switch = asyncio.Lock()  # one change of power or hardware at a time
 
-def disk_of(hardware: Hardware, store: Store, index: int, identity: Identity) -> Disk:
-    """One disk of a machine."""
-    return Disk(store, f"m{hardware.machine_id}-{index}", identity.size_bytes)
+    async def create(self, image: Path | None) -> None:
+        """Install the disks."""
+        for disk in self._disks:
+            await disk.install(image if disk is self._disks[0] else None)
 
+    def console(self) -> str:
+        """What was printed since the last power on."""
+        return self._console.text()
 
-async def install_all(disks: list[Disk], image: Path | None) -> None:
-    """Put in all disks of a machine, empty but for ``image`` on the first one."""
-    for disk in disks:
-        await disk.install(image if disk is disks[0] else None)
+    @property
+    def disks(self) -> tuple[DiskSpec, ...]:
+        """The disks as guests see them."""
+        return tuple(disk.spec() for disk in self._identities)
+
+    async def copy_disk(self, target: Path) -> int:
+        """Copy the first disk as it is now."""
+        return await asyncio.to_thread(self._disks[0].copy_to, target)
+
+    async def write_disk(self, image: Path | None) -> None:
+        """Replace the content of the first disk."""
+        if self.running:
+            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
+        await self._disks[0].install(image)
+
+    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
+        """Digest of a disk as it is now."""
+        return await asyncio.to_thread(self._disks[index].digest, part)
+
+    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
+        """Mark of a disk as it is now."""
+        return await asyncio.to_thread(self._disks[index].mark, part)
+
+    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
+        """One more disk, which the next boot finds."""
+        async with self._switch:
+            await self._put_in(len(self._disks), disk, image)
+
+    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        """Another disk in the place of one."""
+        async with self._switch:
+            if self.running:
+                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
+            await self._put_in(index, disk, image)
+
+    def _disk(self, index: int, identity: Identity) -> Disk:
+        return Disk(self._store, f"m{self.hardware.machine_id}-{index}", identity.size_bytes)
+
+    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
+        hardware = self._with_disk(index, disk)
+        found = identities(hardware)
+        new = self._disk(index, found[index])
+        await new.install(image)
+        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
+        self._identities = found

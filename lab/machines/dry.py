@@ -12,15 +12,14 @@ from pathlib import Path
 from lab.errors import LabError
 
 from .backend import Backend
-from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range, Rescue
-from .disks import Console, disk_of, disks_of, install_all
-from .identity import identities
+from .base import BootSource, Hardware, Machine, Rescue
+from .disks import MachineWithDisks
 from .store import Store, discard
 
 _MACHINES = 65534
 
 
-class DryMachine(Machine):
+class DryMachine(MachineWithDisks):
     """Keeps the power state; a "guest" that obeys its power button at once."""
 
     def __init__(
@@ -32,16 +31,9 @@ class DryMachine(Machine):
         on_off: Callable[[], None],
     ) -> None:
         """A machine without disks; `create` puts them in."""
-        super().__init__(hardware, firmware, on_off)
-        self._store = store
-        self._disks = disks_of(hardware, store)
-        self._console = Console(folder / f"m{hardware.machine_id}.log")
+        super().__init__(store, folder / f"m{hardware.machine_id}.log", hardware, firmware, on_off)
         self._on = False
         self._timer: asyncio.TimerHandle | None = None
-
-    async def create(self, image: Path | None) -> None:
-        """Install the disks."""
-        await install_all(self._disks, image)
 
     async def power_on(self) -> None:
         """Ask the firmware and count as started."""
@@ -80,40 +72,6 @@ class DryMachine(Machine):
         """Boot again."""
         await self.request_reboot()
 
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk file."""
-        return await asyncio.to_thread(self._disks[index].digest, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk file."""
-        return await asyncio.to_thread(self._disks[index].mark, part)
-
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """One more disk file."""
-        await self._install(len(self._disks), disk, image)
-
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Another disk file."""
-        if self._on:
-            raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
-        await self._install(index, disk, image)
-
-    async def _install(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        hardware = self._with_disk(index, disk)
-        new = disk_of(hardware, self._store, index, identities(hardware)[index])
-        await new.install(image)
-        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
-
-    async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk's file."""
-        return await asyncio.to_thread(self._disks[0].copy_to, target)
-
-    async def write_disk(self, image: Path | None) -> None:
-        """Replace the first disk file's content."""
-        if self._on:
-            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disks[0].install(image)
-
     async def destroy(self) -> None:
         """Remove the disk files."""
         self._off()
@@ -124,15 +82,6 @@ class DryMachine(Machine):
     def running(self) -> bool:
         """Whether the power is on."""
         return self._on
-
-    @property
-    def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as guests see them."""
-        return tuple(disk.spec() for disk in identities(self.hardware))
-
-    def console(self) -> str:
-        """The boot decisions since the last power on."""
-        return self._console.text()
 
     def _off(self) -> None:
         if self._timer is not None:

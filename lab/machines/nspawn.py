@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .base import WHOLE, BootSource, DiskSpec, Hardware, Range, Rescue
+from .base import WHOLE, BootSource, Hardware, Range, Rescue
 from .cgroup import CGroup, hierarchy
 from .device_filter import DeviceFilter, Number
 from .disk_watcher import DiskWatcher, mirror_nodes
@@ -77,11 +77,6 @@ class NspawnMachine(PoweredMachine):
         self._ns: NetNs | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._nothing_boots: asyncio.Event | None = None
-
-    @property
-    def disks(self) -> tuple[DiskSpec, ...]:
-        """The disks as guests see them."""
-        return tuple(disk.spec() for disk in self._identities)
 
     async def press_power_button(self) -> None:
         """Ask the guest's init to power off."""

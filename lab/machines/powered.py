@@ -15,9 +15,8 @@ from pathlib import Path
 
 from lab.errors import LabError
 
-from .base import WHOLE, BootSource, DiskSpec, Hardware, Machine, Range, Rescue
-from .disks import Console, disk_of, disks_of, install_all
-from .identity import identities
+from .base import BootSource, Hardware, Rescue
+from .disks import MachineWithDisks
 from .store import Store
 
 _MAGIC = b"openssh-key-v1\0"
@@ -72,7 +71,7 @@ def _string(data: bytes) -> tuple[bytes, bytes]:
     return data[4 : 4 + length], data[4 + length :]
 
 
-class PoweredMachine(Machine):
+class PoweredMachine(MachineWithDisks):
     """Power on, off and cut; a kind says how its guest lives (`_live`) and how it is killed (`_kill`)."""
 
     def __init__(
@@ -84,16 +83,11 @@ class PoweredMachine(Machine):
         on_off: Callable[[], None],
     ) -> None:
         """A machine without disks in the lab's ``folder``; `create` puts them in."""
-        super().__init__(hardware, firmware, on_off)
         self._name = f"m{hardware.machine_id}"
         self._folder = folder / "machines" / self._name
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._store = store
-        self._identities = identities(hardware)
-        self._disks = disks_of(hardware, store)
-        self._console = Console(self._folder / "console.log")
+        super().__init__(store, self._folder / "console.log", hardware, firmware, on_off)
         self._life: asyncio.Task[None] | None = None
-        self._switch = asyncio.Lock()
 
     @abc.abstractmethod
     async def _live(self, begun: asyncio.Event) -> None:
@@ -113,18 +107,10 @@ class PoweredMachine(Machine):
         """Pull the plug."""
         await self._stop()
 
-    async def create(self, image: Path | None) -> None:
-        """Install the disks."""
-        await install_all(self._disks, image)
-
     @property
     def running(self) -> bool:
         """Whether the power is on."""
         return self._life is not None
-
-    def console(self) -> str:
-        """What was printed since the last power on."""
-        return self._console.text()
 
     async def power_on(self) -> None:
         """Start; returns when the guest has begun to start, or when it is clear that nothing boots."""
@@ -142,43 +128,6 @@ class PoweredMachine(Machine):
         async with self._switch:
             await self._cut()
             await self._start()
-
-    async def write_disk(self, image: Path | None) -> None:
-        """Replace the content of the first disk."""
-        if self.running:
-            raise LabError(f"machine {self.hardware.name} is on; its disk can only be replaced while it is off")
-        await self._disks[0].install(image)
-
-    async def copy_disk(self, target: Path) -> int:
-        """Copy the first disk as it is now."""
-        return await asyncio.to_thread(self._disks[0].copy_to, target)
-
-    async def disk_digest(self, index: int, part: Range = WHOLE) -> str:
-        """Digest of a disk as it is now."""
-        return await asyncio.to_thread(self._disks[index].digest, part)
-
-    async def disk_mark(self, index: int, part: Range = WHOLE) -> str:
-        """Mark of a disk as it is now."""
-        return await asyncio.to_thread(self._disks[index].mark, part)
-
-    async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """One more disk, which the next boot finds."""
-        async with self._switch:
-            await self._put_in(len(self._disks), disk, image)
-
-    async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        """Another disk in the place of one."""
-        async with self._switch:
-            if self.running:
-                raise LabError(f"machine {self.hardware.name} is on; its disks can only be replaced while it is off")
-            await self._put_in(index, disk, image)
-
-    async def _put_in(self, index: int, disk: DiskSpec, image: Path | None) -> None:
-        hardware = self._with_disk(index, disk)
-        new = disk_of(hardware, self._store, index, identities(hardware)[index])
-        await new.install(image)
-        self.hardware, self._disks[index:] = hardware, [new, *self._disks[index + 1 :]]
-        self._identities = identities(hardware)
 
     async def destroy(self) -> None:
         """Cut the power and remove everything."""
