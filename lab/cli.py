@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from . import daemon, delays
 from .client import LabClientError, call
 from .daemon import Options
 from .errors import LabError
+from .host_changes import build_changes, host_changes
+from .images.recipe import RECIPES
 from .machines import KINDS
 from .state import State, StateError
 
@@ -66,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(up)
     up.add_argument("--token", help=f"API token (default: ${TOKEN_VARIABLE}, else a new one; others can see arguments)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C instead of going to the background")
+    up.add_argument("--explain", action="store_true", help="only say what it would install and change on this host")
     _add_options(command("serve", _serve, "be the background process of 'up' (internal)"))
     command("down", _down, "stop a lab and clean up, also after a crash")
     purge = commands.add_parser("purge", help=_PURGE, description=_PURGE)
@@ -112,14 +116,22 @@ def _options(options: argparse.Namespace) -> Options:
 
 
 def _up(options: argparse.Namespace) -> int:
-    daemon.dedicated(options.dedicated)
+    dedicated = daemon.dedicated(options.dedicated)
     state = State(options.name)
+    changes = host_changes(options.kind, state, dedicated=bool(dedicated))
+    if options.explain:
+        _say(f"lab '{state.name}' would do on this host:")
+        for line in changes:
+            _say(f"  {line}")
+        return 0
     state.make()
     with state.locked():
         values = state.running()
         already = values is not None
         if values is None:
             daemon.stop(state)
+            for line in changes:
+                _note(f"lab '{state.name}': {line}")
             token = options.token or os.environ.get(TOKEN_VARIABLE)
             values = daemon.start(state, _options(options), token, _note)
     try:
@@ -232,13 +244,14 @@ def _images(options: argparse.Namespace) -> int:
     from . import images
 
     try:
-        if options.action == "build" and options.all:
-            from .prepare import everything
-
-            everything(_note)
-            return 0
         if options.action == "build":
-            for name in ("rescue", "debian"):
+            names = tuple(RECIPES) if options.all else ("rescue", "debian")
+            for line in build_changes(names):
+                _note(f"lab: {line}")
+            if options.all:
+                _build_all()
+                return 0
+            for name in names:
                 images.ensure(name, _note)
         listing = images.listing()
     except images.ImageError as error:
@@ -254,6 +267,28 @@ def _images(options: argparse.Namespace) -> int:
             table.append((image.name, str(path), size, image.sha256.get(key, "-")[:16]))
     _print_table(table)
     return 0
+
+
+#: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
+_BUILD_LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))
+
+
+def _build_all() -> None:
+    """Build what is missing of the images, the live image and the mirror; some three minutes with an empty cache."""
+    from . import coreos, images, mirror
+
+    others = {"share": images.share, "coreos": coreos.ensure, "mirror": mirror.prepare}
+
+    def line(names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in others:
+                others[name](_note)
+            else:
+                images.ensure(name, _note)
+
+    with ThreadPoolExecutor(len(_BUILD_LINES)) as pool:
+        for done in [pool.submit(line, names) for names in _BUILD_LINES]:
+            done.result()
 
 
 def _running(options: argparse.Namespace) -> tuple[State, dict[str, Any]]:
@@ -280,7 +315,6 @@ def _note(text: str) -> None:
 
 
 _CLUSTER_ACTIONS = ("build", "up", "down", "status", "kubeconfig", "token")
-_Control = Callable[[str, str, Any, float], Any]
 
 
 def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -299,7 +333,8 @@ def _cluster(options: argparse.Namespace) -> int:
         programs = ensure(_note)
         _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")
         return 0
-    control = _cluster_control(State(options.name))
+    state, values = _running(options)
+    control = functools.partial(call, values["endpoint"], state.token.read_text())
     if options.action == "status":
         about = status(control)
         _say(
@@ -320,13 +355,6 @@ def _cluster(options: argparse.Namespace) -> int:
     cluster = RunningCluster.found(control)
     _say(str(cluster.kubeconfig) if options.action == "kubeconfig" else cluster.token(options.ttl))
     return 0
-
-
-def _cluster_control(state: State) -> _Control:
-    values = state.running()
-    if values is None or not values["ready"]:
-        raise StateError(f"lab '{state.name}' is not up; start it with: python -m lab up --name {state.name}")
-    return functools.partial(call, values["endpoint"], state.token.read_text())
 
 
 def _cluster_status(name: str, about: dict[str, Any] | None) -> str:

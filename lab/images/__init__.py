@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,11 +21,15 @@ from pathlib import Path
 from lab import cache
 from lab.cache import Progress, quiet
 from lab.errors import ImageError
+from lab.machines.host_commands import find
 
 from . import debian, rescue
 from .debian import TARBALL_FILE, build_tarball
 from .recipe import RECIPES, SUITE
 from .rescue import build_share
+
+__all__ = ["TARBALL", "Image", "ImageError", "ensure", "is_built", "listing", "missing_packages", "required_packages",
+           "share", "variant"]  # fmt: skip
 
 # program → the Debian package that brings it
 _PROGRAMS = {
@@ -59,17 +62,16 @@ def require_programs() -> None:
     """Raise one clear error naming everything that is missing."""
     if platform.machine() != "x86_64":
         raise ImageError(f"lab images are built for x86_64 only, this host is {platform.machine()}")
-    missing = {package for program, package in _PROGRAMS.items() if not _which(program)}
-    missing |= {package for path, package in _DATA.items() if not Path(path).exists()}
+    missing = missing_packages()
     if missing:
         raise ImageError(f"building lab images needs Debian packages; run: apt-get install {' '.join(sorted(missing))}")
 
 
-def _which(program: str) -> str | None:
-    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+def missing_packages() -> set[str]:
+    """The Debian packages that building images needs and this host lacks."""
+    missing = {package for program, package in _PROGRAMS.items() if not find(program)}
+    return missing | {package for path, package in _DATA.items() if not Path(path).exists()}
 
-
-__all__ = ["TARBALL", "Image", "ImageError", "ensure", "listing", "required_packages", "share", "variant"]
 
 TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
 _BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}

@@ -161,8 +161,13 @@ def _lock(state_dir: Path, name: str) -> TextIO:
     return lock
 
 
+def inotify_instances() -> tuple[int, int]:
+    """How many inotify instances a user of this host may have now, and how many the lab allows for its machines."""
+    return int(_INOTIFY.read_text()), _INOTIFY_NEEDED
+
+
 def _allow_many_inits(progress: Progress) -> None:
-    present = int(_INOTIFY.read_text())
+    present, _needed = inotify_instances()
     if present < _INOTIFY_NEEDED:
         HostSettings().change(_INOTIFY, str(_INOTIFY_NEEDED))
         progress(

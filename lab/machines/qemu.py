@@ -42,19 +42,32 @@ def kvm_works(progress: Progress) -> tuple[bool, str]:
     """(whether KVM boots the rescue kernel here, why); the answer is kept for this host's kernel and QEMU."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False, "there is no usable /dev/kvm"
-    file = cache.root() / "kvm.json"
-    fingerprint = [platform.release(), _boot_id(), _version()]
-    try:
-        known = json.loads(file.read_text())
-        if known["for"] == fingerprint:
-            return known["works"], known["reason"]
-    except (OSError, ValueError, KeyError):
-        pass
+    known = kvm_known()
+    if known is not None:
+        return known
     progress("probing whether KVM really boots a guest")
     good, reason = _probe(images.ensure("rescue", progress).files["kernel"])
+    file = _kvm_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"for": fingerprint, "works": good, "reason": reason}))
+    file.write_text(json.dumps({"for": _fingerprint(), "works": good, "reason": reason}))
     return good, reason
+
+
+def kvm_known() -> tuple[bool, str] | None:
+    """What `kvm_works` found earlier with this host's kernel and QEMU; None when it was not asked yet."""
+    try:
+        known = json.loads(_kvm_file().read_text())
+        return (known["works"], known["reason"]) if known["for"] == _fingerprint() else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _kvm_file() -> Path:
+    return cache.root() / "kvm.json"
+
+
+def _fingerprint() -> list[str]:
+    return [platform.release(), _boot_id(), _version()]
 
 
 def _boot_id() -> str:

@@ -1,0 +1,62 @@
+# Copyright (c) 2026 kubenode.provision authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the lab says it will install and change on its host, before it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import cli
+from lab.cache import root
+from lab.host_changes import build_changes, host_changes
+from lab.images.recipe import RECIPES
+from lab.state import State
+
+
+@pytest.fixture(name="state")
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    monkeypatch.setenv("KUBENODE_LAB_DIR", str(tmp_path / "labs"))
+    monkeypatch.setenv("KUBENODE_CACHE", str(tmp_path / "cache"))
+    return State("default")
+
+
+def _built(name: str) -> None:
+    folder = root() / "images" / RECIPES[name].digest
+    folder.mkdir(parents=True)
+    (folder / "image.json").write_text(json.dumps({"name": name, "files": {}, "sha256": {}}))
+
+
+def test_a_dry_lab_changes_nothing_but_its_state(state: State) -> None:
+    assert host_changes("dry", state) == [
+        f"keeps its state in {state.folder}",
+        "starts one process that listens on 127.0.0.1 only; kind dry needs no root and boots nothing",
+    ]
+
+
+def test_images_that_are_missing_are_named(state: State) -> None:
+    assert any(line.startswith("builds rescue, debian of Debian packages in") for line in host_changes("nspawn", state))
+    _built("debian")
+    lines = host_changes("nspawn", state, dedicated=True)
+    assert any(line.startswith("builds rescue, tarball of") for line in lines)
+    assert any("knlabN" in line for line in lines)
+    _built("rescue")
+    assert not any(line.startswith("builds") for line in host_changes("qemu", state))
+    assert build_changes(("rescue", "debian")) == []
+    assert build_changes(("rescue", "tarball"))[0].startswith("builds tarball of")
+
+
+def test_packages_that_are_missing_are_named(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("lab.host_changes", "lab.images"):
+        monkeypatch.setattr(f"{module}.find", lambda program: None if program in ("dnsmasq", "mmdebstrap") else program)
+    (line,) = (line for line in host_changes("nspawn", state) if "apt-get install" in line)
+    assert line.startswith("installs no Debian package on this host; it lacks some, run first: apt-get install ")
+    assert {"dnsmasq-base", "mmdebstrap"} <= set(line.split())
+
+
+def test_explain_does_nothing_else(state: State, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["up", "--kind", "dry", "--explain"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "lab 'default' would do on this host:"
+    assert not state.folder.exists()
