@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a lab needs and changes on its host, told before it happens."""
+"""What a lab needs and changes on its host, said before it happens."""
 
 from __future__ import annotations
 

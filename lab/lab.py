@@ -162,7 +162,7 @@ class Lab:
         await self.close()
 
     async def start(self) -> None:
-        """Open the site and begin to answer; nothing is left behind when that fails."""
+        """Open the backend and begin to answer; nothing is left behind when that fails."""
         try:
             await self._start()
         except BaseException:
@@ -244,7 +244,7 @@ class Lab:
     async def _answer_robot(self, application: web.Application) -> None:
         listener = _listen(0)
         self.robot_endpoint = _url(listener)
-        # One application answers at both doors: the runner of the second site is the first one's.
+        # One application answers by HTTP and by HTTPS, so both have the same runner.
         runner = await self._serve(application, listener)
         if self._robot_tls is None:
             return

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every request to an emulated API passes, whichever API it is: scripted faults, and the log of requests."""
+"""What every request to either API passes: scripted faults, and the log of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def new_log() -> RequestLog:
 
 
 class ApiMiddleware(abc.ABC):
-    """The door of one API; a kind of API says who may pass and how it words a refusal."""
+    """The middleware of one API; each API says who is let in, and how its errors look."""
 
     api: ApiName
     prefix: str = ""  # what all its paths begin with; left out where paths are matched or shown
@@ -48,10 +48,10 @@ class ApiMiddleware(abc.ABC):
         """An error in the words of this API."""
 
     def middleware(self) -> Any:
-        """The door as an aiohttp middleware."""
+        """The aiohttp middleware."""
 
         @web.middleware
-        async def control(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def handle(request: web.Request, handler: Handler) -> web.StreamResponse:
             correlation, started = secrets.token_hex(8), time.time()
             path = request.path.removeprefix(self.prefix)
             fault = self.faults.request(self.api, request.method, path)
@@ -80,7 +80,7 @@ class ApiMiddleware(abc.ABC):
                 return await _garbled(request, response, fault.garble)
             return response
 
-        return control
+        return handle
 
     def faulty(self, fault: RequestFault) -> web.Response:
         """The answer that a fault puts in the place of the real one."""

@@ -168,7 +168,7 @@ class Nodes:
                 node.wait()
             except LabError as error:
                 console = self._running.in_loop(self._console, name)
-                self.remove(name)  # so that whoever tries again finds the name free
+                self.remove(name)  # so that the name is free for the next try
                 raise LabError(f"{error}; its console ended with:\n{console[-2000:]}") from error
         return node
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Somebody beside a run: what an administrator does by API, over SSH, or with the machine before them.
+"""An administrator beside a run: what people do to a machine by API, over SSH, or standing before it.
 
     someone = lab.person("web-1")            # or the number of a dedicated server
     someone.to_rescue()                      # arms and resets by API; someone.ssh("…") answers then
@@ -158,7 +158,7 @@ class Person:
         self.enter(f"hostname '{name}' && echo '{name}' >/etc/hostname && sync")
 
     def remove_key(self, public_key: str) -> None:
-        """Take a public key out of root's authorized_keys; whoever is logged in stays so."""
+        """Take a public key out of root's authorized_keys; open sessions go on."""
         blob = public_key.split()[1]
         file = "/root/.ssh/authorized_keys"
         self.enter(f"grep -vF '{blob}' {file} >{file}.new || true; cat {file}.new >{file}; rm {file}.new; sync")

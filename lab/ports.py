@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TCP ports for programs that have to be told theirs: kept for them, so that no other program is given the same."""
+"""TCP ports for programs that need one as an option: reserved, so that no other program gets the same."""
 
 from __future__ import annotations
 

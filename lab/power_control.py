@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Between what an API calls a server and its machine: power switch, firmware time and boot source."""
+"""Power control, between the server of an API and its machine: power switch, firmware time and boot source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class PowerControl(abc.ABC):
-    """One server's hardware. The firmware takes its time before the guest starts, unless the profile says zero."""
+    """Power control of one server. Firmware time passes before the guest starts, unless the profile says zero."""
 
     def __init__(self, delays: Delays, faults: Faults) -> None:
         self.powered = False
@@ -43,7 +43,7 @@ class PowerControl(abc.ABC):
     def take_source(self, *, ignore_rescue: bool, from_inside: bool) -> BootSource:
         """What boots now; an armed rescue is consumed, unless this boot ignores it.
 
-        ``from_inside``: the guest reboots by itself, nobody worked the power switch.
+        ``from_inside``: the guest reboots by itself, the power switch was not used.
         """
 
     def firmware_seconds(self, *, rescue: bool) -> float:
@@ -57,7 +57,7 @@ class PowerControl(abc.ABC):
 
     @abc.abstractmethod
     def on_switched(self) -> None:
-        """Called when somebody worked the power switch."""
+        """Called when the power switch was used."""
 
     def went_off(self) -> None:
         """Called when the guest switched itself off."""
@@ -114,12 +114,12 @@ class PowerControl(abc.ABC):
         await self._boot()
 
     async def press_power_button(self) -> None:
-        """ACPI power button; nobody listens while the firmware is counting."""
+        """ACPI power button; without effect while the firmware is counting."""
         if self.running:
             await self.machine.press_power_button()
 
     async def request_reboot(self) -> None:
-        """ACPI reboot; nobody listens while the firmware is counting."""
+        """ACPI reboot; without effect while the firmware is counting."""
         if self.running:
             await self.machine.request_reboot()
 
@@ -147,7 +147,7 @@ class PowerControl(abc.ABC):
         try:
             await self.machine.power_on()
         except Exception:
-            # Nobody waits for this boot: a guest that does not start is what a user of the platform would see.
+            # No request waits for this boot. As on the platform, a user sees a guest that does not start.
             log.exception("server %s does not boot", self.names[0])
 
     async def _stop_starting(self) -> None:
@@ -162,7 +162,7 @@ class PowerControl(abc.ABC):
 
     def _boot_source(self) -> BootSource:
         """The firmware: asked by the machine once for each boot."""
-        # A reboot from inside meets no power switch, so the script is asked here.
+        # A reboot from inside does not use the power switch, so the faults are looked up here.
         from_inside = not self._scripted
         fault = self._faults.boot(self.names) if from_inside else self._fault
         self._fault, self._scripted = None, False

@@ -186,7 +186,7 @@ class RunningLab:
         return asyncio.run_coroutine_threadsafe(function(*arguments), self._loop).result()
 
     def person(self, machine: str | int) -> Person:
-        """Somebody who does things to a machine beside a run; ``machine``: its name, or a dedicated one's number."""
+        """An administrator who changes a machine during a run; ``machine``: its name or its dedicated number."""
         self._people.append(Person(self, machine))
         return self._people[-1]
 

@@ -48,7 +48,7 @@ class State:
         self._file = self.folder / "state.json"
 
     def make(self) -> None:
-        """Make the folder, for this user only; one that belongs to somebody else is refused."""
+        """Make the folder, for this user only; one that belongs to another user is refused."""
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if folder.stat().st_uid != os.geteuid():
@@ -96,7 +96,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def process_start(pid: int) -> str | None:
-    """When the process began, in the kernel's ticks; tells a process from a later one of the same number."""
+    """When the process began, in the kernel's ticks; two processes of the same number differ in it."""
     try:
         # The program name before the last parenthesis may hold anything, blanks included.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

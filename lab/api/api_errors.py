@@ -23,7 +23,7 @@ class ApiError(Exception):
 
 
 def not_found(kind: str, identifier: object) -> ApiError:
-    """404 for an object that does not exist (or belongs to somebody else)."""
+    """404 for an object that does not exist (or belongs to another project)."""
     return ApiError(404, "not_found", f"{kind} with ID '{identifier}' not found")
 
 

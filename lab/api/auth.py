@@ -51,7 +51,7 @@ class Bucket:
         """The three headers of every answer; Reset is when the bucket will be full, in Unix seconds."""
         self._refill()
         missing = self.limit - self._tokens
-        # A bucket that hardly fills is not full within the hour either; nobody waits longer to learn that.
+        # A bucket that hardly fills is not full within the hour either; no client waits longer to learn that.
         seconds = min(missing / self.refill_per_second, _HOUR) if self.refill_per_second else _HOUR * bool(missing)
         return {
             "RateLimit-Limit": str(self.limit),
@@ -73,7 +73,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class CloudAuth(ApiMiddleware):
-    """Two tokens, one bucket of requests for the project and one for everybody else."""
+    """Two tokens, one bucket of requests for the project and one for requests without a valid token."""
 
     api = "cloud"
     prefix = "/v1"

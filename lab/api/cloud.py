@@ -62,7 +62,7 @@ class Cloud:
     primary_ips: dict[int, PrimaryIp] = field(default_factory=dict)
     metadata_only: dict[str, dict[int, MetadataOnly]] = field(default_factory=lambda: defaultdict(dict))
     load_balancers: dict[int, LoadBalancer] = field(default_factory=dict)
-    #: Machine numbers that others than the servers of this project use, and what stands there.
+    #: Machine numbers of dedicated servers, and their power control.
     occupied: dict[int, hardware.PowerControl] = field(default_factory=dict)
     _ids: dict[str, Iterator[int]] = field(default_factory=dict)
 
@@ -145,7 +145,7 @@ class Cloud:
         return address
 
     def free_index(self) -> int:
-        """The lowest machine number nobody uses."""
+        """The lowest machine number that is not in use."""
         used = {server.index for server in self.servers.values()} | self.occupied.keys()
         return next(index for index in itertools.count(1) if index not in used)
 

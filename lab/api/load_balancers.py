@@ -168,7 +168,7 @@ class LoadBalancers:
             self._add_service(item, service)
         for target in body.targets or ():
             self._add_target(item, target)
-        # Nothing is in the books before all of it was found to be good.
+        # Nothing is kept before all of it was found to be good.
         cloud.load_balancers[number] = item
         cloud.primary_ips |= {address.id: address for address in (item.ipv4, item.ipv6)}
         return item, self._start(item, "create_load_balancer", None)
@@ -387,7 +387,7 @@ class LoadBalancers:
         return PrimaryIp(identifier, name, kind, ip, location, now(), owner, assignee_type="load_balancer")
 
     def _changed(self, item: LoadBalancer, command: str, change: Callable[[], object]) -> Action:
-        """Change the books at once, so that of two requests one is refused; the action takes its time."""
+        """Change the load balancer at once, so that of two requests one is refused; the action ends later."""
         self._check_unlocked(item)
         change()
         return self._start(item, command, None)

@@ -143,7 +143,7 @@ class MetadataOnlyResources:
         return self._add("network", body.name, body.labels, content)
 
     def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
-        """A new firewall; it is listed and applied in the books, but filters nothing."""
+        """A new firewall; clients can read it and see it applied, but it filters nothing."""
         refuse_if(
             bool(body.apply_to),
             unsupported("the lab applies firewalls at server creation only; leave apply_to out"),
@@ -167,7 +167,7 @@ class MetadataOnlyResources:
         return {}
 
     def delete(self, kind: str, item: MetadataOnly) -> None:
-        """Remove a resource that nobody uses."""
+        """Remove a resource that is not in use."""
         used = any(self.members(item, kind).values())
         refuse_if(used, unsupported(f"{kind.replace('_', ' ')} '{item.name}' is still in use"))
         del self.cloud.metadata_only[kind][item.id]
@@ -187,7 +187,7 @@ _KINDS = ("placement_group", "network", "firewall", "volume")
 
 
 def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
-    """The routes, on top of the books."""
+    """The routes of these resources."""
     routes = web.RouteTableDef()
     for kind in _KINDS:
         _add_reads(routes, resources, kind)

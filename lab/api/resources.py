@@ -96,7 +96,7 @@ class PrimaryIp:
 
 @dataclass
 class MetadataOnly:
-    """A resource the lab only keeps in its books: placement group, network, firewall or volume."""
+    """A resource that no machine notices: placement group, network, firewall or volume."""
 
     id: int
     name: str
@@ -125,7 +125,7 @@ class Target:
 
 @dataclass
 class LoadBalancer:
-    """A load balancer of the books: it has an address, services and targets, and no traffic."""
+    """A load balancer, metadata only: it has an address, services and targets, and no traffic."""
 
     id: int
     name: str
@@ -163,7 +163,7 @@ class Boot:
 
 @dataclass
 class Server:
-    """A server as the API knows it; the machine behind it is the chassis' business."""
+    """A server as the API knows it; `ServerPower` handles the machine behind it."""
 
     id: int
     name: str

@@ -137,10 +137,10 @@ def disk_routes(disks: ServerDisks) -> web.RouteTableDef:
 
 
 def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
-    """Actions that only change what is written in the API's books."""
+    """Actions that only change what clients can read."""
     routes = web.RouteTableDef()
 
-    def book(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
+    def add(name: str, model: type[schemas.Body], start: Callable[[Server, schemas.Body], Action]) -> None:
         async def handler(request: web.Request) -> web.Response:
             wanted = await body(request, model)
             return _started(start(one(request), wanted))
@@ -148,7 +148,7 @@ def metadata_only_action_routes(resources: MetadataOnlyResources) -> web.RouteTa
         routes.post(f"{_ACTIONS}/{name}")(handler)
 
     for name, (model, start) in resources.server_actions().items():
-        book(name, model, start)
+        add(name, model, start)
     return routes
 
 

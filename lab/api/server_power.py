@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The chassis of a cloud server: its status follows the power, its rescue is consumed by a boot."""
+"""Power control of a cloud server: its status follows the power, and a boot consumes its rescue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .resources import Boot, Server, now
 
 
 class ServerPower(power_control.PowerControl):
-    """One cloud server's hardware."""
+    """Power control of one cloud server."""
 
     def __init__(self, server: Server, delays: Delays, faults: Faults) -> None:
         super().__init__(delays, faults)
@@ -42,7 +42,7 @@ class ServerPower(power_control.PowerControl):
         return Rescue(rescue.authorized_keys)
 
     def on_switched(self) -> None:
-        """The status is somebody else's business again."""
+        """An action sets the status now: forget that the guest went off."""
         if self._noticing is not None:
             self._noticing.cancel()
             self._noticing = None

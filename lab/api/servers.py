@@ -143,7 +143,7 @@ class Servers:
         )
 
     def install_machine(self, server: Server, power_control: ServerPower) -> None:
-        """Build the machine of this server into its chassis."""
+        """Build the machine of this server, and give it to its power control."""
         hardware = self.hardware(server)
         power_control.install(lambda firmware, on_off: self.cloud.backend.machine(hardware, firmware, on_off))
 

@@ -182,7 +182,7 @@ def _address(item: PrimaryIp | None) -> dict[str, Any] | None:
 
 
 def metadata_only(item: MetadataOnly) -> dict[str, Any]:
-    """A resource that is only kept in the books."""
+    """A resource that is metadata only."""
     head = {"id": item.id, "name": item.name, "created": moment(item.created), "labels": item.labels}
     return head | item.content
 

@@ -3,7 +3,7 @@
 """A real control plane for a lab: etcd and the current Kubernetes.
 
 `ensure()` builds the programs once from Go modules, or raises `Unavailable`; `ControlPlane` runs them beside a lab's
-machines, and `RunningCluster` is what tests and the command line hold in their hands.
+machines, and tests and the command line use `RunningCluster`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Process:
     """A program that works in ``folder`` and writes NAME.log there."""
 
     def __init__(self, name: str, folder: Path, adopt: Adopt) -> None:
-        """``adopt`` is told the process id, to put the process among those of the lab."""
+        """``adopt`` is called with the process id, to add the process to those of the lab."""
         self.name = name
         self._folder = folder
         self._adopt = adopt
@@ -57,7 +57,7 @@ class Process:
             raise ClusterError(f"{self.name} ended with code {self._process.returncode}:\n" + "\n".join(lines))
 
     async def kill(self) -> None:
-        """End it without giving it time to say goodbye, as when its host dies."""
+        """Kill it at once, as when its host dies."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -68,7 +68,7 @@ PORT = 6443
 _LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 600  # 5 s on an idle host
 _SIGNED_SECONDS = 86400
-_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: nobody else reads what is in etcd
+_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: no other user can read etcd
 _PEER = "unix://peer:1"
 #: What joining, leaving and pods need. Owners of pods in tests need not exist, so there is no garbage collector.
 _CONTROLLERS = (
@@ -221,7 +221,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
             "--endpoint-reconciler-type=none",
-            # For logs and exec: nobody resolves the names of the lab's machines.
+            # For logs and exec: there is no DNS for the names of the lab's machines.
             "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
         ]  # fmt: skip
 

@@ -86,7 +86,7 @@ def discard(work: Path) -> None:
 
 
 def once(folder: Path, build: Callable[[Path], None], progress: Progress, programs: Sequence[str] = ()) -> None:
-    """Build ``folder`` (NAME-DIGEST) by ``programs`` of the host, unless it is there; tells how long that took."""
+    """Build ``folder`` (NAME-DIGEST) by ``programs`` of the host, unless it is there; reports how long that took."""
 
     def timed(partial: Path) -> None:
         require_programs(programs)
@@ -144,7 +144,7 @@ def build_recipe(recipe: Recipe, folder: Path, progress: Progress) -> None:
 
 
 def prepare_module(recipe: Recipe, module: Path) -> None:
-    """Make the new folder ``module`` a module that has the recipe's as its only wish."""
+    """Make the new folder ``module`` a Go module that requires only the recipe's."""
     if not shutil.which("go"):
         raise Unavailable(f"Go, which {recipe.module} is built with, is not installed; see https://go.dev/dl/")
     module.mkdir(parents=True)
@@ -157,13 +157,13 @@ def _fetched(recipe: Recipe, module: Path) -> Path:
     """The folder of the module's files, which are those of the recipe."""
     what = f"{recipe.module}@{recipe.version}"
     done = with_modules(module, "mod", "download", "-json", what)
-    told = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+    facts = json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
     if done.returncode:
-        reason = " ".join((told.get("Error") or done.stderr or "it says nothing").split())
+        reason = " ".join((facts.get("Error") or done.stderr or "it says nothing").split())
         raise Unavailable(f"{what} cannot be had as a Go module ({reason[-300:]})")
-    if told["Sum"] != recipe.sum:
-        raise ClusterError(f"{what} has the sum {told['Sum']}, and not {recipe.sum} as the lab has noted it")
-    return Path(told["Dir"])
+    if facts["Sum"] != recipe.sum:
+        raise ClusterError(f"{what} has the sum {facts['Sum']}, and not {recipe.sum} as the lab has noted it")
+    return Path(facts["Dir"])
 
 
 def _read_go_mod(module: Path, file: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class KubeUnreachable(ClusterError):
 
 
 class KubeClient:
-    """One API server and who asks it: a client certificate (pair of files), a bearer token, or nobody."""
+    """One API server, and the credentials: a client certificate (pair of files), a bearer token, or none."""
 
     def __init__(
         self, endpoint: str, ca_file: Path, certificate: tuple[Path, Path] | None = None, token: str | None = None

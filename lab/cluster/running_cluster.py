@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab's control plane in the hands of tests and of the command line."""
+"""A lab's control plane as tests and the command line use it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RunningCluster:
         _until(f"token {token[:6]} to be refused", lambda: not self._accepts(token))
 
     def approve(self, on: bool) -> None:
-        """Whether client certificates of nodes, first ones and renewals, are approved without anybody being asked."""
+        """Whether client certificates of nodes, first ones and renewals, are approved automatically."""
         for name, kind in ((objects.APPROVE, "nodeclient"), (objects.APPROVE_RENEWAL, "selfnodeclient")):
             self._bind(name, on, ("create", kind))
 
@@ -138,7 +138,7 @@ class RunningCluster:
 
     def _accepts(self, token: str) -> bool:
         try:
-            # Everybody whom the server knows may read this.
+            # Every client that the server accepts may read this.
             KubeClient(self.endpoint, self.ca_file, token=token).get("/api")
         except KubeError as error:
             if error.status == UNAUTHORIZED:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own routes for its control plane, which is made when somebody asks for it."""
+"""The lab's own routes for its control plane, which is started on request."""
 
 from __future__ import annotations
 

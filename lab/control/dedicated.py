@@ -92,7 +92,7 @@ class DedicatedControl:
         return [{**disk, "sha256": digest} for disk, digest in zip(disks, digests, strict=True)]
 
     def power_control(self, name: str) -> DedicatedPower | None:
-        """The chassis of the server of this number or name; None when there is none."""
+        """The power control of the server of this number or name; None when there is none."""
         for server in self.account.ordered():
             power_control = self.account.power_control[server.number]
             if name in power_control.names:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own routes for what people do at a machine: disks, boot order, its network, a visit inside."""
+"""The lab's own routes for what people do at a machine: disks, boot order, network, scripts run inside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BootOrderBody(_Body):
 
 
 class DiskBody(_Body):
-    """A disk that somebody brings along; what is left out is made up, and never what another disk has."""
+    """A disk to put in; fields that are left out are made up, and differ from those of all other disks."""
 
     size: Annotated[int, BeforeValidator(size)]
     kind: Literal["scsi", "sata", "nvme"] | None = None
@@ -56,7 +56,7 @@ class RangesBody(_Body):
 
 
 class SilenceBody(_Body):
-    """Whether a machine's SSH server is to be silent, and for how many seconds (without: until told otherwise)."""
+    """Whether a machine's SSH server is to be silent, and for how many seconds (without: until a request ends it)."""
 
     on: bool
     seconds: float | None = Field(default=None, gt=0)
@@ -102,7 +102,7 @@ class MachineRoutes:
             routes.route(method, f"/machines/{{name}}/{path}")(_refusing(handler))
 
     def power_control(self, name: str) -> PowerControl:
-        """The chassis of a server of either API."""
+        """The power control of a server of either API."""
         for server in self.cloud.servers.values():
             if server.name == name:
                 return self.cloud.power_control[server.id]
@@ -200,7 +200,7 @@ class MachineRoutes:
 
 
 def _refusing(handler: Any) -> Any:
-    """What the machines refuse as an error of the API."""
+    """Answer a `LabError` of the machines as an error of the API."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         try:

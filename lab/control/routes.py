@@ -106,7 +106,7 @@ class ControlRoutes:
         return answer({"requests": list(self.auth.requests)})
 
     async def forget_requests(self, _request: web.Request) -> web.Response:
-        """Start counting anew."""
+        """Empty the log of requests."""
         self.auth.requests.clear()
         return web.Response(status=204)
 

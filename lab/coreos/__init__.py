@@ -3,8 +3,8 @@
 """A live image like CoreOS's, small and bootable: its layout is the real one, its content is busybox.
 
 ``ensure()`` returns it, building it first from Debian packages (some 20 s, no root needed) when there is none for the
-present recipe. ``boot.boot()`` boots any image made of it in QEMU and tells what its initramfs met. On the command
-line: ``python -m lab.coreos build`` and ``python -m lab.coreos boot``.
+present recipe. ``boot.boot()`` boots any image made of it in QEMU and returns what its initramfs reported. On the
+command line: ``python -m lab.coreos build`` and ``python -m lab.coreos boot``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INDEX = "coreos.json"  # not the name that `lab.images` looks for; its time of 
 
 @dataclass(frozen=True)
 class LiveImage:
-    """The built files, and what is needed to judge images made of them."""
+    """The built files, and what a test needs to check images made of them."""
 
     folder: Path
     iso: Path

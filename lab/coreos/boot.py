@@ -40,7 +40,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Boot:
-    """What the machine told, and seconds since its power on at which each fact was told."""
+    """What the machine printed about itself (``seen``), and after how many seconds since power on each fact came."""
 
     seen: Seen
     at: dict[str, float]
@@ -141,12 +141,12 @@ def _run(line: list[str], limit: float) -> Boot:
     try:
         assert process.stdout is not None
         for raw in process.stdout:
-            told = raw.decode(errors="replace")
-            text.append(told)
-            name = reader.line(told)
+            printed = raw.decode(errors="replace")
+            text.append(printed)
+            name = reader.line(printed)
             if name:
                 at.setdefault(name, time.monotonic() - started)
-            if reader.seen.failed or CRASH.search(told):
+            if reader.seen.failed or CRASH.search(printed):
                 break  # a kernel that crashed stands still
     finally:
         watch.cancel()

@@ -134,8 +134,8 @@ def encode_recipe(table: list[tuple[int, int, int]], digest: bytes, rest: bytes)
 def iso_extents(iso: Path) -> Mapping[str, tuple[int, int]]:
     """Every file with content of an ISO: its first sector and its length, as xorriso reads them."""
     command = ["xorriso", "-indev", str(iso), "-find", "/", "-type", "f", "-exec", "report_lba"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = [match.groups() for match in map(_LINE.match, told.splitlines()) if match]
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [match.groups() for match in map(_LINE.match, report.splitlines()) if match]
     return {name: (int(sector), int(length)) for sector, length, name in found if int(length)}
 
 

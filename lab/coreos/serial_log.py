@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the initramfs of the live image tells on its serial port, read line by line (pure)."""
+"""What the initramfs of the live image prints on its serial port, read line by line (pure)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Seen:
     keys: dict[str, int] = field(default_factory=dict)  # user → number of SSH keys
     failed: str = ""
     ended: bool = False
-    uptime: dict[str, float] = field(default_factory=dict)  # fact → seconds since the kernel began, when first told
+    uptime: dict[str, float] = field(default_factory=dict)  # fact → seconds since the kernel began
 
 
 class Reader:
@@ -53,7 +53,7 @@ class Reader:
         self._digest = ""
 
     def line(self, text: str) -> str:
-        """One line; returns the name of the fact it told, or nothing."""
+        """Read one line; returns the name of the fact in it, or an empty text."""
         text = text.rstrip("\r\n")
         data = _DATA.search(text)
         if data:

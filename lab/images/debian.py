@@ -73,7 +73,7 @@ def read_firmware_in_containers(tree: Path) -> None:
 
 
 def tidy(tree: Path) -> None:
-    """Remove what an image brings along although nobody reads it; give it a neutral name and its network service."""
+    """Remove what the image does not need; give it a neutral name and its network service."""
     for folder in ("var/lib/apt/lists", "var/cache/apt", "var/cache/debconf", "tmp", "var/tmp"):
         subprocess.run(["find", str(tree / folder), "-mindepth", "1", "-delete"], check=True)
     for log in (tree / "var/log").rglob("*"):

@@ -134,7 +134,7 @@ def grow(source: Path, target: Path, disk_bytes: int, swap_bytes: int = 0) -> No
 
 
 def put_files(raw: Path, files: Mapping[str, tuple[str, int]]) -> None:
-    """Write files (absolute path → content, mode) of root into the root file system of a disk that nobody uses."""
+    """Write files (absolute path → content, mode) of root into the root file system of a disk that is not in use."""
     with raw.open("rb") as disk:
         partitions = partition_table.parse(disk.read(partition_table.HEAD))
     root = max((part for part in partitions if part.kind != _SWAP_TYPE.lower()), key=lambda part: part.size)

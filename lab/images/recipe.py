@@ -109,7 +109,7 @@ _MASKED = (
     "systemd-update-utmp-runlevel.service",
     "systemd-update-utmp.service",
 )
-# What the packages for disks and arrays would start: nobody reads their mail on a machine of the lab.
+# What the packages for disks and arrays would start: a machine of the lab has no use for it.
 _MASKED_STORAGE = (
     "dm-event.socket",
     "lvm2-lvmpolld.socket",

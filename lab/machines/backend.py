@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One lab's place: network, disks and images for its machines, of one kind."""
+"""The backend of a lab: network, disks and images for its machines, of one kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .base import BootSource, Hardware, Machine
 
 
 class Backend(abc.ABC):
-    """Where the machines of one lab stand. Open one with `open_site`."""
+    """Network, disks and images for the machines of one lab, of one kind. Open one with `open_backend`."""
 
     kind: str
     gateway: str  # address at which machines reach the lab's services
@@ -45,7 +45,7 @@ class Backend(abc.ABC):
     async def isolate(self, machine: Machine, allow: tuple[str, ...] | None) -> None:
         """Let a machine send to these IPv4 addresses only (and ask for its own by DHCP); None: to everyone again.
 
-        It stays so over reboots. Whoever wants to talk to the machine must be allowed, too.
+        It stays so over reboots. Addresses that want to talk to the machine must be allowed, too.
         """
 
     @abc.abstractmethod

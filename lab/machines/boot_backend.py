@@ -37,7 +37,7 @@ class BootBackend(Backend):
     """Network, disk store and images of one lab, and everything that was started in it."""
 
     def __init__(self, kind: str, label: str, state_dir: Path) -> None:
-        """Use `RootedSite.open`."""
+        """Use `BootBackend.open`."""
         self.kind = kind
         self.label = label
         self._state_dir = state_dir
@@ -117,7 +117,7 @@ class BootBackend(Backend):
         return self._store.folder
 
     def machine(self, hardware: Hardware, firmware: Callable[[], BootSource], on_off: Callable[[], None]) -> Machine:
-        """A new machine of this site's kind."""
+        """A new machine of this kind."""
         machine = self._machine(hardware, firmware, on_off)
         self._machines.append(machine)
         return machine

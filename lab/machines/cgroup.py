@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Control groups: whoever is in one can be frozen or killed as a whole, also when the lab itself dies."""
+"""Control groups: all processes in one can be frozen or killed at once, also when the lab itself dies."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class CGroup:
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def kill(self) -> None:
-        """Kill everybody inside at once (no process gets to run anything any more)."""
+        """Kill all processes inside at once; none of them runs any further."""
         if self.path.exists():
             (self.path / "cgroup.kill").write_text("1")
 
     def freeze(self, limit: float = 120) -> None:
-        """Stop everybody inside at once; returns when they stand still (or after ``limit`` seconds)."""
+        """Stop all processes inside at once; returns when they stand still, or after ``limit`` seconds."""
         (self.path / "cgroup.freeze").write_text("1")
         deadline = time.monotonic() + limit
         while "frozen 1" not in (self.path / "cgroup.events").read_text() and time.monotonic() < deadline:
@@ -86,14 +86,14 @@ class CGroup:
 
     @property
     def populated(self) -> bool:
-        """Whether anybody is inside."""
+        """Whether any process is inside."""
         try:
             return "populated 1" in (self.path / "cgroup.events").read_text()
         except FileNotFoundError:
             return False
 
     async def emptied(self, limit: float = 180) -> None:
-        """Wait until nobody is inside any more."""
+        """Wait until no process is inside any more."""
         deadline = time.monotonic() + limit
         while self.populated:
             if time.monotonic() > deadline:
@@ -115,7 +115,7 @@ class Watchdog:
     """A process outside the lab that kills the lab's control group when the lab is gone."""
 
     def __init__(self, cgroup: CGroup) -> None:
-        """Stand guard from now on."""
+        """Watch from now on."""
         self._process = subprocess.Popen(
             ["sh", "-c", _SCRIPT, str(cgroup.path / "cgroup.kill")],
             stdin=subprocess.PIPE,
@@ -125,7 +125,7 @@ class Watchdog:
         )
 
     def close(self) -> None:
-        """Stand down; the control group has been removed."""
+        """Stop watching; the control group has been removed."""
         self._process.kill()
         self._process.wait()
         if self._process.stdin:

@@ -68,7 +68,7 @@ def _locked(path: Path, text: str) -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
             break
-        file.close()  # somebody swept it away while we waited
+        file.close()  # another process removed it while we waited
     file.truncate(0)
     file.write(text)
     file.flush()
@@ -76,7 +76,7 @@ def _locked(path: Path, text: str) -> TextIO:
 
 
 async def clean_up(state_dir: Path, label: str, labs: Path | None = None) -> list[str]:
-    """Remove everything of the lab ``label``; the caller has made sure that nobody uses it. Returns what there was.
+    """Remove everything of the lab ``label``; the caller has made sure that it is not in use. Returns what there was.
 
     ``labs`` is the folder of the disks of all labs, when that lab had another one than we have.
     """
@@ -91,8 +91,8 @@ async def clean_up(state_dir: Path, label: str, labs: Path | None = None) -> lis
     (register_folder() / label).unlink(missing_ok=True)
     await discard_views(state_dir)
     shutil.rmtree(state_dir / "machines", ignore_errors=True)
-    for leftover in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
-        (state_dir / leftover).unlink(missing_ok=True)
+    for name in ("dhcp-hosts", "dhcp-leases", "dhcp.log"):
+        (state_dir / name).unlink(missing_ok=True)
     return gone
 
 
@@ -121,7 +121,7 @@ async def clean_up_dead_labs() -> list[str]:
 
 @contextlib.contextmanager
 def unused(path: Path) -> Iterator[str | None]:
-    """What a lock file says, held meanwhile; None when it is not there or somebody holds it."""
+    """What a lock file says, held meanwhile; None when it is not there or another process holds it."""
     try:
         file = path.open()
     except FileNotFoundError:
@@ -236,14 +236,11 @@ def process_state(name: str, number: int) -> State:
     return state
 
 
-async def clean_up_lab(name: str, backend: Path) -> list[str]:
-    """Remove processes, mounts, devices and disks of the lab ``name`` whose site folder this is; what there was."""
-    if os.geteuid() != 0 or not backend.is_dir():
+async def clean_up_lab(name: str, folder: Path) -> list[str]:
+    """Remove processes, mounts, devices and disks of the lab ``name``, whose state is in ``folder``; what there was."""
+    if os.geteuid() != 0 or not folder.is_dir():
         return []
-    # F: nothing to import
-    # F: nothing to import
-
-    folder = backend.resolve()
+    folder = folder.resolve()
     return await clean_up(folder, label_of(name, folder))
 
 
@@ -254,7 +251,7 @@ async def clean_up_dead_processes() -> None:
         values = state.read()
         if values is None or state.running() is not None:
             continue
-        # Another process may be at the same work; whoever comes second finds the folder gone.
+        # Another process may be at the same work; the second one finds the folder gone.
         with contextlib.suppress(FileNotFoundError), state.locked():
             await clean_up_lab(values["name"], folder / "site")
             shutil.rmtree(folder, ignore_errors=True)
@@ -270,14 +267,12 @@ async def purge() -> tuple[list[str], list[str]]:
             removed += await _purge_state(State(folder.name))
     if os.geteuid() != 0:
         return removed, ["the kernel's part of labs: only root can look for it"]
-    # F: nothing to import
-
     gone, kept = await _purge_kernel()
     return removed + gone, kept
 
 
 async def _purge_state(state: State) -> list[str]:
-    """Remove the folder of a lab that is not up, and what its site says is still there."""
+    """Remove the folder of a lab that is not up, and what it left in the kernel."""
     if {path.name for path in state.folder.iterdir()} <= {"log", "lock", "published"}:
         return []  # it ended well and left its log, or it begins at this moment
     with state.locked(wait=False):

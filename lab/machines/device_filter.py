@@ -129,7 +129,7 @@ class DeviceFilter:
     """What one machine may reach."""
 
     def __init__(self, group: CGroup) -> None:
-        """From now on whoever is in the group has the usual terminals and no disk."""
+        """From now on the processes in the group may use the usual terminals, and no disk."""
         self._numbers: set[Number] = set()
         self._allowed = KeySet(12, _ENTRIES)
         for number in _CHARACTERS:
@@ -156,7 +156,7 @@ def _key(kind: int, number: Number) -> bytes:
 
 
 def _device_program(allowed: KeySet) -> bytes:
-    """Its argument: access << 16 | kind, major, minor. Making a character device harms nobody, opening it may."""
+    """Its argument: access << 16 | kind, major, minor. Making a character device is harmless, opening it may not be."""
     look_up = [load_map(1, allowed.fd), op(MOVE, 2, 10), op(ADD, 2, number=-12), op(CALL, number=_LOOKUP)]
     allow_if_found = _Allow(JUMP_IF_NOT_EQUAL, 0, 0)
     return _assembled([

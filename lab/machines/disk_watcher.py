@@ -87,7 +87,7 @@ _DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
 
 
 class DiskWatcher:
-    """Calls whoever watches a loop device when its partitions, or what is on it, may have changed.
+    """Calls a function when the partitions of a loop device, or what is on it, may have changed.
 
     Three sources: the kernel's events, which come at once; the end of writing through a node that the guest has
     (what udev goes by, too); and a look at the first sectors, since a kernel without knowledge of partition tables
@@ -142,7 +142,7 @@ class DiskWatcher:
                 message = self._socket.recv(65536)
             except BlockingIOError:
                 break
-            except OSError:  # the kernel dropped events: look at everybody
+            except OSError:  # the kernel dropped events: look at all devices
                 due.update(self._watched)
                 continue
             match = _DEVICE.search(message)
@@ -179,7 +179,7 @@ class DiskWatcher:
 
 
 def _head(loop: Loop) -> bytes:
-    """What is looked at now and then; of the change to read-only the kernel tells nobody either."""
+    """What is compared now and then: the first sectors, and the read-only flag, of which the kernel sends no event."""
     return os.pread(loop.fd, HEAD, 0) + bytes([loop.read_only])
 
 

@@ -28,7 +28,7 @@ class Console:
         self.file = file
 
     def clear(self) -> None:
-        """Begin anew (power on)."""
+        """Forget what was printed (at power on)."""
         self.file.write_bytes(b"")
 
     def open(self) -> BinaryIO:

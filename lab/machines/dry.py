@@ -106,7 +106,7 @@ class DryBackend(Backend):
     controller = "127.0.0.1"
 
     def __init__(self, state_dir: Path, store: Store) -> None:
-        """Use `DrySite.open`."""
+        """Use `DryBackend.open`."""
         self._folder = state_dir
         self._store = store
 
@@ -140,7 +140,7 @@ class DryBackend(Backend):
         raise LabError(f"machine {machine.hardware.name} is dry: it sends nothing that could be held back")
 
     async def silence(self, machine: Machine, on: bool) -> None:
-        """There is nobody to be silenced."""
+        """There is no SSH server."""
         del on
         raise LabError(f"machine {machine.hardware.name} is dry: it has no SSH server")
 

@@ -101,7 +101,7 @@ class DiskView:
 
     async def look(self) -> None:
         """Show what the disk and its partitions hold: udev's database and links."""
-        fcntl.flock(self.loop.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as udev does: whoever repartitions is left alone
+        fcntl.flock(self.loop.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as udev: who changes partitions has a lock
         try:
             found = {0: await _blkid(self.loop.device)}
             for number in self.loop.partitions():
@@ -136,7 +136,7 @@ class View:
     """Everything that one boot of one machine sees of its hardware."""
 
     def __init__(self, folder: Path, disks: list[tuple[Identity, str, Loop]], uefi: bool) -> None:
-        """Begin anew in ``folder``."""
+        """Begin with an empty ``folder``."""
         shutil.rmtree(folder, ignore_errors=True)
         for name in ("sys/block", "sys/class-block", "sys/dev-block", "sys/devices", "disk/by-id", "udev/data"):
             (folder / name).mkdir(parents=True)
@@ -147,7 +147,7 @@ class View:
         self._turn = asyncio.Lock()
 
     async def look(self) -> None:
-        """Look at all disks, one after the other; a disk that somebody has locked is tried again until it is free."""
+        """Look at all disks, one after the other; a disk that a program has locked is tried again until it is free."""
         async with self._turn:
             for disk in self.disks:
                 while True:

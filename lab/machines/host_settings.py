@@ -36,11 +36,11 @@ class HostSettings:
             if present == value:
                 return
             kept.setdefault(str(setting), present)
-            self._write(kept)  # before the change: whoever dies in between leaves a record and no change
+            self._write(kept)  # before the change: a process that dies in between leaves a record and no change
             setting.write_text(value)
 
     def give_back(self, setting: Path, unless: Callable[[], bool] = lambda: False) -> str | None:
-        """Put back what a setting held before; None when nobody changed it, or while ``unless`` says that it is used.
+        """Put back what a setting held before; None when no lab changed it, or while ``unless`` says that it is in use.
 
         ``unless`` is asked under the lock, under which others change the setting.
         """

@@ -19,7 +19,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_.:+-]+( [A-Za-z0-9_.:+-]+)*")
 
 @dataclass(frozen=True)
 class Identity:
-    """One disk with everything that it tells; ``place`` counts the disks on the same controllers from 0."""
+    """One disk with everything that it reports; ``place`` counts the disks on the same controllers from 0."""
 
     kind: Literal["scsi", "sata", "nvme"]
     place: int

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loop devices: a file as a block device with partitions, which the kernel takes away when nobody uses it any more."""
+"""Loop devices: a file as a block device with partitions, which the kernel removes when it is not in use any more."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def never_flush(number: int) -> None:
 
 
 def give_back() -> tuple[list[str], list[str]]:
-    """Give loop devices that nobody uses any more the cache mode that they had; their names, and those in use."""
+    """Give unused loop devices the cache mode that they had before; returns their names, and those in use."""
     given: list[str] = []
     in_use: list[str] = []
 
@@ -173,7 +173,7 @@ def _attach(file: Path) -> tuple[int, int]:
 
 
 def _free(control: BinaryIO) -> int:
-    """The number of a device that nobody uses; somebody else may take it at the next moment."""
+    """The number of an unused device; another process may take it at the next moment."""
     return fcntl.ioctl(control, _GET_FREE)
 
 

@@ -87,7 +87,7 @@ class NspawnMachine(PoweredMachine):
         self._signal(_SIG_REBOOT)
 
     async def ctrl_alt_del(self) -> None:
-        """Tell the guest's init what a keyboard would; a firmware that found nothing to boot listens too."""
+        """Send the guest's init the signal of the three keys; a firmware that found nothing to boot reacts, too."""
         if self._nothing_boots is not None:
             self._nothing_boots.set()
         self._signal(_SIG_CTRL_ALT_DEL)
@@ -167,7 +167,7 @@ class NspawnMachine(PoweredMachine):
         await self._switched_off()
 
     async def _halted(self, *, by_firmware: bool) -> None:
-        """Stand still: a crashed system for ever, a firmware until somebody presses the three keys."""
+        """Stand still: a crashed system for ever, a firmware until the three keys are pressed."""
         keys = asyncio.Event()
         self._nothing_boots = keys if by_firmware else None
         try:
@@ -283,7 +283,7 @@ class NspawnMachine(PoweredMachine):
             self._udev_control.close()
         self._view = None
         if self._looking:
-            await self._looking  # whoever had locked a disk has gone, so this ends
+            await self._looking  # the program that had locked a disk has ended, so this ends
         if self._ns:
             await self._lab.network.detach(self._name)
             self._ns.close()

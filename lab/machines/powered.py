@@ -154,7 +154,7 @@ class PoweredMachine(MachineWithDisks):
         await self._power_gone()
 
     async def _switched_off(self) -> None:
-        """The last word of a life: the guest switched itself off, unless somebody worked the switch meanwhile."""
+        """The guest switched itself off: clean up, unless the power switch was used meanwhile."""
         async with self._switch:
             if self._life is asyncio.current_task():
                 self._life = None

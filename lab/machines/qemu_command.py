@@ -103,9 +103,9 @@ def _device(disk: Identity, place: int, drive: str) -> list[str]:
     if disk.kind == "nvme":
         controller = f"nvme,id=nvme{disk.place},serial={disk.serial},addr={_SLOTS['nvme'] + place:#x}"
         return ["-device", controller, "-device", f"nvme-ns,bus=nvme{disk.place},{drive},uuid={_NO_UUID}"]
-    told = f"serial={disk.serial},rotation_rate={7200 if disk.rotational else 1}"
+    options = f"serial={disk.serial},rotation_rate={7200 if disk.rotational else 1}"
     if disk.wwn:
-        told += f",wwn={disk.wwn}"
+        options += f",wwn={disk.wwn}"
     if disk.kind == "sata":
-        return ["-device", f"ide-hd,bus=ide.{place},{drive},{told},model={disk.model}"]
-    return ["-device", f"scsi-hd,bus=scsi.0,scsi-id={place},{drive},{told},product={disk.model}"]
+        return ["-device", f"ide-hd,bus=ide.{place},{drive},{options},model={disk.model}"]
+    return ["-device", f"scsi-hd,bus=scsi.0,scsi-id={place},{drive},{options},product={disk.model}"]

@@ -70,7 +70,7 @@ class Store:
             return source
         state = source.stat()
         key = (str(source), state.st_mtime_ns, state.st_size)
-        with self._copying:  # machines are created in threads; whoever comes second waits for the whole copy
+        with self._copying:  # machines are created in threads; the second one waits for the whole copy
             if key not in self._templates:
                 near = self.folder / f".template-{len(self._templates)}"
                 partial = near.with_name(f"{near.name}.part")

@@ -122,7 +122,7 @@ def _encoded(text: str) -> str:
 
 
 _MESSAGE = 1 << 12
-#: A message of udevadm: 16 bytes of version, a magic number, and its kind; this kind is the last one of a conversation.
+#: A message of udevadm: 16 bytes of version, a magic number, and its kind; this kind is the last message.
 _KIND = slice(20, 24)
 _END = bytes(4)
 #: Seconds for which the last message is waited for; before systemd 246 there was none.

@@ -141,7 +141,7 @@ class Account:
         return secrets.compare_digest(password.encode(), self.password.encode()) and good and not self._rotated
 
     def rotate_password(self) -> None:
-        """Somebody gave the webservice user another password, which nobody here knows."""
+        """Act as if the password of the webservice user was changed to one that no client of the lab knows."""
         self._rotated = True
 
     def restore_password(self) -> None:

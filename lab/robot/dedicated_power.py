@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The chassis of a dedicated server: the ways to press its buttons, and what its next boot takes."""
+"""Power control of a dedicated server: its reset types, and what its next boot takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .model import Activation, Boot, Dedicated, HostFingerprint
 
 
 class DedicatedPower(power_control.PowerControl):
-    """One dedicated server's hardware."""
+    """Power control of one dedicated server."""
 
     def __init__(self, server: Dedicated, delays: Delays, faults: Faults, clock: Callable[[], float]) -> None:
         super().__init__(delays, faults)
@@ -50,7 +50,7 @@ class DedicatedPower(power_control.PowerControl):
             # Nothing of the lab's installs by itself: the configuration is used up and the disk boots.
             self.server.boots.append(Boot(self._clock(), activation.kind))
             return FromDisk()
-        activation.told = self._tell(activation)
+        activation.shown = self._shown_keys(activation)
         keys = tuple(key.data for key in activation.keys)
         self.server.boots.append(Boot(self._clock(), "rescue", keys))
         return Rescue(keys, activation.password, tuple(key.private for key in activation.host_keys))
@@ -64,13 +64,13 @@ class DedicatedPower(power_control.PowerControl):
         return self.firmware_seconds(rescue=rescue)
 
     def on_switched(self) -> None:
-        """Whoever works the switch begins a new life, which no earlier one silences."""
+        """A guest that is started now must not be stopped by the fault of an earlier one."""
         if self._hanging is not None:
             self._hanging.cancel()
             self._hanging = None
 
     async def press(self, kind: str) -> None:
-        """Press a button, or send a packet; how much that does depends on the power and on the guest."""
+        """Do a reset of this type, or wake on LAN; what it does depends on the power and on the guest."""
         async with self._buttons:
             if kind == "sw":
                 if self.running:
@@ -109,7 +109,7 @@ class DedicatedPower(power_control.PowerControl):
         """A system that hangs has power and does nothing: no SSH, no keyboard, no power button."""
         return self._faults.boot(self.names, {"deaf"}) is not None
 
-    def _tell(self, activation: Activation) -> tuple[HostFingerprint, ...]:
+    def _shown_keys(self, activation: Activation) -> tuple[HostFingerprint, ...]:
         """What the API will say of the rescue's host keys."""
         if self._faults.boot(self.names, {"host_keys_missing"}) is not None:
             return ()

@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SSH host keys for rescues: three new ones for each boot, made ahead so that nobody waits for them."""
+"""SSH host keys for rescues: three new ones for each boot, made ahead, so that no request waits for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make_public() -> tuple[HostKey, ...]:
 
 
 def other_fingerprint() -> str:
-    """The fingerprint of a key that nobody has."""
+    """A fingerprint that belongs to no key."""
     return _unpadded(secrets.token_bytes(32))
 
 
@@ -70,7 +70,7 @@ class Stock:
             self._filling = asyncio.get_running_loop().create_task(self._fill())
 
     async def take(self) -> tuple[HostKey, ...]:
-        """A set that nobody else gets; the last one is made anew."""
+        """A set of its own for each caller; begins to make the next one when none is left."""
         taken = self._sets.popleft() if self._sets else await asyncio.to_thread(self._make)
         if not self._sets:
             self.fill(1)

@@ -36,7 +36,7 @@ class HostFingerprint:
 
 @dataclass
 class Activation:
-    """A boot configuration that was asked for, until a boot takes it, somebody withdraws it, or it lapses."""
+    """A boot configuration that was asked for, until a boot takes it, a client withdraws it, or it expires."""
 
     kind: str
     system: str  # the os of a rescue, the dist of an installation
@@ -48,7 +48,7 @@ class Activation:
     host_keys: tuple[HostKey, ...] = ()
     withdrawn: bool = False
     booted: float | None = None
-    told: tuple[HostFingerprint, ...] = ()
+    shown: tuple[HostFingerprint, ...] = ()
 
     def active(self, now: float) -> bool:
         """Whether the next boot would take it."""
@@ -88,7 +88,7 @@ Rules = dict[str, list[dict[str, str | None]]]
 
 @dataclass
 class Firewall:
-    """The firewall of a server in the books; a change is in process until ``busy_until``."""
+    """The firewall of a server, metadata only; a change is in process until ``busy_until``."""
 
     status: str = "disabled"
     filter_ipv6: bool = False
@@ -126,7 +126,7 @@ class VSwitch:
 
 @dataclass
 class Dedicated:
-    """A dedicated server; the machine is its chassis' business."""
+    """A dedicated server as Robot knows it; `DedicatedPower` handles its machine."""
 
     number: int
     name: str

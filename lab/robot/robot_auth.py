@@ -119,15 +119,15 @@ LOCKOUT_SECONDS = 600
 
 
 class Lockout:
-    """Counts failed logins by source address; a good login starts the count anew."""
+    """Counts failed logins by source address; a good login resets the count."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: dict[str, list[float]] = {}
         self._until: dict[str, float] = {}
 
-    def shut_out(self, address: str) -> bool:
-        """Whether this address is refused whatever it says."""
+    def locked_out(self, address: str) -> bool:
+        """Whether every login of this address is refused."""
         until = self._until.get(address)
         if until is not None and until <= self._clock():
             del self._until[address]
@@ -148,7 +148,7 @@ class Lockout:
         self._failures.pop(address, None)
 
     def clear(self) -> None:
-        """Let everybody in again."""
+        """Forget all failed logins and end all lock-outs."""
         self._failures.clear()
         self._until.clear()
 
@@ -157,7 +157,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestCounts:
-    """What the door remembers between requests."""
+    """What is counted between requests: requests of each route, and failed logins."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.limits = Limits(clock)
@@ -170,7 +170,7 @@ class RequestCounts:
 
 
 class RobotAuth(ApiMiddleware):
-    """One webservice user; who fails to log in three times is shut out for ten minutes."""
+    """One webservice user; an address is locked out for ten minutes after three failed logins."""
 
     api = "robot"
 
@@ -211,7 +211,7 @@ class RobotAuth(ApiMiddleware):
 
     def _authenticate(self, request: web.Request) -> None:
         address = request.remote or ""
-        if self.counts.lockout.shut_out(address):
+        if self.counts.lockout.locked_out(address):
             raise unauthorized()
         credentials = _basic(request.headers.get("Authorization", ""))
         if credentials is None:

@@ -34,7 +34,7 @@ def not_found(what: str = "Not Found") -> RobotError:
 
 
 def server_not_found(text: str) -> RobotError:
-    """404 for a server that does not exist, or is somebody else's."""
+    """404 for a server that does not exist, or belongs to another account."""
     return RobotError(404, "SERVER_NOT_FOUND", f"Server with id {text} not found")
 
 

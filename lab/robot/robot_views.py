@@ -92,9 +92,9 @@ def configuration(server: Dedicated, kind: str, activation: Activation | None, n
         result |= {"active": activation.active(now), "password": activation.password}
     if kind != "vnc":
         keys = () if activation is None else activation.keys
-        told = () if activation is None else activation.told
+        shown = () if activation is None else activation.shown
         result["authorized_key"] = [{"key": _key_item(item)} for item in keys]
-        result["host_key"] = [{"key": _host_key(item)} for item in told]
+        result["host_key"] = [{"key": _host_key(item)} for item in shown]
     if kind == "rescue":
         result["boot_time"] = None if activation is None else moment(activation.booted)
     return result

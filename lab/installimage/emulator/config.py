@@ -1,6 +1,6 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The autosetup file: what it says, as it says it; nothing is judged here (that is refusals.py)."""
+"""The autosetup file: its keys and values as they are written. `validation` checks them."""
 
 from __future__ import annotations
 

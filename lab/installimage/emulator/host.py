@@ -72,7 +72,7 @@ def patience(seconds: float) -> Iterator[None]:
 
 
 def in_container() -> bool:
-    """Whether the kernel is somebody else's: then md and device mapper are not ours to touch."""
+    """Whether this is a container: its kernel is the host's, so md and device mapper must not be changed."""
     return Path("/run/host/container-manager").exists() or Path("/run/systemd/container").exists()
 
 

@@ -273,7 +273,7 @@ class Installation:
         self.target.run("systemctl", "enable", name)
 
     def _tell_host_keys(self) -> None:
-        """Whoever the keys came from over HTTP is told the fingerprints of the new system."""
+        """Send the fingerprints of the new system to the HTTP server that the SSH keys came from."""
         source = self.config.sshkeys_url or self.wishes.keys
         if not source.startswith(("http:", "https:")):
             return

@@ -186,7 +186,7 @@ def _read_autosetup(chosen: options.Options) -> str:
 
 
 def _machine(wanted: config.Config, uefi: bool) -> validation.Machine:
-    """What the refusals need to know; a drive that is in use is given two minutes."""
+    """What the validation needs to know of this machine; it waits two minutes for a drive that is in use."""
     drives = {}
     for drive in wanted.drives:
         if host.is_whole_drive(drive):

@@ -24,12 +24,12 @@ def say(text: str = "") -> None:
 
 
 def interrupt_line(text: str) -> None:
-    """What a program says on the terminal, in the middle of the line of a step."""
+    """Print what a program says, in the middle of the line of a step."""
     print(text, flush=True)
 
 
 def give_up() -> None:
-    """What a failed step is followed by on the terminal."""
+    """Print what follows a failed step."""
     say(f"\n{_RED}         An error occured while installing the new system!{_PLAIN}")
     say(f"{_RED}          See the debug file {DEBUG} for details.{_PLAIN}")
     say("\nPlease check our wiki for a description of the error:\n")
@@ -42,12 +42,12 @@ def give_up() -> None:
 
 
 def debug(text: str) -> None:
-    """What installimage itself says, in the debug log."""
+    """Write to the debug log what installimage itself says."""
     _log(f"{line}\n" for line in text.split("\n"))
 
 
 def quote(text: str) -> None:
-    """What others say, in the debug log: output of commands, and the reasons of refusals."""
+    """Write to the debug log what others said: output of commands, and validation errors."""
     _log(f":   {line.strip()}\n" for line in text.split("\n"))
 
 

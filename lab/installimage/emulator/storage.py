@@ -159,7 +159,7 @@ class Storage:
     def mount(self) -> None:
         """Mount everything at its place below the target, outer folders first.
 
-        Nobody else gets a copy: services with mount namespaces of their own would keep the drives busy for ever.
+        The mounts are private: services with a mount namespace of their own would keep the drives busy for ever.
         """
         host.run("mount", "--bind", str(self.target), str(self.target))
         host.run("mount", "--make-private", str(self.target))

@@ -29,7 +29,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the refusals depend on beside the config."""
+    """What the validation depends on beside the config."""
 
     architecture: str  # uname -m
     uefi: bool

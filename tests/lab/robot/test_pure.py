@@ -97,8 +97,8 @@ class TestLockout:
         lockout = Lockout(lambda: now)
         for good, pause in logins:
             now += pause
-            assert lockout.shut_out("a") == (now < until)
-            assert not lockout.shut_out("b")
+            assert lockout.locked_out("a") == (now < until)
+            assert not lockout.locked_out("b")
             if now < until:
                 continue
             if good:
