@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """installimage of the lab: partitions, formats, unpacks a tarball and makes it boot, as the provider's does.
 
-It runs inside a rescue with nothing but Python and the rescue's tools; `lab.images.rescue` puts it there.
+It runs inside a rescue with nothing but Python and the rescue's tools; `lab.images.share()` puts it there.
 """
