@@ -17,6 +17,15 @@ _SETTING = re.compile(r'^(Acquire::(?:https?::(?:Proxy|CAInfo|Verify)[^ ]*|Retri
 
 
 _ROLLING = ("sid",)  # suites without -updates and -security
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_FOLDERS = (
+    "etc/apt/apt.conf.d",
+    "etc/apt/preferences.d",
+    "etc/apt/sources.list.d",
+    "var/lib/apt/lists/partial",
+    "var/lib/dpkg",
+    "var/cache/apt/archives/partial",
+)
 
 
 def apt_options() -> list[str]:
@@ -85,17 +94,6 @@ def _wanted(name: str, suite: str, components: list[str]) -> bool:
 
 def _line(uri: str, name: str) -> str:
     return f"deb {uri} {name} main"
-
-
-_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_FOLDERS = (
-    "etc/apt/apt.conf.d",
-    "etc/apt/preferences.d",
-    "etc/apt/sources.list.d",
-    "var/lib/apt/lists/partial",
-    "var/lib/dpkg",
-    "var/cache/apt/archives/partial",
-)
 
 
 class Archive:

@@ -34,6 +34,9 @@ from .state import State, StateError
 Command = Callable[[argparse.Namespace], int]
 _PURGE = "remove from this host what labs left that are gone, whatever their name; labs that are up stay untouched"
 TOKEN_VARIABLE = "KUBENODE_LAB_TOKEN"
+#: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
+_BUILD_LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))
+_CLUSTER_ACTIONS = ("build", "up", "down", "status", "kubeconfig", "token")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -269,10 +272,6 @@ def _images(options: argparse.Namespace) -> int:
     return 0
 
 
-#: two lines of work for two cores; the recipes of one suite share a cache of packages and wait for each other
-_BUILD_LINES = (("rescue", "debian", "tarball", "share"), ("debian13", "coreos", "mirror"))
-
-
 def _build_all() -> None:
     """Build what is missing of the images, the live image and the mirror; some three minutes with an empty cache."""
     from . import coreos, images, mirror
@@ -312,9 +311,6 @@ def _say(text: str) -> None:
 
 def _note(text: str) -> None:
     sys.stderr.write(text + "\n")
-
-
-_CLUSTER_ACTIONS = ("build", "up", "down", "status", "kubeconfig", "token")
 
 
 def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:

@@ -49,6 +49,10 @@ from .machines import KINDS
 from .middleware import new_log
 from .state import write_secret
 
+IMAGES_PORT = 8080
+METADATA_ADDRESS = ("169.254.169.254", 80)
+_LOOPBACK = "127.0.0.1"
+
 
 def _cloud_application(cloud: Cloud, auth: CloudAuth, control: ControlRoutes) -> web.Application:
     """The application: the API below /v1, the lab's own routes below /_lab."""
@@ -95,9 +99,6 @@ def _robot_application(account: Account, auth: RobotAuth) -> web.Application:
     return app
 
 
-IMAGES_PORT = 8080
-METADATA_ADDRESS = ("169.254.169.254", 80)
-_LOOPBACK = "127.0.0.1"
 _numbers = itertools.count(1)
 
 

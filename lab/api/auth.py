@@ -18,6 +18,7 @@ from .api_errors import ApiError
 from .http import answer
 
 _HOUR = 3600
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Bucket:
@@ -68,8 +69,6 @@ class Bucket:
 
 
 log = logging.getLogger(__name__)
-
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class CloudAuth(ApiMiddleware):

@@ -16,6 +16,7 @@ _HOURS_PER_MONTH = 624
 VAT = 1.19
 #: A type's GB of disk are 1024 million bytes, as lsblk shows it on the real platform.
 DISK_GB_BYTES = 1024 * 10**6
+SYSTEM_DISK_GB = 5
 
 
 @dataclass(frozen=True)
@@ -223,4 +224,3 @@ SYSTEM_IMAGES = _images(
     287456001 287456002 fedora-42 2025-04-22 Fedora 42
     """
 )
-SYSTEM_DISK_GB = 5

@@ -27,6 +27,8 @@ from .resources import Image, LoadBalancer, MetadataOnly, PrimaryIp, Server, Ssh
 from .schemas import NamedUpdate, ServerUpdate
 from .server_power import ServerPower
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -39,9 +41,6 @@ class Settings:
     load_balancer_limit: int = 50
     #: Answer as the API did before July 2026, with data centers; older clients cannot do without them.
     datacenters: bool = False
-
-
-T = TypeVar("T")
 
 
 @dataclass

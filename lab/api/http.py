@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 DEFAULT_PER_PAGE = 25
 MAX_PER_PAGE = 50
+CLOUD: web.AppKey[Cloud] = web.AppKey("cloud", Cloud)
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,6 @@ def sort(items: Iterable[T], wanted: Sequence[str], keys: Mapping[str, Callable[
             raise invalid_input({"sort": [f"'{term}' is not one of {allowed}, each with :asc or :desc or nothing"]})
         result.sort(key=keys[field], reverse=direction == "desc")
     return result
-
-
-CLOUD: web.AppKey[Cloud] = web.AppKey("cloud", Cloud)
 
 
 def cloud(request: web.Request) -> Cloud:

@@ -21,6 +21,21 @@ from .engine import Job
 from .http import BY_NAME_AND_AGE, answer, body, cloud, identifier, listing, select
 from .resources import Action, LoadBalancer, PrimaryIp, PrivateNet, Server, Target, now
 
+Start = Callable[[LoadBalancer, Any], Action]
+_NAME_TAKEN = "load balancer name is already used"
+_PORTS = {"http": (80, 80), "https": (443, 80)}
+_HTTP = {
+    "cookie_name": "HCLBSTICKY",
+    "cookie_lifetime": 300,
+    "certificates": [],
+    "redirect_http": False,
+    "sticky_sessions": False,
+    "timeout_idle": 60,
+}
+_CHECK = {"interval": 15, "timeout": 10, "retries": 3}
+_CHECK_HTTP = {"domain": "", "path": "/", "response": "", "status_codes": ["2??", "3??"], "tls": False}
+_ONE = r"/load_balancers/{id:[0-9]+}"
+
 
 def balancer_view(cloud: Cloud, item: LoadBalancer) -> dict[str, Any]:
     """A load balancer as the API shows it, with the health of its targets now."""
@@ -93,21 +108,6 @@ def _health(item: LoadBalancer, status: str, detail: str | None) -> list[dict[st
     return [
         {"listen_port": port, "status": status, "detail": detail, "http_status_code": None} for port in item.services
     ]
-
-
-Start = Callable[[LoadBalancer, Any], Action]
-_NAME_TAKEN = "load balancer name is already used"
-_PORTS = {"http": (80, 80), "https": (443, 80)}
-_HTTP = {
-    "cookie_name": "HCLBSTICKY",
-    "cookie_lifetime": 300,
-    "certificates": [],
-    "redirect_http": False,
-    "sticky_sessions": False,
-    "timeout_idle": 60,
-}
-_CHECK = {"interval": 15, "timeout": 10, "retries": 3}
-_CHECK_HTTP = {"domain": "", "path": "/", "response": "", "status_codes": ["2??", "3??"], "tls": False}
 
 
 class LoadBalancers:
@@ -446,9 +446,6 @@ def _service(known: dict[str, Any], body: schemas.ServiceCreate | schemas.Servic
 
 def _given(body: schemas.Body | None) -> dict[str, Any]:
     return {} if body is None else body.model_dump(exclude_none=True)
-
-
-_ONE = r"/load_balancers/{id:[0-9]+}"
 
 
 def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:

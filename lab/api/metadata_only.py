@@ -21,6 +21,7 @@ from .servers import Servers, check_unlocked
 
 StartAction = Callable[[Server, Any], Action]
 _BACKUP_WINDOW = "22-02"
+_KINDS = ("placement_group", "network", "firewall", "volume")
 
 
 class MetadataOnlyResources:
@@ -181,9 +182,6 @@ class MetadataOnlyResources:
     def _start(self, server: Server, command: str, done: Callable[[], None] | None) -> Action:
         check_unlocked(server)
         return self.cloud.engine.start(command, server.name, [("server", server.id)], Job(done=done), server)
-
-
-_KINDS = ("placement_group", "network", "firewall", "volume")
 
 
 def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:

@@ -17,6 +17,13 @@ _HOSTNAME_RE = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
 MAX_USER_DATA = 32 * 1024
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+IdOrName = int | str
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1)]
+BalancerProtocol = Literal["tcp", "http", "https"]
+Algorithm = Literal["round_robin", "least_connections"]
+BodyType = TypeVar("BodyType", bound=BaseModel)
 
 
 def _hostname(value: str) -> str:
@@ -42,8 +49,6 @@ def _user_data(value: str) -> str:
 Hostname = Annotated[str, AfterValidator(_hostname)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 UserData = Annotated[str, AfterValidator(_user_data)]
-Name = Annotated[str, Field(min_length=1, max_length=255)]
-IdOrName = int | str
 
 
 class Body(BaseModel):
@@ -178,12 +183,6 @@ class FirewallCreate(Body):
     apply_to: list[dict[str, Any]] | None = None
 
 
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[int, Field(ge=1)]
-BalancerProtocol = Literal["tcp", "http", "https"]
-Algorithm = Literal["round_robin", "least_connections"]
-
-
 class HealthCheckHttp(Body):
     domain: str | None = None
     path: str | None = None
@@ -292,9 +291,6 @@ class LoadBalancerAttach(Body):
     network: int
     ip: str | None = None
     ip_range: str | None = None
-
-
-BodyType = TypeVar("BodyType", bound=BaseModel)
 
 
 def parse(model: type[BodyType], body: dict[str, Any]) -> BodyType:

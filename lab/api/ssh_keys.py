@@ -24,6 +24,7 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
+_NAME_TAKEN = "SSH key with the same name already exists"
 
 
 def fingerprint(public_key: str) -> str:
@@ -48,7 +49,6 @@ def fingerprint(public_key: str) -> str:
 
 
 routes = web.RouteTableDef()
-_NAME_TAKEN = "SSH key with the same name already exists"
 
 
 @routes.get("/ssh_keys")

@@ -22,6 +22,19 @@ from .pki import Pki
 from .programs import Programs
 
 Adopt = Callable[[int], None]
+PORT = 6443
+_LOOPBACK = "127.0.0.1"
+_READY_SECONDS = 600  # 5 s on an idle host
+_SIGNED_SECONDS = 86400
+_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: no other user can read etcd
+_PEER = "unix://peer:1"
+#: What joining, leaving and pods need. Owners of pods in tests need not exist, so there is no garbage collector.
+_CONTROLLERS = (
+    "certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
+    "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+    "node-lifecycle-controller", "taint-eviction-controller", "disruption-controller",
+)  # fmt: skip
 
 
 class Process:
@@ -62,21 +75,6 @@ class Process:
             self._process.kill()
             await self._process.wait()
         self._process = None
-
-
-PORT = 6443
-_LOOPBACK = "127.0.0.1"
-_READY_SECONDS = 600  # 5 s on an idle host
-_SIGNED_SECONDS = 86400
-_SOCKET = "unix://etcd:1"  # a file in the control plane's own folder: no other user can read etcd
-_PEER = "unix://peer:1"
-#: What joining, leaving and pods need. Owners of pods in tests need not exist, so there is no garbage collector.
-_CONTROLLERS = (
-    "certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
-    "certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
-    "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
-    "node-lifecycle-controller", "taint-eviction-controller", "disruption-controller",
-)  # fmt: skip
 
 
 class ControlPlane:

@@ -23,6 +23,8 @@ from lab.errors import ClusterError, Unavailable
 _PACKAGES = {"go": "golang-go", "dpkg-source": "dpkg-dev"}
 #: the programs that building our own ones takes
 FOR_TOOLS = tuple(_PACKAGES)
+#: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree
+_OWN = "v0.0.0"
 
 
 def require_programs(names: Sequence[str]) -> None:
@@ -95,10 +97,6 @@ def once(folder: Path, build: Callable[[Path], None], progress: Progress, progra
         progress(f"{folder.name}: built in {time.monotonic() - started:.0f} s")
 
     cache.once(folder, timed, "kubernetes", marker="complete")
-
-
-#: what Kubernetes names the version of its own modules in its go.mod, where it replaces them by folders of its tree
-_OWN = "v0.0.0"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,13 @@ _SUMS = {
 _PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm", "kubectl")
 NODE_PROGRAMS = ("kubelet", "kubeadm")
 _STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+ETCD = Recipe(
+    name="etcd",
+    module="go.etcd.io/etcd/server/v3",
+    version="v3.6.16",
+    sum="h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA=",
+    programs={"etcd": "go.etcd.io/etcd/server/v3"},
+)
 
 
 def recipe(version: str, digest: str, name: str = "kubernetes", programs: Sequence[str] = _PROGRAMS) -> Recipe:
@@ -44,10 +51,3 @@ def recipe(version: str, digest: str, name: str = "kubernetes", programs: Sequen
 RECIPE = recipe(KUBERNETES, _SUMS[KUBERNETES])
 #: with a name of its own: results of one name take each other's place in the cache
 OLDEST_RECIPE = recipe(OLDEST, _SUMS[OLDEST], "kubernetes-oldest", NODE_PROGRAMS)
-ETCD = Recipe(
-    name="etcd",
-    module="go.etcd.io/etcd/server/v3",
-    version="v3.6.16",
-    sum="h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA=",
-    programs={"etcd": "go.etcd.io/etcd/server/v3"},
-)

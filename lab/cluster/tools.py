@@ -23,6 +23,10 @@ from .go_build import discard, run_go
 _SUITE = "bookworm"  # the last one that has the source package kubernetes
 _VERSION = "1.20.2"  # its runtime interface is of use, not its age
 _TREE = Path("src/k8s.io/kubernetes")
+_EPOCH = "1970-01-01T00:00:00Z"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def build(sources: Path, folder: Path, progress: Progress) -> None:
@@ -59,12 +63,6 @@ def _source(work: Path, gopath: Path) -> Path:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
         raise ClusterError(f"dpkg-source failed (status {done.returncode}) for the lab's Kubernetes:\n{tail}")
     return tree
-
-
-_EPOCH = "1970-01-01T00:00:00Z"
-_CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def oci_archive(program: bytes, path: str, reference: str, architecture: str = "amd64") -> bytes:

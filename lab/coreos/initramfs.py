@@ -16,6 +16,9 @@ from pathlib import Path
 from lab.errors import ImageError
 
 _TRAILER = "TRAILER!!!"
+BUSYBOX = "bin/busybox"
+# What QEMU's devices need; what these depend on comes along.
+_MODULES = ("virtio_pci", "virtio_net", "virtio_scsi", "virtio_blk", "sr_mod", "isofs")
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,6 @@ def _record(number: int, entry: Entry) -> bytes:
 
 def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 4)
-
-
-BUSYBOX = "bin/busybox"
-# What QEMU's devices need; what these depend on comes along.
-_MODULES = ("virtio_pci", "virtio_net", "virtio_scsi", "virtio_blk", "sr_mod", "isofs")
 
 
 def initramfs(tree: Path, files: Path, version: str) -> bytes:

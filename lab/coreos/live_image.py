@@ -25,6 +25,38 @@ from . import initramfs
 
 _KERNEL = "linux-image-cloud-amd64"  # small, and has every driver of QEMU's own devices
 _PACKAGES = (_KERNEL, "busybox-static", "isolinux", "syslinux-common")
+AREA = 1139  # bytes of an area, as in CoreOS of x86_64
+_MARK = b"@ARGUMENTS@"
+_GRUB_MODULES = (
+    "configfile",
+    "fat",
+    "iso9660",
+    "linux",
+    "normal",
+    "part_gpt",
+    "part_msdos",
+    "search",
+    "search_fs_file",
+)
+SECTOR = 2048
+RECIPE_BYTES = 16 * 1024  # bytes of the file in the full image
+_MADE_BY = b"0.20.0"
+_LINE = re.compile(r"File data lba:\s+[0-9]+ ,\s+([0-9]+) ,\s+[0-9]+ ,\s+([0-9]+) , '(.*)'\Z")
+BUILDERS = ("live_image", "initramfs")
+LABEL = "lab-coreos-1"
+ARGUMENTS = f"coreos.liveiso={LABEL} ignition.firstboot ignition.platform.id=metal mitigations=off"
+EMBED_AREA = 256 * 1024
+FILES = {
+    "iso": "coreos.iso",
+    "kernel": "vmlinuz",
+    "initramfs": "initrd.img",
+    "rootfs": "rootfs.img",
+    "busybox": "busybox",
+}
+_EPOCH = 1_700_000_000  # the one time in the image
+_PROGRAMS = {"xorriso": "xorriso", "grub-mkimage": "grub-common", "mformat": "mtools", "dpkg-deb": "dpkg"}
+_KARGS = {"isolinux/isolinux.cfg": "isolinux.cfg", "EFI/fedora/grub.cfg": "grub.cfg"}
+_ROOTFS, _MINISO = "images/pxeboot/rootfs.img", "coreos/miniso.dat"  # what a minimal image lacks
 
 
 def unpack_packages(folder: Path) -> Path:
@@ -43,21 +75,6 @@ def unpack_packages(folder: Path) -> Path:
     for deb in found:
         subprocess.run(["dpkg-deb", "--extract", str(deb), str(tree)], check=True)
     return tree
-
-
-AREA = 1139  # bytes of an area, as in CoreOS of x86_64
-_MARK = b"@ARGUMENTS@"
-_GRUB_MODULES = (
-    "configfile",
-    "fat",
-    "iso9660",
-    "linux",
-    "normal",
-    "part_gpt",
-    "part_msdos",
-    "search",
-    "search_fs_file",
-)
 
 
 @dataclass(frozen=True)
@@ -96,12 +113,6 @@ def _run(program: str, *arguments: object, epoch: int = 0) -> None:
     done = subprocess.run([program, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ImageError(f"{program} failed (status {done.returncode}): {done.stderr.strip()[-500:]}")
-
-
-SECTOR = 2048
-RECIPE_BYTES = 16 * 1024  # bytes of the file in the full image
-_MADE_BY = b"0.20.0"
-_LINE = re.compile(r"File data lba:\s+[0-9]+ ,\s+([0-9]+) ,\s+[0-9]+ ,\s+([0-9]+) , '(.*)'\Z")
 
 
 def minimal_recipe(full: Path, small: Path) -> bytes:
@@ -147,21 +158,6 @@ def _number(value: int) -> bytes:
 
 
 SOURCES = Path(__file__).parent / "files"
-BUILDERS = ("live_image", "initramfs")
-LABEL = "lab-coreos-1"
-ARGUMENTS = f"coreos.liveiso={LABEL} ignition.firstboot ignition.platform.id=metal mitigations=off"
-EMBED_AREA = 256 * 1024
-FILES = {
-    "iso": "coreos.iso",
-    "kernel": "vmlinuz",
-    "initramfs": "initrd.img",
-    "rootfs": "rootfs.img",
-    "busybox": "busybox",
-}
-_EPOCH = 1_700_000_000  # the one time in the image
-_PROGRAMS = {"xorriso": "xorriso", "grub-mkimage": "grub-common", "mformat": "mtools", "dpkg-deb": "dpkg"}
-_KARGS = {"isolinux/isolinux.cfg": "isolinux.cfg", "EFI/fedora/grub.cfg": "grub.cfg"}
-_ROOTFS, _MINISO = "images/pxeboot/rootfs.img", "coreos/miniso.dat"  # what a minimal image lacks
 
 
 def build(folder: Path, progress: Progress) -> dict[str, str]:

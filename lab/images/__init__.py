@@ -51,6 +51,9 @@ _DATA = {
     "/usr/lib/grub/x86_64-efi/fat.mod": "grub-efi-amd64-bin",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
+TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
+_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}
+_INDEX = "image.json"  # its time of change is the time of the last use
 
 
 def required_packages() -> list[str]:
@@ -71,11 +74,6 @@ def missing_packages() -> set[str]:
     """The Debian packages that building images needs and this host lacks."""
     missing = {package for program, package in _PROGRAMS.items() if not find(program)}
     return missing | {package for path, package in _DATA.items() if not Path(path).exists()}
-
-
-TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
-_BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}
-_INDEX = "image.json"  # its time of change is the time of the last use
 
 
 @dataclass(frozen=True)

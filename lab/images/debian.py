@@ -22,6 +22,7 @@ PACKERS = {
     "bz2": ("bzip2", "-6", "--stdout"),
     "xz": ("xz", "-T0", "-1", "--stdout"),
 }
+TARBALL_FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
 
 
 def build(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:
@@ -85,9 +86,6 @@ def tidy(tree: Path) -> None:
     wanted = tree / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
     wanted.unlink(missing_ok=True)
     wanted.symlink_to("/lib/systemd/system/systemd-networkd.service")
-
-
-TARBALL_FILE = "Debian-1200-bookworm-amd64-base.tar.zst"
 
 
 def build_tarball(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:

@@ -44,6 +44,10 @@ _TABLE = f"""label: gpt
 15: start={_ESP_START}, size={_ESP_SECTORS}, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B, name=esp
 2: start={_ROOT_START}, size={{size}}, type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709, name=root
 """
+_SWAP_TYPE = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
+_ALIGNMENT = 1 << 20
+_SFDISK = ("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel")
+_HEADER = 4096  # bytes that mkswap writes: one page
 
 
 def write_disk(tree: Path, disk: Path, size_mib: int) -> None:
@@ -101,12 +105,6 @@ def _run(command: list[str], text: str | None = None) -> None:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ImageError(f"{command[0]} failed (status {done.returncode}): {(done.stderr or done.stdout).strip()}")
-
-
-_SWAP_TYPE = "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
-_ALIGNMENT = 1 << 20
-_SFDISK = ("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel")
-_HEADER = 4096  # bytes that mkswap writes: one page
 
 
 def grow(source: Path, target: Path, disk_bytes: int, swap_bytes: int = 0) -> None:

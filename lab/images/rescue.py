@@ -33,6 +33,8 @@ _TREE_ONLY = ("usr/bin/fio", *(f"usr/lib/x86_64-linux-gnu/{name}*" for name in (
     "ceph", "libglusterfs", "libicu", "librados", "librbd", "libxml2")))  # fmt: skip
 # Where the real rescue mounts installimage and its images, and where the lab does (lab/images/rescue.py).
 _SHARE = "root/.oldroot/nfs"
+#: The folder of another installimage, such as a checkout of Hetzner's, that rescues get in place of the stand-in.
+OWN_INSTALLIMAGE = "KUBENODE_LAB_INSTALLIMAGE"
 
 
 def build(recipe: Recipe, folder: Path, packages: Path, progress: Progress) -> dict[str, str]:
@@ -91,8 +93,6 @@ def _module_name(path: str) -> str:
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
 
 
-#: The folder of another installimage, such as a checkout of Hetzner's, that rescues get in place of the stand-in.
-OWN_INSTALLIMAGE = "KUBENODE_LAB_INSTALLIMAGE"
 _PROGRAM = Path(__file__).parents[1] / "installimage"
 
 

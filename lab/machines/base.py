@@ -18,6 +18,9 @@ from typing import Literal
 
 from lab.errors import LabError
 
+Range = tuple[int, int | None]  # of a disk: start and length in bytes; without a length up to its end
+WHOLE: Range = (0, None)
+
 
 @dataclass(frozen=True)
 class DiskSpec:
@@ -69,8 +72,6 @@ class FromDisk:
 
 
 BootSource = Rescue | FromDisk
-Range = tuple[int, int | None]  # of a disk: start and length in bytes; without a length up to its end
-WHOLE: Range = (0, None)
 
 
 class Machine(abc.ABC):

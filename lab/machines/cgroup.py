@@ -15,6 +15,9 @@ from pathlib import Path
 
 from lab.errors import LabError
 
+# Waits for the end of its input, which comes when the lab is gone: a killed process closes its pipes, too.
+_SCRIPT = 'read -r line; echo 1 >"$0"'
+
 
 def hierarchy() -> Path:
     """Where the unified (version 2) hierarchy is mounted, beside the old ones on hybrid hosts."""
@@ -105,10 +108,6 @@ class CGroup:
         for folder, _folders, _files in os.walk(self.path, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-
-
-# Waits for the end of its input, which comes when the lab is gone: a killed process closes its pipes, too.
-_SCRIPT = 'read -r line; echo 1 >"$0"'
 
 
 class Watchdog:

@@ -28,6 +28,9 @@ from .guest_view import discard_views
 from .host_settings import HostSettings, host_folder
 from .network import remove_dead_links
 
+_GROUP = "kubenode-lab-"
+_PREFIX = "process-"
+
 
 def label_of(name: str, state_dir: Path) -> str:
     """A short name for what the kernel sees of a lab; two labs in different folders never share one."""
@@ -136,9 +139,6 @@ def unused(path: Path) -> Iterator[str | None]:
         yield file.read()
 
 
-_GROUP = "kubenode-lab-"
-
-
 async def _purge_kernel() -> tuple[list[str], list[str]]:
     """What was removed, and what was left alone and why; a line each."""
     removed: list[str] = []
@@ -223,9 +223,6 @@ def _populated(group: Path) -> bool:
         return "populated 1" in (group / "cgroup.events").read_text()
     except OSError:
         return False
-
-
-_PREFIX = "process-"
 
 
 def process_state(name: str, number: int) -> State:

@@ -32,6 +32,20 @@ LOAD_U32, STORE_U32, STORE_U32_NUMBER, STORE_U64_NUMBER = 0x61, 0x63, 0x62, 0x7A
 MOVE, SET, ADD, AND, SHIFT_RIGHT = 0xBF, 0xB7, 0x07, 0x57, 0x77
 JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, CALL, EXIT = 0x15, 0x55, 0x85, 0x95
 _LOAD_MAP = 0x18
+Number = tuple[int, int]  # major, minor
+_DEVICE, _SYSCTL = 15, 23  # kinds of programs
+_ON_DEVICE, _ON_SYSCTL = 6, 18  # where they are attached
+_LOOKUP, _SYSCTL_NAME = 1, 101  # what they may call
+_BLOCK, _CHAR = 1, 2
+_MAKE = 1  # of make, read and write
+_ANY = -1
+_ENTRIES = 1024
+# null, zero, full, random, urandom, tty, console, ptmx, terminals, network tunnels, FUSE: what containers have
+_CHARACTERS = (
+    (1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 1), (5, 2), *((major, _ANY) for major in range(136, 144)),
+    (10, 200), (10, 229),
+)  # fmt: skip
+_NET = int.from_bytes(b"net/", "little")
 
 
 def op(code: int, to: int = 0, source: int = 0, offset: int = 0, number: int = 0) -> bytes:
@@ -107,22 +121,6 @@ def _bpf(command: int, attributes: bytes) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return result
-
-
-Number = tuple[int, int]  # major, minor
-_DEVICE, _SYSCTL = 15, 23  # kinds of programs
-_ON_DEVICE, _ON_SYSCTL = 6, 18  # where they are attached
-_LOOKUP, _SYSCTL_NAME = 1, 101  # what they may call
-_BLOCK, _CHAR = 1, 2
-_MAKE = 1  # of make, read and write
-_ANY = -1
-_ENTRIES = 1024
-# null, zero, full, random, urandom, tty, console, ptmx, terminals, network tunnels, FUSE: what containers have
-_CHARACTERS = (
-    (1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 1), (5, 2), *((major, _ANY) for major in range(136, 144)),
-    (10, 200), (10, 229),
-)  # fmt: skip
-_NET = int.from_bytes(b"net/", "little")
 
 
 class DeviceFilter:

@@ -22,6 +22,10 @@ from .partition_table import HEAD
 _CLOSE_WRITE, _OVERFLOW, _IGNORED = 0x8, 0x4000, 0x8000
 _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
+_UEVENTS = 15  # NETLINK_KOBJECT_UEVENT
+_SO_RCVBUFFORCE = 33
+_LOOK_EVERY = 0.1  # seconds
+_DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,6 @@ def _checked(result: int) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return result
-
-
-_UEVENTS = 15  # NETLINK_KOBJECT_UEVENT
-_SO_RCVBUFFORCE = 33
-_LOOK_EVERY = 0.1  # seconds
-_DEVICE = re.compile(rb"\0DEVNAME=loop(\d+)(?:p\d+)?\0")
 
 
 class DiskWatcher:

@@ -18,6 +18,7 @@ from .identity import Identity, identities
 from .store import Store, clone, copy_sparse
 
 _TAIL = 64 << 10
+_CHUNK = 1 << 20
 
 
 class Console:
@@ -49,9 +50,6 @@ class Console:
                 return file.read().decode(errors="replace")
         except FileNotFoundError:
             return ""
-
-
-_CHUNK = 1 << 20
 
 
 def _next_data(fd: int, position: int, size: int) -> int:

@@ -27,6 +27,8 @@ _CLEAR = 0x4C01  # LOOP_CLR_FD
 _IS_READ_ONLY = 0x125E  # BLKROGET
 _SET_READ_ONLY = 0x125D  # BLKROSET
 _AUTOCLEAR, _PARTSCAN = 4, 8
+_BLKPG = 0x1269
+_ADD, _DELETE, _RESIZE = 1, 2, 3
 
 
 class Loop:
@@ -213,10 +215,6 @@ def detach_all(below: Path) -> int:
         finally:
             os.close(fd)
     return count
-
-
-_BLKPG = 0x1269
-_ADD, _DELETE, _RESIZE = 1, 2, 3
 
 
 def sync_partitions(loop: Loop, size: int) -> None:

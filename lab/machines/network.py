@@ -30,6 +30,11 @@ from .host_commands import run
 T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
+METADATA = "169.254.169.254"
+MACHINES = 252
+_LOCKS = Path("/run/lock")
+_DHCP_SECONDS = 180  # until the DHCP server must have started; a moment on an idle host
+_SUBNETS = (16, 256)
 
 
 class NetNs:
@@ -154,13 +159,6 @@ def _isolation_rules(port: str, allow: tuple[str, ...]) -> list[str]:
     if allow:
         accepted.append(f"ip daddr {{ {', '.join(allow)} }}")
     return [*(f'    iifname "{port}" {what} accept' for what in accepted), f'    iifname "{port}" drop']
-
-
-METADATA = "169.254.169.254"
-MACHINES = 252
-_LOCKS = Path("/run/lock")
-_DHCP_SECONDS = 180  # until the DHCP server must have started; a moment on an idle host
-_SUBNETS = (16, 256)
 
 
 class Network:

@@ -15,6 +15,9 @@ HEAD = 34 * SECTOR  # MBR, GPT header and its usual 128 entries
 ESP = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 _PROTECTIVE = 0xEE
 _EXTENDED = (0x05, 0x0F, 0x85)
+_LOADER = b"BOOTX64 EFI"  # the removable-path loader as a FAT directory entry
+_MBR_ESP = "0xef"
+_CHUNK = 1 << 20
 
 
 class NoTable(ValueError):
@@ -70,11 +73,6 @@ def _gpt(head: bytes) -> list[Partition]:
     if not found:
         raise NoTable("the partition table of the disk is empty")
     return found
-
-
-_LOADER = b"BOOTX64 EFI"  # the removable-path loader as a FAT directory entry
-_MBR_ESP = "0xef"
-_CHUNK = 1 << 20
 
 
 def why_not(disk: Path, uefi: bool) -> str | None:

@@ -36,6 +36,10 @@ from .store import Store
 
 _KVM_TIME = 60  # seconds; with working hardware help the first line is there within one on an idle host
 _MARK = b"Linux version"
+_QMP_SECONDS = 180  # seconds until QEMU must have answered
+PROGRAMS = ("qemu-system-x86_64", "ip", "nsenter", "mount", "dnsmasq")
+_CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
+_WATCHED = 120  # seconds of a boot in which a crash of the kernel is taken for QEMU's fault
 
 
 def kvm_works(progress: Progress) -> tuple[bool, str]:
@@ -107,9 +111,6 @@ def _probe(kernel: Path) -> tuple[bool, str]:
     )
 
 
-_QMP_SECONDS = 180  # seconds until QEMU must have answered
-
-
 class Qmp:
     """A connection to one running QEMU."""
 
@@ -170,11 +171,6 @@ class Qmp:
                     self.shutdown_reason = message["data"].get("reason", "")
                 elif "event" not in message:
                     self._answers.put_nowait(message)
-
-
-PROGRAMS = ("qemu-system-x86_64", "ip", "nsenter", "mount", "dnsmasq")
-_CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
-_WATCHED = 120  # seconds of a boot in which a crash of the kernel is taken for QEMU's fault
 
 
 @dataclass(frozen=True)

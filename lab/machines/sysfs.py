@@ -18,6 +18,7 @@ from .identity import Identity, partition_name
 _HBA = "Virtio SCSI HBA"
 _AHCI_HOSTS = 16
 _RESTLESS = ("stat", "inflight")  # counters
+Tree = dict[str, "str | Link | None"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,6 @@ class Link:
     target: str
 
 
-Tree = dict[str, "str | Link | None"]
 _BLOCK = Link("../../../../class/block")
 
 

@@ -16,6 +16,12 @@ from pathlib import Path
 from .identity import Identity
 
 Properties = dict[str, str]
+_MESSAGE = 1 << 12
+#: A message of udevadm: 16 bytes of version, a magic number, and its kind; this kind is the last message.
+_KIND = slice(20, 24)
+_END = bytes(4)
+#: Seconds for which the last message is waited for; before systemd 246 there was none.
+_OLD = 2.0
 
 
 def disk_properties(disk: Identity) -> Properties:
@@ -119,14 +125,6 @@ def _joined(text: str) -> str:
 
 def _encoded(text: str) -> str:
     return text.replace(" ", "\\x20")
-
-
-_MESSAGE = 1 << 12
-#: A message of udevadm: 16 bytes of version, a magic number, and its kind; this kind is the last message.
-_KIND = slice(20, 24)
-_END = bytes(4)
-#: Seconds for which the last message is waited for; before systemd 246 there was none.
-_OLD = 2.0
 
 
 class UdevControl:

@@ -55,6 +55,7 @@ PACKAGES = (
 )
 _OWNER = "kubenode lab <lab@kubenode.invalid>"
 _FIELDS = ("Filename", "Size", "SHA256")
+_KEY_FILE = "/etc/apt/keyrings/kubenode-lab.asc"
 
 
 def digest(suite: str) -> str:
@@ -153,9 +154,6 @@ def _dpkg_status(image: str) -> str:
     if "Package: dpkg\n" not in done.stdout:
         raise ImageError(f"debugfs finds no dpkg database in {disk}: {done.stderr.strip()}")
     return done.stdout
-
-
-_KEY_FILE = "/etc/apt/keyrings/kubenode-lab.asc"
 
 
 def cloud_config(mirror_url: str, suite: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from .robot_errors import invalid_input
 
 _INDEXED = re.compile(r"(?P<name>[^\[\]]+)\[[0-9]*\]")
 _MAX_FIELDS = 1000
+ACCOUNT: web.AppKey[Account] = web.AppKey("account", Account)
 
 
 class Form:
@@ -68,9 +69,6 @@ class Form:
     def many(self, name: str) -> list[str]:
         """All values of a list, in their order."""
         return [value for value in self._fields.get(name, []) if value]
-
-
-ACCOUNT: web.AppKey[Account] = web.AppKey("account", Account)
 
 
 def account(request: web.Request) -> Account:

@@ -11,6 +11,8 @@ from .specs import DedicatedSpec
 
 #: The six kinds of boot configuration, in the order of the answer.
 KINDS = ("rescue", "linux", "vnc", "windows", "plesk", "cpanel")
+#: The rules of a firewall by chain.
+Rules = dict[str, list[dict[str, str | None]]]
 
 
 @dataclass
@@ -80,10 +82,6 @@ class TrafficWarnings:
     hourly: int = 200
     daily: int = 2000
     monthly: int = 20
-
-
-#: The rules of a firewall by chain.
-Rules = dict[str, list[dict[str, str | None]]]
 
 
 @dataclass

@@ -59,6 +59,8 @@ LIMITS: dict[str, int] = {
     "POST /vswitch": 100,
     **{f"{method} /vswitch/{{vswitch}}{tail}": 100 for method in ("POST", "DELETE") for tail in ("", "/server")},
 }
+FAILURES = 3
+LOCKOUT_SECONDS = 600
 
 
 @dataclass
@@ -112,10 +114,6 @@ class Limits:
 
     def _window(self, route: str) -> _Window:
         return self._windows.setdefault(route, _Window(LIMITS[route]))
-
-
-FAILURES = 3
-LOCKOUT_SECONDS = 600
 
 
 class Lockout:

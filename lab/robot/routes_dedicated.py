@@ -17,6 +17,8 @@ from .robot_errors import RobotError, invalid_input, not_found
 
 routes = web.RouteTableDef()
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
+#: The field that names the system to boot or install.
+_SYSTEM = {"rescue": "os", "linux": "dist", "vnc": "dist"}
 
 
 @routes.get("/server")
@@ -112,10 +114,6 @@ def _no_reset() -> RobotError:
 
 def _no_wol() -> RobotError:
     return RobotError(404, "WOL_NOT_AVAILABLE", "The server has no Wake On LAN feature")
-
-
-#: The field that names the system to boot or install.
-_SYSTEM = {"rescue": "os", "linux": "dist", "vnc": "dist"}
 
 
 def boot_routes() -> web.RouteTableDef:

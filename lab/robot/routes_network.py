@@ -22,6 +22,7 @@ from .robot_views import identity
 routes = web.RouteTableDef()
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 _POINTER = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_PLACE = {"gateway": "172.31.1.1", "mask": 32, "broadcast": None}
 
 
 @routes.get("/")
@@ -158,9 +159,6 @@ async def unroute_failover(request: web.Request) -> web.Response:
     server, ip = _routed(request)
     _lead(server, ip, None)
     return answer({"failover": _failover(account(request), server, ip)})
-
-
-_PLACE = {"gateway": "172.31.1.1", "mask": 32, "broadcast": None}
 
 
 def _list(_request: web.Request, name: str, items: list[dict[str, Any]]) -> web.Response:

@@ -24,6 +24,7 @@ _ENVIRONMENT = {
     "TERM": "xterm",
     "DEBIAN_FRONTEND": "noninteractive",
 }
+_GB, _GIB = 10**9, 1 << 30
 
 
 def run(*command: str, text: str | None = None, check: bool = True, secret: bool = False) -> str:
@@ -191,9 +192,6 @@ def settle() -> None:
     """Let udev finish, where there is one."""
     if not in_container():
         run("udevadm", "settle", "--timeout=300", check=False)
-
-
-_GB, _GIB = 10**9, 1 << 30
 
 
 def hardware_report() -> list[str]:

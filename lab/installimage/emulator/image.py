@@ -33,6 +33,7 @@ _PACKED = (
     ((".tar.xz", ".txz"), "txz", ("--xz",)),
     ((".tar.zst",), "zst", ("--zstd",)),
 )
+_KEY = "public-key.asc"
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,6 @@ def parse_image_name(value: str) -> ImageName:
     return ImageName(
         value, folder, file, way, packing, options, distribution, version, match[1] if match else ""
     )  # fmt: skip
-
-
-_KEY = "public-key.asc"
 
 
 class ImageFile:

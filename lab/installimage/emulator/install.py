@@ -20,6 +20,8 @@ from .target import Target, install_bootloader, rescue_password
 _POST_MOUNT = ("/root/post-mount", "/post-mount")
 _POST_INSTALL = ("/root/post-install", "/post-install")
 _IN_IMAGE = ("/root/post-install", "/root/post-install.sh")
+_STEPS = 15
+_RESCUE_KEYS = Path("/root/.ssh/robot_user_keys")
 
 
 def post_mount() -> bool:
@@ -57,10 +59,6 @@ def _place_script(target: Target) -> str | None:
 
 def _executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
-
-
-_STEPS = 15
-_RESCUE_KEYS = Path("/root/.ssh/robot_user_keys")
 
 
 @dataclass

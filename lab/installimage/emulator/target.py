@@ -22,6 +22,16 @@ _NO_AUTOCONF = (
 )  # fmt: skip
 _RESCUE_SHADOW = Path("/etc/shadow")
 _FILE_SYSTEMS = (("/dev", "--rbind"), ("/sys", "--rbind"))
+_EFI_MODULES = (
+    "part_gpt", "part_msdos", "fat", "ext2", "xfs", "btrfs", "normal", "configfile", "linux", "search",
+    "search_fs_uuid", "serial", "terminal", "echo", "test", "boot", "all_video", "gzio",
+)  # fmt: skip
+# What it changes in /etc/default/grub, where these lines are there.
+_DEFAULTS = {
+    "GRUB_HIDDEN_TIMEOUT": "5",
+    "GRUB_HIDDEN_TIMEOUT_QUIET": "false",
+    "GRUB_CMDLINE_LINUX_DEFAULT": '"consoleblank=0"',
+}
 
 
 class Target:
@@ -265,18 +275,6 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-_EFI_MODULES = (
-    "part_gpt", "part_msdos", "fat", "ext2", "xfs", "btrfs", "normal", "configfile", "linux", "search",
-    "search_fs_uuid", "serial", "terminal", "echo", "test", "boot", "all_video", "gzio",
-)  # fmt: skip
-# What it changes in /etc/default/grub, where these lines are there.
-_DEFAULTS = {
-    "GRUB_HIDDEN_TIMEOUT": "5",
-    "GRUB_HIDDEN_TIMEOUT_QUIET": "false",
-    "GRUB_CMDLINE_LINUX_DEFAULT": '"consoleblank=0"',
-}
 
 
 def install_bootloader(target: Target, storage: Storage, uefi: bool) -> None:
