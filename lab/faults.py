@@ -13,14 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 ApiName = Literal["cloud", "robot"]
 BootEffect = Literal[
-    "ignore_rescue",
-    "dead",
-    "slow",
-    "deaf",
-    "reset_failed",
-    "host_keys_missing",
-    "other_host_keys",
-    "password_rotated",
+    "ignore_rescue", "dead", "slow", "deaf", "reset_failed", "host_keys_missing", "other_host_keys", "password_rotated"
 ]
 #: What any machine can suffer when its power comes on; the other effects are of dedicated machines, each at its moment.
 POWER_EFFECTS: frozenset[BootEffect] = frozenset({"ignore_rescue", "dead", "slow"})

@@ -36,8 +36,7 @@ class Page:
     def from_query(cls, query: Mapping[str, str]) -> Page:
         """Read ``page`` and ``per_page``; a size above the maximum is cut down to it."""
         return cls(
-            number=_positive(query, "page", 1),
-            size=min(_positive(query, "per_page", DEFAULT_PER_PAGE), MAX_PER_PAGE),
+            number=_positive(query, "page", 1), size=min(_positive(query, "per_page", DEFAULT_PER_PAGE), MAX_PER_PAGE)
         )
 
     def cut(self, items: Sequence[T]) -> list[T]:

@@ -146,8 +146,7 @@ class MetadataOnlyResources:
     def create_firewall(self, body: schemas.FirewallCreate) -> MetadataOnly:
         """A new firewall; clients can read it and see it applied, but it filters nothing."""
         refuse_if(
-            bool(body.apply_to),
-            unsupported("the lab applies firewalls at server creation only; leave apply_to out"),
+            bool(body.apply_to), unsupported("the lab applies firewalls at server creation only; leave apply_to out")
         )
         return self._add("firewall", body.name, body.labels, {"rules": body.rules or []})
 
@@ -189,13 +188,7 @@ def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     routes = web.RouteTableDef()
     for kind in _KINDS:
         _add_reads(routes, resources, kind)
-    _add_create(
-        routes,
-        resources,
-        "placement_group",
-        schemas.PlacementGroupCreate,
-        resources.create_placement_group,
-    )
+    _add_create(routes, resources, "placement_group", schemas.PlacementGroupCreate, resources.create_placement_group)
     _add_create(routes, resources, "network", schemas.NetworkCreate, resources.create_network)
     _add_create(routes, resources, "firewall", schemas.FirewallCreate, resources.create_firewall)
 

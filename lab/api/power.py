@@ -74,10 +74,7 @@ class Power:
         """Arm the rescue for the next boot; nothing reboots."""
         self._check(server)
         missing = [key for key in body.ssh_keys or () if key not in self.cloud.ssh_keys]
-        refuse_if(
-            bool(missing),
-            invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}),
-        )
+        refuse_if(bool(missing), invalid_input({"ssh_keys": [f"SSH key '{key}' not found" for key in missing]}))
         keys = tuple(self.cloud.ssh_keys[key].public_key for key in body.ssh_keys or ())
         lifetime = timedelta(seconds=self.cloud.settings.rescue_lifetime)
 

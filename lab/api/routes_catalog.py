@@ -91,11 +91,7 @@ async def get_pricing(request: web.Request) -> web.Response:
             {
                 "type": kind,
                 "prices": [
-                    {
-                        "location": place.name,
-                        "price_hourly": views.price(net / 624),
-                        "price_monthly": views.price(net),
-                    }
+                    {"location": place.name, "price_hourly": views.price(net / 624), "price_monthly": views.price(net)}
                     for place in catalog.LOCATIONS.values()
                 ],
             }

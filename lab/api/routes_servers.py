@@ -16,17 +16,7 @@ from .resources import Action, Server
 from .server_disks import ServerDisks
 from .servers import Servers, new_password
 
-STATUSES = (
-    "initializing",
-    "starting",
-    "running",
-    "stopping",
-    "off",
-    "deleting",
-    "migrating",
-    "rebuilding",
-    "unknown",
-)
+STATUSES = ("initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown")
 _ONE = r"/servers/{id:[0-9]+}"
 _ACTIONS = _ONE + "/actions"
 

@@ -60,12 +60,7 @@ _RESCUE = (
     "xfsprogs",
     "xz-utils",
 )
-_CLOUD = (
-    "cloud-init",
-    "isc-dhcp-client",
-    "linux-image-cloud-amd64",
-    "sudo",
-)
+_CLOUD = ("cloud-init", "isc-dhcp-client", "linux-image-cloud-amd64", "sudo")
 _TARBALL = (
     "btrfs-progs",
     "cloud-init",

@@ -214,8 +214,7 @@ class Network:
     async def attach(self, port: str, mac: str, ns: NetNs) -> None:
         """Plug a cable from the bridge's ``port`` into ``eth0`` of the namespace ``ns``."""
         await self._ns.ip(
-            f"link add {port} type veth peer name eth0 address {mac} netns {ns.path}",
-            f"link set {port} master lab up",
+            f"link add {port} type veth peer name eth0 address {mac} netns {ns.path}", f"link set {port} master lab up"
         )
 
     async def add_tap(self, port: str) -> None:
