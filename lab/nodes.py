@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -32,7 +33,9 @@ from .errors import LabError
 from .numbers import whole_number
 
 if TYPE_CHECKING:
-    from .running import RunningLab
+    from .lab import Lab
+
+T = TypeVar("T")
 
 _BOOT_SECONDS = 900  # an emulated machine on a busy host
 _CONNECT_SECONDS = 60  # its sshd may need many seconds for its first words
@@ -122,17 +125,30 @@ class Node:
             return False
 
 
-class Nodes:
-    """The nodes of one running lab."""
+class Nodes(abc.ABC):
+    """What `RunningLab` can do with nodes: make, switch, copy, cut off and delete them by their names."""
 
-    def __init__(self, running: RunningLab) -> None:
+    def __init__(self) -> None:
         """Nothing is made before the first node."""
-        self._running = running
         self._folder: Path | None = None
         self._images: dict[tuple[Path, int, int], Path] = {}
         self._growing = threading.Lock()
 
-    def create(
+    @property
+    @abc.abstractmethod
+    def lab(self) -> Lab:
+        """The lab itself."""
+
+    @property
+    @abc.abstractmethod
+    def mirror_url(self) -> str:
+        """Where machines and the controller find what nodes download."""
+
+    @abc.abstractmethod
+    def in_loop(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """The result of a coroutine run in the lab's event loop."""
+
+    def node(
         self,
         name: str,
         image: str | Path = "debian13",
@@ -144,7 +160,14 @@ class Nodes:
         cloud_init: bool = True,
         wait: bool = True,
     ) -> Node:
-        """See `RunningLab.node`."""
+        """A cloud server that boots straight from ``image`` (``debian``, ``debian13``, or a raw file).
+
+        Its memory and disk (``8G``) are at least what is asked for; ``swap`` (``512M``) adds a swap partition that
+        systemd finds by itself. Without ``user_data`` (text, or a dictionary for cloud-init) apt is aimed at the
+        mirror. Without ``cloud_init`` name, key and sources of packages are on the disk from the start, which spares an
+        emulated machine much of its boot. Returns when cloud-init is done, unless ``wait`` is false. LabError when the
+        machine does not come up.
+        """
         if user_data is not None and not cloud_init:
             raise LabError(f"machine {name}: user_data is for cloud-init, and cloud_init is off")
         suite = _SUITES.get(str(image), "")
@@ -161,93 +184,96 @@ class Nodes:
         if not cloud_init and not isinstance(given, str):
             source, given = self._complete(name, source, given), ""
         text = given if isinstance(given, str) else "#cloud-config\n" + yaml.safe_dump(dict(given))
-        server = self._running.in_loop(self._create, name, source, kind.name, text)
-        node = Node(name, self._running.lab.cloud.backend.address(server.index), self.key, suite)
+        server = self.in_loop(self._create, name, source, kind.name, text)
+        node = Node(name, self.lab.cloud.backend.address(server.index), self.node_key, suite)
         if wait:
             try:
                 node.wait()
             except LabError as error:
-                console = self._running.in_loop(self._console, name)
+                console = self.in_loop(self._console, name)
                 self.remove(name)  # so that the name is free for the next try
                 raise LabError(f"{error}; its console ended with:\n{console[-2000:]}") from error
         return node
 
-    def power_off(self, name: str, limit: float) -> None:
-        """See `RunningLab.power_off`."""
-        self._running.in_loop(self._switch_off, name, limit)
+    def power_off(self, name: str, limit: float = 300) -> None:
+        """Press the power button of a server and wait until it is off, for ``limit`` seconds at most."""
+        self.in_loop(self._switch_off, name, limit)
 
     def power_on(self, name: str) -> None:
-        """See `RunningLab.power_on`."""
-        self._running.in_loop(self._act, name, Power.power_on)
+        """Switch a server on; `Node.wait` waits for its system."""
+        self.in_loop(self._act, name, Power.power_on)
 
     def remove(self, name: str) -> None:
-        """See `RunningLab.remove`."""
-        self._running.in_loop(self._act, name, lambda power, server: Servers(power.cloud, power).delete(server))
+        """Delete a server and its disk."""
+        self.in_loop(self._act, name, lambda power, server: Servers(power.cloud, power).delete(server))
 
     def disk_image(self, name: str, target: Path | None = None) -> Path:
-        """See `RunningLab.disk_image`."""
-        path = target or self._running.lab.backend.disks / f"image-{name}-{time.monotonic_ns()}.raw"
-        self._running.in_loop(self._copy, name, path)
+        """The disk of a server that is off, copied into a raw file; it ends with the lab unless ``target`` is given."""
+        path = target or self.lab.backend.disks / f"image-{name}-{time.monotonic_ns()}.raw"
+        self.in_loop(self._copy, name, path)
         return path
 
-    def isolate(self, name: str, allow: tuple[str, ...] | None) -> None:
-        """See `RunningLab.isolate`."""
-        lab = self._running.lab
+    def isolate(self, name: str, allow: Iterable[str] | None = ()) -> None:
+        """Let a server send to these IPv4 addresses only (and ask for its own by DHCP); None: to everyone again.
+
+        The controller (`controller`) must be allowed for SSH to go on; the metadata service is cut off, too.
+        """
+        lab, addresses = self.lab, None if allow is None else tuple(allow)
 
         async def work() -> None:
             server = _server(lab.cloud, name)
-            await lab.backend.isolate(lab.cloud.power_control[server.id].machine, allow)
+            await lab.backend.isolate(lab.cloud.power_control[server.id].machine, addresses)
 
-        self._running.in_loop(work)
+        self.in_loop(work)
 
     @property
-    def key(self) -> Path:
+    def node_key(self) -> Path:
         """The private key that opens every node."""
-        path = self.folder / "key"
+        path = self._keys / "key"
         if not path.exists():
             _make_key(path)
         return path
 
     @property
-    def folder(self) -> Path:
-        """A folder that ends with the lab."""
+    def _keys(self) -> Path:
+        """A folder for keys that ends with the lab."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="kubenode-nodes-"))
         return self._folder
 
-    def close(self) -> None:
-        """Forget the keys; the machines end with the lab."""
+    def forget_keys(self) -> None:
+        """Remove the keys; the machines end with the lab."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _apt(self, suite: str) -> dict[str, Any]:
         mirror.apt(suite)  # now, and not while an apt in a machine waits for it
-        return {"growpart": {"mode": "off"}, **mirror.cloud_config(self._running.mirror_url, suite)}
+        return {"growpart": {"mode": "off"}, **mirror.cloud_config(self.mirror_url, suite)}
 
     async def _create(self, name: str, source: Path, server_type: str, user_data: str) -> Server:
         """Create and start a server; returns when its start was accepted."""
-        cloud = self._running.lab.cloud
+        cloud = self.lab.cloud
         image = await asyncio.to_thread(_snapshot, cloud, source)
         cloud.images[image.id] = image
         servers = Servers(cloud, Power(cloud))
         body = ServerCreate(name=name, server_type=server_type, image=image.id, start_after_create=True)
         created = servers.create(body)
-        created.server.authorized_keys = (self.key.with_suffix(".pub").read_text().strip(),)
+        created.server.authorized_keys = (self.node_key.with_suffix(".pub").read_text().strip(),)
         created.server.user_data = user_data
         for action in (created.action, *created.next_actions):
             await _ended(name, action)
         return created.server
 
     async def _console(self, name: str) -> str:
-        cloud = self._running.lab.cloud
+        cloud = self.lab.cloud
         return cloud.power_control[_server(cloud, name).id].console()
 
     async def _act(self, name: str, start: Callable[[Power, Server], Action]) -> None:
-        cloud = self._running.lab.cloud
+        cloud = self.lab.cloud
         await _ended(name, start(Power(cloud), _server(cloud, name)))
 
     async def _switch_off(self, name: str, limit: float) -> None:
-        cloud = self._running.lab.cloud
+        cloud = self.lab.cloud
         power_control = cloud.power_control[_server(cloud, name).id]
         await power_control.press_power_button()
         deadline = time.monotonic() + limit
@@ -257,7 +283,7 @@ class Nodes:
             await asyncio.sleep(0.05)
 
     async def _copy(self, name: str, target: Path) -> None:
-        cloud = self._running.lab.cloud
+        cloud = self.lab.cloud
         server = _server(cloud, name)
         power_control = cloud.power_control[server.id]
         if power_control.powered:
@@ -266,16 +292,16 @@ class Nodes:
 
     def _complete(self, name: str, source: Path, config: Mapping[str, Any]) -> Path:
         """A copy of the image that needs no cloud-init any more."""
-        target = self._running.lab.backend.disks / f"image-{name}-complete.raw"
+        target = self.lab.backend.disks / f"image-{name}-complete.raw"
         store.copy_sparse(source, target)
-        host_key = self.folder / f"host-key-{name}"
+        host_key = self._keys / f"host-key-{name}"
         if not host_key.exists():
             _make_key(host_key)
         files = {
             "/etc/cloud/cloud-init.disabled": ("", 0o644),
             "/etc/hostname": (f"{name}\n", 0o644),
             "/etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n", 0o644),
-            "/root/.ssh/authorized_keys": (self.key.with_suffix(".pub").read_text(), 0o600),
+            "/root/.ssh/authorized_keys": (self.node_key.with_suffix(".pub").read_text(), 0o600),
             "/etc/ssh/ssh_host_ed25519_key": (host_key.read_text(), 0o600),
             "/etc/ssh/ssh_host_ed25519_key.pub": (host_key.with_suffix(".pub").read_text(), 0o644),
         }
@@ -291,7 +317,7 @@ class Nodes:
         key = (source, disk_bytes, swap_bytes)
         with self._growing:  # tests ask for nodes from several threads
             if key not in self._images:
-                target = self._running.lab.backend.disks / f"image-{len(self._images)}.raw"
+                target = self.lab.backend.disks / f"image-{len(self._images)}.raw"
                 grow(source, target, disk_bytes, swap_bytes)
                 self._images[key] = target
             return self._images[key]

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,7 +16,7 @@ from lab.cluster.running_cluster import RunningCluster
 from . import mirror
 from .client import call
 from .lab import Lab
-from .nodes import Node, Nodes
+from .nodes import Nodes
 from .person import Person
 
 T = TypeVar("T")
@@ -26,10 +24,14 @@ _STOP_SECONDS = 300
 _BUILD_SECONDS = 900  # the first dedicated servers on this host wait until the image for installimage is built
 
 
-class RunningLab:
-    """``with RunningLab(kind="dry") as lab``: takes what Lab takes, has endpoint, token, images_url, robot_*, env."""
+class RunningLab(Nodes):
+    """``with RunningLab(kind="dry") as lab``: takes what Lab takes; has endpoint, token, images_url, robot_*, env.
+
+    The methods of `Nodes` make machines that begin with a system.
+    """
 
     def __init__(self, **options: Any) -> None:
+        super().__init__()
         self._options = options
         self._opened: Future[Lab] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -56,8 +58,7 @@ class RunningLab:
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STOP_SECONDS)
-        if "nodes" in self.__dict__:
-            self.nodes.close()
+        self.forget_keys()
         for person in self._people:
             person.close()
         if self._thread.is_alive():
@@ -120,52 +121,6 @@ class RunningLab:
         mirror.packaged()
         return self.lab.mirror_url
 
-    def node(
-        self,
-        name: str,
-        image: str | Path = "debian13",
-        memory_mib: int = 2048,
-        disk: str | None = None,
-        *,
-        swap: str | None = None,
-        user_data: str | Mapping[str, Any] | None = None,
-        cloud_init: bool = True,
-        wait: bool = True,
-    ) -> Node:
-        """A cloud server that boots straight from ``image`` (``debian``, ``debian13``, or a raw file).
-
-        Its memory and disk (``8G``) are at least what is asked for; ``swap`` (``512M``) adds a swap partition that
-        systemd finds by itself. Without ``user_data`` (text, or a dictionary for cloud-init) apt is aimed at the
-        mirror. Without ``cloud_init`` name, key and sources of packages are on the disk from the start, which spares an
-        emulated machine much of its boot. Returns when cloud-init is done, unless ``wait`` is false.
-        """
-        return self.nodes.create(
-            name, image, memory_mib, disk, swap=swap, user_data=user_data, cloud_init=cloud_init, wait=wait
-        )
-
-    def power_off(self, name: str, limit: float = 300) -> None:
-        """Press the power button of a server and wait until it is off, for ``limit`` seconds at most."""
-        self.nodes.power_off(name, limit)
-
-    def power_on(self, name: str) -> None:
-        """Switch a server on; `Node.wait` waits for its system."""
-        self.nodes.power_on(name)
-
-    def remove(self, name: str) -> None:
-        """Delete a server and its disk."""
-        self.nodes.remove(name)
-
-    def disk_image(self, name: str, target: Path | None = None) -> Path:
-        """The disk of a server that is off, copied into a raw file; it ends with the lab unless ``target`` is given."""
-        return self.nodes.disk_image(name, target)
-
-    def isolate(self, name: str, allow: Iterable[str] | None = ()) -> None:
-        """Let a server send to these IPv4 addresses only (and ask for its own by DHCP); None: to everyone again.
-
-        The controller (`controller`) must be allowed for SSH to go on; the metadata service is cut off, too.
-        """
-        self.nodes.isolate(name, None if allow is None else tuple(allow))
-
     @property
     def controller(self) -> str:
         """The address at which machines reach this host."""
@@ -174,11 +129,6 @@ class RunningLab:
     def cluster(self) -> RunningCluster:
         """The control plane of this lab, started at the first call; it ends with the lab (or with its `close`)."""
         return RunningCluster.started(self.control)
-
-    @functools.cached_property
-    def nodes(self) -> Nodes:
-        """What `node` made."""
-        return Nodes(self)
 
     def in_loop(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         """The result of a coroutine run in the lab's event loop, where its objects may be changed."""
