@@ -16,9 +16,9 @@ from pathlib import Path
 from lab.cache import Progress, quiet
 from lab.errors import ImageError
 from lab.machines.qemu import kvm_works
-from lab.machines.qemu_command import ACCELERATION, OVMF_CODE, OVMF_VARIABLES
+from lab.machines.qemu_command import ACCELERATION, CRASH, OVMF_CODE, OVMF_VARIABLES
 
-from .serial_log import CRASH, Reader, Seen
+from .serial_log import Reader, Seen
 
 HOST = "10.0.2.2"  # the address under which machines reach 127.0.0.1 of this host
 FIRMWARES = ("bios", "uefi")

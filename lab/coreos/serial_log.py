@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 _FACT = re.compile(r"lab-coreos ([0-9]+\.[0-9]+) ([a-z]+) ?(.*)\Z")
 _DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)\Z")
-CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 
 
 @dataclass(frozen=True)

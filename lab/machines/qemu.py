@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import time
@@ -32,13 +31,13 @@ from .base import BootSource, DiskSpec, Hardware, Rescue
 from .cgroup import CGroup
 from .network import Network
 from .powered import PoweredMachine, rescue_credentials, write_credentials
+from .qemu_command import CRASH
 from .store import Store
 
 _KVM_TIME = 60  # seconds; with working hardware help the first line is there within one on an idle host
 _MARK = b"Linux version"
 _QMP_SECONDS = 180  # seconds until QEMU must have answered
 PROGRAMS = ("qemu-system-x86_64", "ip", "nsenter", "mount", "dnsmasq")
-_CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 _WATCHED = 120  # seconds of a boot in which a crash of the kernel is taken for QEMU's fault
 
 
@@ -265,7 +264,7 @@ class QemuMachine(PoweredMachine):
             try:
                 done, _pending = await asyncio.wait([crash, end], return_when=asyncio.FIRST_COMPLETED)
                 early = asyncio.get_running_loop().time() - started < _WATCHED
-                crashed = crash in done or (early and _CRASH.search(self._console.text()))  # a crash resets the machine
+                crashed = crash in done or (early and CRASH.search(self._console.text()))  # a crash resets the machine
                 if not retries or (end in done and not crashed):
                     await end
                     return self._qmp.shutdown_reason or "crash"
@@ -281,7 +280,7 @@ class QemuMachine(PoweredMachine):
         """Returns when the kernel crashed while booting; never otherwise."""
         for _second in range(_WATCHED):
             await asyncio.sleep(1)
-            if _CRASH.search(self._console.text()):
+            if CRASH.search(self._console.text()):
                 return
         await asyncio.Event().wait()
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _NO_UUID = "00000000-0000-0000-0000-000000000000"
 _NVME_MODEL = "QEMU NVMe Ctrl"
 _SHARE = "nfs.lab:/nfs"  # what the share is called in a rescue (lab/images/files/rescue), as over NFS
 _SLOTS = {"scsi": 0x08, "nvme": 0x10}  # PCI addresses where the controllers of a kind begin
+#: what the console shows when a kernel crashed; without KVM that is mostly the emulator's fault
+CRASH = re.compile(r"Oops:|double fault|general protection fault|Kernel panic")
 OVMF = Path("/usr/share/OVMF")
 OVMF_CODE, OVMF_VARIABLES = OVMF / "OVMF_CODE_4M.fd", OVMF / "OVMF_VARS_4M.fd"
 
