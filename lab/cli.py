@@ -19,6 +19,7 @@ from typing import Any
 
 from lab.cluster.programs import ensure
 from lab.cluster.running_cluster import RunningCluster, status
+from lab.images.recipe import RECIPES
 from lab.machines import cleanup
 from lab.robot.tls import HOST
 
@@ -27,7 +28,6 @@ from .client import LabClientError, call
 from .daemon import Options
 from .errors import LabError
 from .host_changes import build_changes, host_changes
-from .images.recipe import RECIPES
 from .machines import KINDS
 from .state import State, StateError
 

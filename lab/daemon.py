@@ -20,9 +20,9 @@ from typing import Any
 
 import yaml
 
-from lab.cache import Progress
 from lab.machines.cleanup import clean_up_lab
 
+from .cache import Progress
 from .state import State, StateError, process_start, write_secret
 
 _STOP_SECONDS = 300

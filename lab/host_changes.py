@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 
+from lab.machines import boot_backend, cleanup, nspawn, qemu
+from lab.machines.host_commands import PACKAGES, find
+
 from . import cache, images
-from .machines import boot_backend, cleanup, nspawn, qemu
-from .machines.host_commands import PACKAGES, find
 from .state import State
 
 #: images that a lab of a kind that boots opens, and those of dedicated servers

@@ -30,7 +30,6 @@ from lab.api.power import Power
 from lab.api.routes_servers import disk_routes, metadata_only_action_routes, power_routes, server_routes
 from lab.api.server_disks import ServerDisks, image_routes
 from lab.api.servers import Servers
-from lab.cache import Progress, quiet
 from lab.control.cluster_routes import ClusterRoutes
 from lab.control.dedicated import DedicatedControl
 from lab.control.routes import ControlRoutes
@@ -43,6 +42,7 @@ from lab.robot.robot_auth import RequestCounts, RobotAuth
 from lab.robot.routes_dedicated import boot_routes
 
 from . import delays, images
+from .cache import Progress, quiet
 from .downloads import Published
 from .faults import Faults
 from .machines import KINDS

@@ -1,23 +1,221 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own routes below /_lab: faults, delays, requests, machines. Not part of the emulated API."""
+"""The lab's own routes below /_lab: faults, delays, requests, what people do at machines."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lab.api import schemas
-from lab.api.api_errors import ApiError
+from lab.api.api_errors import ApiError, not_found
 from lab.api.auth import Bucket, CloudAuth
 from lab.api.cloud import Cloud
 from lab.api.http import answer, identifier, read_json
+from lab.errors import LabError
+from lab.machines.base import WHOLE, DiskSpec, Machine, Range
+from lab.power_control import PowerControl
+from lab.robot.specs import size
 
 from .cluster_routes import ClusterRoutes
-from .dedicated import DedicatedControl, LimitBody
-from .machine_routes import MachineRoutes
+from .dedicated import DedicatedControl, LimitBody, shown_disks
+
+BodyType = TypeVar("BodyType", bound=BaseModel)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class BootOrderBody(_Body):
+    """Disks that the firmware tries first, numbered from 0; none: all in their own order."""
+
+    disks: list[int]
+
+
+class DiskBody(_Body):
+    """A disk to put in; fields that are left out are made up, and differ from those of all other disks."""
+
+    size: Annotated[int, BeforeValidator(size)]
+    kind: Literal["scsi", "sata", "nvme"] | None = None
+    serial: str = ""
+    wwn: str = ""
+    model: str = ""
+    rotational: bool = False
+    image: str | None = Field(default=None, min_length=1, description="debian, or the path of a raw file")
+
+
+class RangesBody(_Body):
+    """Ranges of a disk: start and length in bytes; none: all of it."""
+
+    disk: int = Field(default=0, ge=0)
+    ranges: list[tuple[int, int]] = Field(default_factory=list)
+
+
+class SilenceBody(_Body):
+    """Whether a machine's SSH server is to be silent, and for how many seconds (without: until a request ends it)."""
+
+    on: bool
+    seconds: float | None = Field(default=None, gt=0)
+
+
+class LineBody(_Body):
+    """What is wrong with a machine's network: packets of a hundred that get lost, kilobytes a second; 0: nothing."""
+
+    loss: int = Field(default=0, ge=0, le=99)
+    kbytes: int = Field(default=0, ge=0)
+
+
+class EnterBody(_Body):
+    """A shell script for a running guest."""
+
+    script: str
+
+
+class MachineRoutes:
+    """Handlers of these routes; ``{name}`` is the name of a server of either API, or a number of Robot's."""
+
+    def __init__(self, cloud: Cloud, robot: DedicatedControl) -> None:
+        self.cloud = cloud
+        self.robot = robot
+        self._brought = 0
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add_to(self, routes: web.RouteTableDef) -> None:
+        """Add the routes."""
+        table = (
+            ("GET", "disks", self.disks),
+            ("POST", "disks", self.add_disk),
+            ("PUT", r"disks/{index:[0-9]+}", self.replace_disk),
+            ("POST", "digests", self.digests),
+            ("POST", "marks", self.marks),
+            ("POST", "boot-order", self.order_boot),
+            ("POST", "silence", self.silence),
+            ("POST", "line", self.line),
+            ("POST", "enter", self.enter),
+        )
+        for method, path, handler in table:
+            routes.route(method, f"/machines/{{name}}/{path}")(_refusing(handler))
+
+    def power_control(self, name: str) -> PowerControl:
+        """The power control of a server of either API."""
+        for server in self.cloud.servers.values():
+            if server.name == name:
+                return self.cloud.power_control[server.id]
+        found = self.robot.power_control(name)
+        if found is None:
+            raise not_found("machine", name)
+        return found
+
+    async def disks(self, request: web.Request) -> web.Response:
+        """The disks as guests see them."""
+        return answer({"disks": shown_disks(self._machine(request))})
+
+    async def add_disk(self, request: web.Request) -> web.Response:
+        """Put a further disk in; the next boot finds it."""
+        machine, body = self._machine(request), await _parsed(request, DiskBody)
+        await machine.add_disk(*self._disk(machine, len(machine.disks), body))
+        return answer({"disks": shown_disks(machine)}, status=201)
+
+    async def replace_disk(self, request: web.Request) -> web.Response:
+        """Put another disk in the place of one; only while the machine is off."""
+        machine, index = self._machine(request), int(request.match_info["index"])
+        if index >= len(machine.disks):
+            raise not_found("disk", index)
+        await machine.replace_disk(index, *self._disk(machine, index, await _parsed(request, DiskBody)))
+        return answer({"disks": shown_disks(machine)})
+
+    async def digests(self, request: web.Request) -> web.Response:
+        """SHA-256 of ranges of a disk as they are now, or of all of it."""
+        machine, disk, ranges = await self._ranges(request)
+        return answer({"sha256": [await machine.disk_digest(disk, part) for part in ranges]})
+
+    async def marks(self, request: web.Request) -> web.Response:
+        """What stays the same as long as no byte of a range changes."""
+        machine, disk, ranges = await self._ranges(request)
+        return answer({"marks": [await machine.disk_mark(disk, part) for part in ranges]})
+
+    async def _ranges(self, request: web.Request) -> tuple[Machine, int, list[Range]]:
+        machine, body = self._machine(request), await _parsed(request, RangesBody)
+        if body.disk >= len(machine.disks):
+            raise not_found("disk", body.disk)
+        return machine, body.disk, [*body.ranges] or [WHOLE]
+
+    async def order_boot(self, request: web.Request) -> web.Response:
+        """Choose what the firmware tries first, from the next boot on."""
+        machine, body = self._machine(request), await _parsed(request, BootOrderBody)
+        machine.boot_first(tuple(body.disks))
+        return answer({"boot_order": list(machine.boot_order)})
+
+    async def silence(self, request: web.Request) -> web.Response:
+        """Let the packets of a machine's SSH server vanish, or arrive again."""
+        machine, body = self._machine(request), await _parsed(request, SilenceBody)
+        await self.cloud.backend.silence(machine, body.on)
+        timer = self._timers.pop(machine.hardware.machine_id, None)
+        if timer is not None:
+            timer.cancel()
+        if body.on and body.seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[machine.hardware.machine_id] = loop.call_later(body.seconds, self._let_speak, machine)
+        return answer({"silent": body.on})
+
+    async def line(self, request: web.Request) -> web.Response:
+        """Make a machine's network bad, or good again."""
+        machine, body = self._machine(request), await _parsed(request, LineBody)
+        await self.cloud.backend.worsen(machine, body.loss, body.kbytes)
+        return answer({"loss": body.loss, "kbytes": body.kbytes})
+
+    async def enter(self, request: web.Request) -> web.Response:
+        """Run a script inside, past its network."""
+        machine, body = self._machine(request), await _parsed(request, EnterBody)
+        status, out, err = await machine.enter(body.script)
+        return answer({"status": status, "out": out, "err": err})
+
+    def _let_speak(self, machine: Machine) -> None:
+        del self._timers[machine.hardware.machine_id]
+        task = asyncio.get_running_loop().create_task(self.cloud.backend.silence(machine, False))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _machine(self, request: web.Request) -> Machine:
+        return self.power_control(request.match_info["name"]).machine
+
+    def _disk(self, machine: Machine, index: int, body: DiskBody) -> tuple[DiskSpec, Path | None]:
+        """A disk with an identity of its own, and what it holds."""
+        self._brought += 1
+        kind = body.kind or machine.disks[0].kind
+        own = hashlib.sha256(f"{machine.hardware.machine_id} {index} {self._brought}".encode()).hexdigest()[:8]
+        wwns = {"nvme": f"eui.0025385c{own}", "sata": f"0x5002538e{own}", "scsi": ""}
+        disk = DiskSpec(
+            body.size, kind, body.serial or f"X{own.upper()}", body.wwn or wwns[kind], body.model, body.rotational
+        )
+        image = self.cloud.system_file if body.image == "debian" else body.image and Path(body.image)
+        if isinstance(image, Path) and not image.is_file():
+            raise LabError(f"image '{image}' is no file; give 'debian' or a raw image")
+        return disk, image or None
+
+
+def _refusing(handler: Any) -> Any:
+    """Answer a `LabError` of the machines as an error of the API."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except LabError as error:
+            raise ApiError(422, "invalid_input", str(error)) from error
+
+    return guarded
+
+
+async def _parsed(request: web.Request, model: type[BodyType]) -> BodyType:
+    return model.model_validate_json(json.dumps(await read_json(request, "{}")))
 
 
 class ControlRoutes:

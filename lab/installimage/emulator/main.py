@@ -12,15 +12,119 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from . import config, host, options, screen, teardown, validation
+from . import config, host, screen, teardown, validation
 from .host import hardware_report
 from .install import Installation, InstallSpec
 from .screen import debug, quote, say
+
+LETTERS = "han:b:r:l:i:p:v:d:f:c:R:s:z:x:gkK:t:u:G:"
+_YES = ("on", "true", "yes", "1")
+_NO = ("off", "false", "no", "0")
+HELP = """\
+usage: installimage [options]
+
+  -h            this text
+  -a            no questions: with -c, or with -i and the options below
+  -c FILE       take this autosetup file (only -a may come with it; -n changes its HOSTNAME)
+  -x FILE       post-install script, run inside the new system at the end
+  -n NAME       hostname                        -b grub      boot loader
+  -r yes|no     software RAID                   -l LEVEL     its level: 0, 1, 5, 6, 10
+  -i IMAGE      path, URL or host:path of the image (tar, tar.gz, tar.bz2, tar.xz, tar.zst)
+  -g            refuse an image without a valid signature
+  -p PARTS      partitions, as swap:swap:4G,/boot:ext3:1024M,/:ext4:all
+  -v VOLUMES    logical volumes, as vg0:root:/:ext4:20G
+  -d DRIVES     as sda,sdb                      -f yes|no    erase the second drive too
+  -K FILE|URL   SSH keys for root               -t yes|no    take over the rescue's SSH keys
+  -G yes|no     make new SSH host keys          -u yes|no    allow USB drives
+  -R URL        to be called once after the first boot
+"""
+
+
+@dataclass
+class Options:
+    """What was asked for on the command line."""
+
+    automatic: bool = False
+    values: dict[str, str] = field(default_factory=dict)  # letter → argument, the last one counts
+    complaints: list[str] = field(default_factory=list)
+
+    def get(self, letter: str) -> str:
+        """The argument of an option, "" without it."""
+        return self.values.get(letter, "")
+
+    def says_yes(self, letter: str, default: bool) -> bool:
+        """A yes or a no; anything else is the default."""
+        value = self.get(letter).lower()
+        return True if value in _YES else False if value in _NO else default
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Read the options; unknown letters are complained about and passed over, as getopts does."""
+    options = Options()
+    for letter, value in _option_pairs(arguments, options.complaints):
+        if letter == "a":
+            options.automatic = True
+        options.values[letter] = value
+    return options
+
+
+def _option_pairs(arguments: Sequence[str], complaints: list[str]) -> Iterator[tuple[str, str]]:
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        letters = rest.pop(0)[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            place = LETTERS.find(letter)
+            if place < 0 or letter == ":":
+                complaints.append(f"illegal option -- {letter}")
+            elif LETTERS[place + 1 : place + 2] != ":":
+                yield letter, ""
+            elif letters:
+                yield letter, letters
+                letters = ""
+            elif rest:
+                yield letter, rest.pop(0)
+            else:
+                complaints.append(f"option requires an argument -- {letter}")
+
+
+def config_of_options(options: Options, image: str, memory_mib: int, uefi: bool) -> str:
+    """The autosetup file for options alone."""
+    drives = [f"/dev/{name.removeprefix('/dev/')}" for name in options.get("d").split(",") if name]
+    lines = [f"DRIVE{number} {drive}" for number, drive in enumerate(drives, 1)]
+    if options.says_yes("f", False) and len(drives) > 1:
+        lines.append("FORMATDRIVE2 1")
+    lines.append(f"SWRAID {int(options.says_yes('r', len(drives) > 1))}")
+    lines.append(f"SWRAIDLEVEL {options.get('l') or '1'}")
+    lines.append(f"BOOTLOADER {options.get('b') or 'grub'}")
+    name = image.rpartition("/")[2].partition(".")[0]
+    lines.append(f"HOSTNAME {options.get('n') or name}")
+    parts = options.get("p")
+    if parts:
+        lines += [f"PART {' '.join(part.split(':'))}" for part in parts.split(",")]
+    else:
+        lines += _default_parts(memory_mib, uefi)
+    lines += [f"LV {' '.join(volume.split(':'))}" for volume in options.get("v").split(",") if volume]
+    lines.append(f"IMAGE {image}")
+    return "\n".join(lines) + "\n"
+
+
+def _default_parts(memory_mib: int, uefi: bool) -> list[str]:
+    if memory_mib < 2048:
+        swap = memory_mib * 2 // 1024 + 1
+    elif memory_mib < 8192:
+        swap = memory_mib // 1024 + 1
+    else:
+        swap = memory_mib // 2048 + 1 if memory_mib < 65535 else 4
+    esp = ["PART /boot/efi esp 256M"] if uefi else []
+    return [*esp, f"PART swap swap {swap}G", "PART /boot ext3 1024M", "PART / ext4 all"]
+
 
 _AUTOSETUP = Path("/autosetup")
 _HERE = Path(os.path.realpath(__file__)).parents[1]  # where installimage itself lies
@@ -64,11 +168,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _install(arguments: Sequence[str], folder: Path) -> int:
-    chosen = options.parse(arguments)
+    chosen = parse_options(arguments)
     for complaint in chosen.complaints:
         print(f"{sys.argv[0]}: {complaint}", file=sys.stderr)
     if "h" in chosen.values:
-        say(options.HELP)
+        say(HELP)
         return 0
     _prepare(chosen)
     debug("# starting installimage")
@@ -103,7 +207,7 @@ def _install(arguments: Sequence[str], folder: Path) -> int:
         installation.close()
 
 
-def _prepare(chosen: options.Options) -> None:
+def _prepare(chosen: Options) -> None:
     """The options that leave something in the file system while they are read."""
     if "c" in chosen.values:
         source = _find(chosen.get("c"), "configs")
@@ -158,7 +262,7 @@ def _line() -> str:
     return read.decode(errors="replace").rstrip("\n")
 
 
-def _read_autosetup(chosen: options.Options) -> str:
+def _read_autosetup(chosen: Options) -> str:
     """The config: from /autosetup, else from the options."""
     if not _AUTOSETUP.exists():
         if not chosen.automatic:
@@ -167,7 +271,7 @@ def _read_autosetup(chosen: options.Options) -> str:
         image = chosen.get("i")
         with_folder = _IMAGES / image
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-        return options.config(chosen, str(with_folder) if with_folder.is_file() else image, memory, host.is_uefi())
+        return config_of_options(chosen, str(with_folder) if with_folder.is_file() else image, memory, host.is_uefi())
     text = _AUTOSETUP.read_text(errors="replace")
     if chosen.get("c"):
         _AUTOSETUP.rename(f"{_AUTOSETUP}.bak-{time.strftime('%Y%m%d-%H%M%S')}")

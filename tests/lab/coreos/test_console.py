@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.coreos.boot import Machine, boot, command
-from lab.coreos.serial_log import Reader, Written
+from lab.coreos.boot import Machine, Reader, Written, boot, command
 from lab.errors import ImageError
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.installimage.emulator import config, layout, options, storage, teardown
+from lab.installimage.emulator import config, layout, storage, teardown
 from lab.installimage.emulator.layout import MIB
+from lab.installimage.emulator.main import config_of_options, parse_options
 
 _GIB = 1 << 30
 
@@ -89,12 +90,12 @@ def test_partitions_never_overlap_nor_leave_the_drive(sizes: list[int], everythi
 
 
 def test_options_alone_make_a_config() -> None:
-    chosen = options.parse(
+    chosen = parse_options(
         ["-a", "-n", "node1", "-r", "yes", "-l1", "-d", "sda,sdb", "-p", "/boot:ext3:512M,lvm:vg0:all"]
         + ["-v", "vg0:root:/:ext4:all", "-i", "x"]
     )
     assert chosen.automatic
-    read = config.parse(options.config(chosen, "/i/Debian-1200-bookworm-amd64-base.tar.zst", 4096, uefi=False))
+    read = config.parse(config_of_options(chosen, "/i/Debian-1200-bookworm-amd64-base.tar.zst", 4096, uefi=False))
     assert read.drives == ["/dev/sda", "/dev/sdb"]
     assert (read.raid, read.level, read.hostname) == (True, "1", "node1")
     assert [(part.mount, part.filesystem, part.size) for part in read.parts] == [
@@ -105,15 +106,15 @@ def test_options_alone_make_a_config() -> None:
 
 
 def test_options_without_partitions_get_the_usual_ones() -> None:
-    chosen = options.parse(["-a", "-d", "sda"])
-    read = config.parse(options.config(chosen, "/i/Debian-1200-bookworm-amd64-base.tar.zst", 4096, uefi=True))
+    chosen = parse_options(["-a", "-d", "sda"])
+    read = config.parse(config_of_options(chosen, "/i/Debian-1200-bookworm-amd64-base.tar.zst", 4096, uefi=True))
     assert [part.mount for part in read.parts] == ["/boot/efi", "swap", "/boot", "/"]
     assert read.hostname == "Debian-1200-bookworm-amd64-base"
     assert not read.raid
 
 
 def test_letters_are_read_as_getopts_does() -> None:
-    chosen = options.parse(["-ac", "file", "-q", "-n"])
+    chosen = parse_options(["-ac", "file", "-q", "-n"])
     assert chosen.automatic
     assert chosen.get("c") == "file"
     assert chosen.complaints == ["illegal option -- q", "option requires an argument -- n"]
