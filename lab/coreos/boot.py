@@ -25,6 +25,10 @@ from lab.machines.qemu_command import ACCELERATION, CRASH, OVMF_CODE, OVMF_VARIA
 
 _FACT = re.compile(r"lab-coreos ([0-9]+\.[0-9]+) ([a-z]+) ?(.*)\Z")
 _DATA = re.compile(r"lab-coreos-data ([A-Za-z0-9+/]+=*)\Z")
+HOST = "10.0.2.2"  # the address under which machines reach 127.0.0.1 of this host
+FIRMWARES = ("bios", "uefi")
+_READ_AHEAD = 256 * 1024  # bytes a request of the CD asks for at least, as management controllers do
+_URLS = ("http://", "https://")
 
 
 @dataclass(frozen=True)
@@ -122,12 +126,6 @@ class Reader:
             self.seen.ignition = config
         else:
             self.seen.failed = "the Ignition on the console is not the one whose digest was told"
-
-
-HOST = "10.0.2.2"  # the address under which machines reach 127.0.0.1 of this host
-FIRMWARES = ("bios", "uefi")
-_READ_AHEAD = 256 * 1024  # bytes a request of the CD asks for at least, as management controllers do
-_URLS = ("http://", "https://")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ _IDLE = f"""\
 echo "this kubelet of the lab says its version and nothing else" >&2
 exit 1
 """
+_INDEX = "index.json"
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,6 @@ def _crictl(version: str) -> Path:
 
 def _pause(tag: str) -> Path:
     return store(f"pause-{tag}.tar", cluster.ensure_tools().pause(tag))
-
-
-_INDEX = "index.json"
 
 
 def packaged() -> list[Part]:

@@ -44,6 +44,10 @@ usage: installimage [options]
   -G yes|no     make new SSH host keys          -u yes|no    allow USB drives
   -R URL        to be called once after the first boot
 """
+_AUTOSETUP = Path("/autosetup")
+_LINE = "-" * 37
+_COUNTDOWN = 20  # seconds
+_BUSY_SECONDS = 120
 
 
 @dataclass
@@ -126,12 +130,8 @@ def _default_parts(memory_mib: int, uefi: bool) -> list[str]:
     return [*esp, f"PART swap swap {swap}G", "PART /boot ext3 1024M", "PART / ext4 all"]
 
 
-_AUTOSETUP = Path("/autosetup")
 _HERE = Path(os.path.realpath(__file__)).parents[1]  # where installimage itself lies
 _IMAGES = _HERE.parent / "images"
-_LINE = "-" * 37
-_COUNTDOWN = 20  # seconds
-_BUSY_SECONDS = 120
 
 
 class Ended(Exception):
