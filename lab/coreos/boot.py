@@ -1,7 +1,8 @@
 # Copyright (c) 2026 kubenode.provision authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine in QEMU that boots a live image as hardware does (from a CD read over HTTP, or from the network), and what its
-initramfs prints on the serial port.
+"""A machine in QEMU that boots a live image as hardware does, and what its initramfs prints on the serial port.
+
+It boots from a CD that is read over HTTP, or from the network.
 """
 
 from __future__ import annotations
