@@ -324,7 +324,7 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _cluster(options: argparse.Namespace) -> int:
-    """Do it; the lab must be up, except for ``build``."""
+    """Run ``cluster ACTION``; the lab must be up, except for ``build``."""
     if options.action == "build":
         programs = ensure(_note)
         _say(f"{programs.kubernetes}\n{programs.etcd.parent}\n{programs.tools}")

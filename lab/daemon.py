@@ -70,7 +70,7 @@ def dedicated(file: Path | None) -> list[Any]:
 
 
 def serve(state: State, options: Options) -> None:
-    """Be the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
+    """Run the lab until SIGTERM or Ctrl-C. Progress goes to stderr, which is the log of a lab in the background."""
     # imported here, since no other command of the lab needs the half second that this takes
     from lab.robot import specs
 

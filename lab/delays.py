@@ -14,7 +14,7 @@ from typing import Any
 
 #: What a guest of each kind needs from its start to answering SSH in the rescue; the rest is the firmware's share.
 GUEST_SECONDS: Mapping[str, float] = MappingProxyType({"dry": 0.0, "nspawn": 1.0, "qemu": 6.0})
-#: Actions whose time passes while the firmware is already counting, so that they must not be added to it.
+#: Actions whose time passes while the firmware already works, so that they must not be added to it.
 OVERLAPPED = frozenset({"start_server", "reset_server", "reboot_server"})
 
 

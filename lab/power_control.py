@@ -72,8 +72,8 @@ class PowerControl(abc.ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the guest has power; false while the firmware is counting."""
-        return self._machine is not None and self._machine.running and not self._machine.counting
+        """Whether the guest has power; false while the firmware works."""
+        return self._machine is not None and self._machine.running and not self._machine.in_firmware
 
     @property
     def boot_order(self) -> tuple[int, ...]:
@@ -87,11 +87,11 @@ class PowerControl(abc.ABC):
     def install(self, build: Callable[[Callable[[], BootSource], Callable[[], None]], Machine]) -> Machine:
         """Put a machine in; ``build`` is given the firmware and what to call when the guest goes off."""
         self._machine = build(self._boot_source, self.went_off)
-        self._machine.counts = self._counts
+        self._machine.firmware_delay = self._firmware_delay
         return self._machine
 
     async def switch_on(self) -> None:
-        """Power on; returns at once while the firmware is counting. No effect on a machine that is on."""
+        """Power on; returns at once while the firmware works. No effect on a machine that is on."""
         if self.powered:
             return
         self.powered = True
@@ -114,12 +114,12 @@ class PowerControl(abc.ABC):
         await self._boot()
 
     async def press_power_button(self) -> None:
-        """ACPI power button; without effect while the firmware is counting."""
+        """ACPI power button; without effect while the firmware works."""
         if self.running:
             await self.machine.press_power_button()
 
     async def request_reboot(self) -> None:
-        """ACPI reboot; without effect while the firmware is counting."""
+        """ACPI reboot; without effect while the firmware works."""
         if self.running:
             await self.machine.request_reboot()
 
@@ -156,8 +156,8 @@ class PowerControl(abc.ABC):
             await asyncio.gather(self._starting, return_exceptions=True)
             self._starting = None
 
-    def _counts(self) -> float:
-        """Seconds that a boot waits which no button of the server began; the others have waited already."""
+    def _firmware_delay(self) -> float:
+        """Seconds of firmware before a boot that the guest began; before other boots they have passed already."""
         return 0.0 if self._scripted else self.reboot_seconds(rescue=self.rescue_armed())
 
     def _boot_source(self) -> BootSource:

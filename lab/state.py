@@ -57,7 +57,7 @@ class State:
 
     @contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[None]:
-        """Only one program at a time starts or stops this lab; BlockingIOError when one does and we shall not wait."""
+        """Only one program at a time starts or stops this lab; BlockingIOError when that is so, without ``wait``."""
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             yield

@@ -114,7 +114,7 @@ class CloudAuth(ApiMiddleware):
         return response
 
     def refusal(self, status: int, code: str, message: str) -> web.Response:
-        """The error envelope of the Cloud API."""
+        """An error as the Cloud API answers it."""
         return answer(ApiError(status, code, message).body(), status)
 
     async def _respond(

@@ -196,7 +196,7 @@ class SystemImage:
 
     @property
     def description(self) -> str:
-        """The title, and in honest words what really boots."""
+        """The title; for other systems than debian-13 also that Debian boots in their place."""
         return self.title if self.name == "debian-13" else f"Lab Debian (stands in for {self.title})"
 
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be turned on one lab."""
+    """The settings of one lab."""
 
     limit: int = 3600
     refill_per_second: float = 1.0
@@ -177,7 +177,7 @@ class Cloud:
 
 
 def as_id(wanted: int | str) -> int | None:
-    """The id that was meant, when it can be one; ids may also be written as strings."""
+    """The id in ``wanted``, a number or a text of digits; None when it is none."""
     if isinstance(wanted, int):
         return wanted
     return whole_number(wanted)

@@ -40,7 +40,7 @@ class ActionFailedError(Exception):
 
 
 class Engine:
-    """Starts actions and keeps every action there ever was."""
+    """Starts actions, and keeps all of them."""
 
     def __init__(self, delays: Delays, faults: Faults) -> None:
         self.actions: dict[int, Action] = {}

@@ -197,7 +197,7 @@ class LoadBalancers:
         return self._changed(item, "update_service", lambda: self._update_service(item, body))
 
     def delete_service(self, item: LoadBalancer, body: schemas.ServiceDelete) -> Action:
-        """Listen no longer at a port."""
+        """Stop listening at a port."""
         return self._changed(
             item, "delete_service", lambda: item.services.pop(self._service(item, body.listen_port)["listen_port"])
         )
@@ -207,7 +207,7 @@ class LoadBalancers:
         return self._changed(item, "add_target", lambda: self._add_target(item, body))
 
     def remove_target(self, item: LoadBalancer, body: schemas.BalancerTarget) -> Action:
-        """Send there no longer."""
+        """Stop sending there."""
         wanted = _target(body)
 
         def change() -> None:
@@ -235,7 +235,7 @@ class LoadBalancers:
         return self._start(item, "change_protection", done)
 
     def change_type(self, item: LoadBalancer, body: schemas.LoadBalancerChangeType) -> Action:
-        """Another size, which must have room for what there is."""
+        """Change the size; services and targets must fit."""
         kind = self._type(body.load_balancer_type)
         small = kind.max_services < len(item.services) or kind.max_targets < len(item.targets)
         refuse_if(
@@ -485,7 +485,7 @@ def load_balancer_routes(balancers: LoadBalancers) -> web.RouteTableDef:
 
     @routes.get(_ONE + "/metrics")
     async def metrics(request: web.Request) -> web.Response:
-        """What went through: nothing, at each step of the time that was asked for."""
+        """The traffic at each step of the time asked for: always zero."""
         _one(request)
         kinds = request.query.get("type", "").split(",")
         fields = {"type": kinds, "start": request.query.get("start"), "end": request.query.get("end")}

@@ -25,7 +25,7 @@ _KINDS = ("placement_group", "network", "firewall", "volume")
 
 
 class MetadataOnlyResources:
-    """Changes that no machine notices, but that clients can read back."""
+    """Creates and changes resources that are metadata only."""
 
     def __init__(self, cloud: Cloud, servers: Servers) -> None:
         self.cloud = cloud
@@ -120,7 +120,7 @@ class MetadataOnlyResources:
         return self._start(server, "detach_iso", None)
 
     def request_console(self, _server: Server, _body: Body) -> Action:
-        """The lab has no screen to offer."""
+        """The lab has no VNC console."""
         raise unsupported("the lab has no VNC console; read the machine's console at GET /_lab/machines/<name>/console")
 
     def create_placement_group(self, body: schemas.PlacementGroupCreate) -> MetadataOnly:
@@ -195,7 +195,7 @@ def metadata_only_routes(resources: MetadataOnlyResources) -> web.RouteTableDef:
     @routes.post("/volumes")
     @routes.post("/primary_ips")
     async def refuse(request: web.Request) -> web.Response:
-        """Volumes and loose addresses would need machines that can have them."""
+        """The lab can make no volumes, and no addresses without a server."""
         raise unsupported(f"the lab cannot create {request.path.rpartition('/')[2].replace('_', ' ')}")
 
     @routes.get("/primary_ips")

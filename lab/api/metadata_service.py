@@ -46,7 +46,7 @@ def describe(cloud: Cloud, server: Server) -> dict[str, Any]:
 
 
 def metadata_application(cloud: Cloud) -> web.Application:
-    """The service as an application; it only ever speaks plain HTTP and knows no token."""
+    """The service as an application; plain HTTP, without a token."""
     leaves: dict[str, Leaf] = {
         "": lambda cloud, server: _yaml(describe(cloud, server)),
         "/hostname": lambda cloud, server: server.name,

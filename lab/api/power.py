@@ -21,7 +21,7 @@ class Power:
         self.cloud = cloud
 
     def settle(self, server: Server) -> None:
-        """Set the status by what the power says."""
+        """Set the status to running or off, by the power."""
         server.status = "running" if self.cloud.power_control[server.id].powered else "off"
 
     def start_after(self, server: Server, created: Action) -> Action:
@@ -36,7 +36,7 @@ class Power:
         return self._start(server, "start_server", self._switch_on_job(server))
 
     def power_off(self, server: Server) -> Action:
-        """Pull the plug."""
+        """Cut the power."""
         self._check(server)
         power_control = self.cloud.power_control[server.id]
 
@@ -66,7 +66,7 @@ class Power:
         return self._start(server, "shutdown_server", Job(self.cloud.power_control[server.id].press_power_button))
 
     def reboot(self, server: Server) -> Action:
-        """Ask the guest to reboot; a guest that does not listen goes on."""
+        """Ask the guest to reboot; a guest that ignores it goes on."""
         self._check(server)
         return self._start(server, "reboot_server", Job(self.cloud.power_control[server.id].request_reboot))
 

@@ -160,7 +160,7 @@ _BALLAST_RESCUE = (
     "usr/lib/python3*/ensurepip", "usr/lib/python3*/idlelib", "usr/lib/python3*/lib2to3", "usr/lib/python3*/pydoc_data",
     "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.shlibs", "var/lib/dpkg/info/*.symbols",
 )  # fmt: skip
-# The modules whose text decides what ends up in an image, beside the one named like it.
+# The modules whose text decides the content of every image; rescue.py or debian.py comes on top.
 _BUILDERS = ("bootstrap.py", "raw_image.py")
 
 

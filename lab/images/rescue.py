@@ -33,7 +33,7 @@ _TREE_ONLY = ("usr/bin/fio", *(f"usr/lib/x86_64-linux-gnu/{name}*" for name in (
     "ceph", "libglusterfs", "libicu", "librados", "librbd", "libxml2")))  # fmt: skip
 # Where the real rescue mounts installimage and its images, and where the lab does (lab/images/rescue.py).
 _SHARE = "root/.oldroot/nfs"
-#: The folder of another installimage, such as a checkout of Hetzner's, that rescues get in place of the stand-in.
+#: The folder of another installimage, such as a checkout of Hetzner's, that rescues get in place of the emulator.
 OWN_INSTALLIMAGE = "KUBENODE_LAB_INSTALLIMAGE"
 
 
@@ -99,7 +99,7 @@ _PROGRAM = Path(__file__).parents[1] / "installimage"
 def build_share(tarball: Path) -> Path:
     """A folder with ``install/`` and ``images/`` (``tarball``).
 
-    ``install/`` is the lab's stand-in, as it is in this checkout, or the folder that the environment names.
+    ``install/`` is the lab's emulator, as it is in this checkout, or the folder that the environment names.
     """
     program = Path(os.environ.get(OWN_INSTALLIMAGE) or _PROGRAM)
     sources = _installimage_files(program)

@@ -36,7 +36,7 @@ class DiskSpec:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What is screwed together; only disks change in the life of a machine, by hand."""
+    """What a machine consists of; only disks are ever added or replaced."""
 
     machine_id: int  # the API's server id; also the DMI serial
     name: str
@@ -82,20 +82,20 @@ class Machine(abc.ABC):
         self.hardware = hardware
         self.firmware = firmware
         self.on_off = on_off
-        #: How long the firmware counts; asked before each boot. Zero where that time has passed already.
-        self.counts: Callable[[], float] = lambda: 0.0
-        self.counting = False
+        #: Seconds that the firmware takes; asked before each boot. Zero where that time has passed already.
+        self.firmware_delay: Callable[[], float] = lambda: 0.0
+        self.in_firmware = False
         self._first: tuple[int, ...] = ()
 
-    async def _count(self) -> None:
-        """Let the firmware count; there is power, and nothing runs."""
-        seconds = self.counts()
+    async def _wait_for_firmware(self) -> None:
+        """Let the time of the firmware pass: there is power, and nothing runs."""
+        seconds = self.firmware_delay()
         if seconds > 0:
-            self.counting = True
+            self.in_firmware = True
             try:
                 await asyncio.sleep(seconds)
             finally:
-                self.counting = False
+                self.in_firmware = False
 
     @property
     def boot_order(self) -> tuple[int, ...]:
@@ -154,7 +154,7 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     async def add_disk(self, disk: DiskSpec, image: Path | None) -> None:
-        """Screw in a further disk, empty or holding a raw image; a machine that is on has it from its next boot on."""
+        """Put a further disk in, empty or holding a raw image; a machine that is on has it from its next boot on."""
 
     @abc.abstractmethod
     async def replace_disk(self, index: int, disk: DiskSpec, image: Path | None) -> None:

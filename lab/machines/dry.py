@@ -58,13 +58,13 @@ class DryMachine(MachineWithDisks):
         await self.power_on()
 
     async def request_reboot(self) -> None:
-        """Boot again, when the firmware has counted."""
-        if not self._on or self.counting:
+        """Boot again, when the time of the firmware has passed."""
+        if not self._on or self.in_firmware:
             return
-        seconds = self.counts()
+        seconds = self.firmware_delay()
         if seconds > 0:
-            self.counting = True
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._counted)
+            self.in_firmware = True
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._firmware_done)
         else:
             self._boot()
 
@@ -86,10 +86,10 @@ class DryMachine(MachineWithDisks):
     def _off(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._on, self.counting, self._timer = False, False, None
+        self._on, self.in_firmware, self._timer = False, False, None
 
-    def _counted(self) -> None:
-        self.counting, self._timer = False, None
+    def _firmware_done(self) -> None:
+        self.in_firmware, self._timer = False, None
         self._boot()
 
     def _boot(self) -> None:

@@ -178,7 +178,7 @@ class NspawnMachine(PoweredMachine):
     async def _boot(self, begun: asyncio.Event) -> int | None:
         """One boot; returns the container's exit status, None when nothing was started."""
         await self._kill()
-        await self._count()
+        await self._wait_for_firmware()
         source = self.firmware()
         await self._prepare()  # disks that were put in since the power came on
         view = await self._show_disks()

@@ -235,7 +235,7 @@ class QemuMachine(PoweredMachine):
         try:
             while True:
                 try:
-                    await self._count()
+                    await self._wait_for_firmware()
                     reason = await self._boot(self.firmware(), begun)
                 except Exception as error:  # noqa: BLE001 - a machine that does not come up still has power
                     self._console.say(f"The lab could not start this machine: {error}")

@@ -33,7 +33,7 @@ _PRESS_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RobotSettings:
-    """What can be turned on the Robot of one lab."""
+    """The settings of the Robot of one lab."""
 
     user: str = USER
     rescue_lifetime: float = 3600.0

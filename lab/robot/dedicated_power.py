@@ -86,7 +86,7 @@ class DedicatedPower(power_control.PowerControl):
                 await self.cut_power()
 
     async def begin(self) -> None:
-        """Be on as if it had been on all along: the firmware takes no time and meets no fault but a hanging system."""
+        """Power on without firmware time, as if it had been on before; only the fault of a hanging system applies."""
         self.powered = True
         if self._hangs():
             self.server.boots.append(Boot(self._clock(), "disk"))

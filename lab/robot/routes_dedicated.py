@@ -23,7 +23,7 @@ _SYSTEM = {"rescue": "os", "linux": "dist", "vnc": "dist"}
 
 @routes.get("/server")
 async def list_servers(request: web.Request) -> web.Response:
-    """All servers, shortly."""
+    """All servers, in short form."""
     items = [{"server": robot_views.server_item(item)} for item in account(request).ordered()]
     if not items:
         raise not_found("No server found")
@@ -70,7 +70,7 @@ async def get_reset(request: web.Request) -> web.Response:
 
 @routes.post("/reset/{server}")
 async def post_reset(request: web.Request) -> web.Response:
-    """Press a button; the answer says that it was pressed, not what came of it."""
+    """Reset a server; the answer only says that the reset was started."""
     found, fields = server(request), await form(request)
     if not found.spec.reset:
         raise _no_reset()

@@ -98,7 +98,7 @@ async def set_firewall(request: web.Request) -> web.Response:
 
 @routes.delete("/firewall/{server}")
 async def clear_firewall(request: web.Request) -> web.Response:
-    """Back to no rules."""
+    """Remove all rules."""
     return _put(request, server(request), Firewall())
 
 

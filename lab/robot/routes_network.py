@@ -27,7 +27,7 @@ _PLACE = {"gateway": "172.31.1.1", "mask": 32, "broadcast": None}
 
 @routes.get("/")
 async def root(_request: web.Request) -> web.Response:
-    """Nothing but a success: clients ask for it to see whether their credentials are good."""
+    """An empty answer: clients use it to check their credentials."""
     return answer({})
 
 
@@ -142,7 +142,7 @@ async def get_failover(request: web.Request) -> web.Response:
 
 @routes.post("/failover/{ip}")
 async def route_failover(request: web.Request) -> web.Response:
-    """Lead a failover address to another server."""
+    """Route a failover address to another server."""
     server, ip = _routed(request)
     fields = await form(request)
     fields.require("active_server_ip")
@@ -155,7 +155,7 @@ async def route_failover(request: web.Request) -> web.Response:
 
 @routes.delete("/failover/{ip}")
 async def unroute_failover(request: web.Request) -> web.Response:
-    """Lead a failover address nowhere."""
+    """Route a failover address to no server."""
     server, ip = _routed(request)
     _lead(server, ip, None)
     return answer({"failover": _failover(account(request), server, ip)})

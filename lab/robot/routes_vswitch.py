@@ -28,7 +28,7 @@ _DATE = re.compile(r"(?:[0-9]{2}|[0-9]{4})-[0-9]{2}-[0-9]{2}")
 
 @routes.get("/vswitch")
 async def list_switches(request: web.Request) -> web.Response:
-    """All switches, shortly; a list without wrappers, which may be empty."""
+    """All switches, in short form; a list without wrappers, which may be empty."""
     return answer([_head(item) for item in account(request).vswitches.values()])
 
 
@@ -63,7 +63,7 @@ async def change_switch(request: web.Request) -> web.Response:
 
 @routes.delete("/vswitch/{vswitch}")
 async def cancel_switch(request: web.Request) -> web.Response:
-    """Cancel for a day, which the lab lets never come, or now."""
+    """Cancel now, or for a day; the lab never executes the latter."""
     item, fields = _switch(request), await form(request)
     fields.require("cancellation_date")
     date = fields.text("cancellation_date")
@@ -79,7 +79,7 @@ async def cancel_switch(request: web.Request) -> web.Response:
 
 @routes.post("/vswitch/{vswitch}/server")
 async def add_servers(request: web.Request) -> web.Response:
-    """Make servers members; all of them, or none."""
+    """Add servers to the switch; all of them, or none."""
     owner, item = account(request), _switch(request)
     servers = [server for server in await _servers(request) if server.number not in item.members]
     _check_idle(request, item)
@@ -97,7 +97,7 @@ async def add_servers(request: web.Request) -> web.Response:
 
 @routes.delete("/vswitch/{vswitch}/server")
 async def remove_servers(request: web.Request) -> web.Response:
-    """Make servers members no longer."""
+    """Remove servers from the switch."""
     item, servers = _switch(request), await _servers(request)
     _check_idle(request, item)
     for server in servers:

@@ -62,8 +62,8 @@ def stream(*command: str) -> int:
     return process.returncode
 
 
-def patience(seconds: float) -> Iterator[None]:
-    """Tries until the time is over, at least two."""
+def tries(seconds: float) -> Iterator[None]:
+    """Yield once for each try until the time is over, at least twice."""
     deadline = time.monotonic() + seconds
     yield
     while time.monotonic() < deadline:
@@ -145,12 +145,12 @@ def partition_node(path: str, number: int) -> str:
     return f"{drive}p{number}" if re.search(r"[0-9]\Z", drive) else f"{drive}{number}"
 
 
-def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
+def sync_partitions(path: str, wanted: dict[int, tuple[int, int]]) -> None:
     """Make the kernel's partitions of a drive those wanted, and wait for their nodes.
 
     By single calls: not every kernel can read a partition table.
     """
-    for _try in patience(300):
+    for _try in tries(300):
         present = partitions(path)
         if present == wanted:
             break
@@ -167,7 +167,7 @@ def agree(path: str, wanted: dict[int, tuple[int, int]]) -> None:
         settle()
     for number in wanted:
         node = partition_node(path, number)
-        for _try in patience(300):
+        for _try in tries(300):
             if block_number(node):
                 break
         else:

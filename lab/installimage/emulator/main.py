@@ -294,7 +294,7 @@ def _machine(wanted: config.Config, uefi: bool) -> validation.Machine:
     drives = {}
     for drive in wanted.drives:
         if host.is_whole_drive(drive):
-            busy = all(host.is_busy(drive) for _try in host.patience(_BUSY_SECONDS))
+            busy = all(host.is_busy(drive) for _try in host.tries(_BUSY_SECONDS))
             drives[drive] = validation.Drive(host.size_bytes(drive), busy)
     return validation.Machine(platform.machine(), uefi, drives, stackable=not host.in_container())
 

@@ -61,7 +61,7 @@ class Storage:
             "sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", "--wipe", "always", "--wipe-partitions", "always",
             drive, text=self.layout.table(),
         )  # fmt: skip
-        host.agree(drive, {one.number: (one.start, one.length) for one in self.layout.partitions})
+        host.sync_partitions(drive, {one.number: (one.start, one.length) for one in self.layout.partitions})
         for one in self.layout.partitions:
             host.run("wipefs", "--all", "--force", host.partition_node(drive, one.number))
 
@@ -212,7 +212,7 @@ class Storage:
     def unmount(self) -> None:
         """Take the target apart; what was written is on the drives afterwards."""
         for folder in reversed(self._mounted):
-            for _try in host.patience(120):
+            for _try in host.tries(120):
                 with suppress(Failed):
                     host.run("umount", "--recursive", str(folder))
                     break
@@ -252,7 +252,7 @@ def _name(volume: Volume) -> str:
 
 def _appear(device: str) -> None:
     started = time.monotonic()
-    for _try in host.patience(300):
+    for _try in host.tries(300):
         if host.block_number(device):
             return
     debug(f"{device} did not appear within {time.monotonic() - started:.0f} s")

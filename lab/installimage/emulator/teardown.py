@@ -85,7 +85,7 @@ def _erase(drive: str) -> None:
     except OSError as error:
         debug(f"{drive}: {error}")
         raise Failed("erase") from error
-    host.agree(drive, {})
+    host.sync_partitions(drive, {})
 
 
 def remove_volume_groups(preserve: str) -> None:

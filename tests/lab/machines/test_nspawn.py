@@ -82,20 +82,20 @@ async def test_a_firmware_that_counts_runs_nothing(nspawn_backend: Backend, key:
     await one.machine.create(None)
     await one.machine.power_on()
     first = await one.answers(BOOT_ID)
-    one.machine.counts = lambda: 3600.0
+    one.machine.firmware_delay = lambda: 3600.0
     await one.machine.request_reboot()
 
     async def counting() -> bool:
-        return one.machine.counting
+        return one.machine.in_firmware
 
     await until_async(counting, "the firmware", LIMIT, 0.1, one.machine.console)
     assert one.machine.running
     assert len(one.boots) == 1, "the firmware has not been asked yet"
     assert (await one.ssh("true", connect=2)).status == 255
-    one.machine.counts = lambda: 0.0
+    one.machine.firmware_delay = lambda: 0.0
     await one.machine.reset()
     assert await one.answers(BOOT_ID) != first
-    assert not one.machine.counting
+    assert not one.machine.in_firmware
 
 
 @pytest.mark.parametrize("content", ["nothing", "a table only"])
