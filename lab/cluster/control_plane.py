@@ -209,7 +209,8 @@ class ControlPlane:
 
     def _server_command(self) -> list[str]:
         return [
-            str(self._programs.apiserver), f"--etcd-servers={_SOCKET}", f"--bind-address={self._host}",
+            str(self._programs.kubernetes / "kube-apiserver"),
+            f"--etcd-servers={_SOCKET}", f"--bind-address={self._host}",
             f"--advertise-address={self._host}", f"--secure-port={self.endpoint.rpartition(':')[2]}",
             "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
             "--kubelet-client-certificate=apiserver-kubelet-client.crt",
@@ -225,7 +226,7 @@ class ControlPlane:
 
     def _manager_command(self) -> list[str]:
         return [
-            str(self._programs.controller_manager), "--kubeconfig=admin.kubeconfig",
+            str(self._programs.kubernetes / "kube-controller-manager"), "--kubeconfig=admin.kubeconfig",
             f"--controllers={','.join(_CONTROLLERS)}", "--cluster-signing-cert-file=ca.crt",
             "--cluster-signing-key-file=ca.key", f"--cluster-signing-duration={self._signed_seconds}s",
             "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key", "--leader-elect=false",
@@ -234,5 +235,6 @@ class ControlPlane:
 
     def _scheduler_command(self) -> list[str]:
         return [
-            str(self._programs.scheduler), "--kubeconfig=admin.kubeconfig", "--leader-elect=false", "--secure-port=0"
+            str(self._programs.kubernetes / "kube-scheduler"), "--kubeconfig=admin.kubeconfig",
+            "--leader-elect=false", "--secure-port=0",
         ]  # fmt: skip

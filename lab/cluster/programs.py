@@ -71,21 +71,6 @@ class Programs(Tools):
         """kubelet of the same release."""
         return self.kubernetes / "kubelet"
 
-    @property
-    def apiserver(self) -> Path:
-        """kube-apiserver."""
-        return self.kubernetes / "kube-apiserver"
-
-    @property
-    def scheduler(self) -> Path:
-        """kube-scheduler."""
-        return self.kubernetes / "kube-scheduler"
-
-    @property
-    def controller_manager(self) -> Path:
-        """kube-controller-manager."""
-        return self.kubernetes / "kube-controller-manager"
-
 
 def ensure(progress: Progress = quiet) -> Programs:
     """The programs, built when they are missing: a quarter of an hour on two cores, once, one builder at a time."""

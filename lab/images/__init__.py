@@ -4,7 +4,7 @@
 
 ``ensure("rescue")``, ``ensure("debian")`` (bookworm), ``ensure("debian13")`` (trixie) and ``ensure("tarball")`` return
 the image, building it first from Debian packages when there is none for the present recipe; ``share()`` is what a
-rescue mounts to install from. Building needs root and the packages of ``required_packages()``; using a built image
+rescue mounts to install from. Building needs root and the packages of ``missing_packages()``; using a built image
 does not.
 """
 
@@ -28,8 +28,7 @@ from .debian import TARBALL_FILE, build_tarball
 from .recipe import RECIPES, SUITE
 from .rescue import build_share
 
-__all__ = ["TARBALL", "Image", "ImageError", "ensure", "is_built", "listing", "missing_packages", "required_packages",
-           "share", "variant"]  # fmt: skip
+__all__ = ["TARBALL", "Image", "ImageError", "ensure", "is_built", "listing", "missing_packages", "share", "variant"]
 
 # program → the Debian package that brings it
 _PROGRAMS = {
@@ -54,11 +53,6 @@ _DATA = {
 TARBALL = TARBALL_FILE  # what installimage reads the distribution, version and architecture from
 _BUILDERS = {"rescue": rescue.build, "debian": debian.build, "tarball": build_tarball}
 _INDEX = "image.json"  # its time of change is the time of the last use
-
-
-def required_packages() -> list[str]:
-    """The Debian packages that building images needs on the host."""
-    return sorted({*_PROGRAMS.values(), *_DATA.values()})
 
 
 def require_programs() -> None:

@@ -34,7 +34,7 @@ async def root(_request: web.Request) -> web.Response:
 @routes.get("/ip")
 async def list_ips(request: web.Request) -> web.Response:
     """The main addresses."""
-    return _list(request, "ip", [_ip(server) for server in _asked_for(request)])
+    return _list("ip", [_ip(server) for server in _asked_for(request)])
 
 
 @routes.get("/ip/{ip}")
@@ -69,7 +69,7 @@ async def change_mac(request: web.Request) -> web.Response:
 @routes.get("/subnet")
 async def list_subnets(request: web.Request) -> web.Response:
     """The IPv6 networks, and the failover addresses as networks of one."""
-    return _list(request, "subnet", [net for server in _asked_for(request) for net in _subnets(server)])
+    return _list("subnet", [net for server in _asked_for(request) for net in _subnets(server)])
 
 
 @routes.get("/subnet/{ip}")
@@ -89,9 +89,7 @@ async def warn_subnet(request: web.Request) -> web.Response:
 @routes.get("/rdns")
 async def list_pointers(request: web.Request) -> web.Response:
     """All names that were given to addresses."""
-    return _list(
-        request, "rdns", [_rdns(ip, ptr) for server in _asked_for(request) for ip, ptr in server.pointers.items()]
-    )
+    return _list("rdns", [_rdns(ip, ptr) for server in _asked_for(request) for ip, ptr in server.pointers.items()])
 
 
 @routes.get("/rdns/{ip}")
@@ -129,9 +127,7 @@ async def delete_pointer(request: web.Request) -> web.Response:
 async def list_failovers(request: web.Request) -> web.Response:
     """The failover addresses."""
     owner = account(request)
-    return _list(
-        request, "failover", [_failover(owner, item, ip) for item in _asked_for(request) for ip in item.routed]
-    )
+    return _list("failover", [_failover(owner, item, ip) for item in _asked_for(request) for ip in item.routed])
 
 
 @routes.get("/failover/{ip}")
@@ -161,7 +157,7 @@ async def unroute_failover(request: web.Request) -> web.Response:
     return answer({"failover": _failover(account(request), server, ip)})
 
 
-def _list(_request: web.Request, name: str, items: list[dict[str, Any]]) -> web.Response:
+def _list(name: str, items: list[dict[str, Any]]) -> web.Response:
     if not items:
         raise not_found(f"No {name} entries found")
     return answer([{name: item} for item in items])

@@ -8,7 +8,6 @@ import ipaddress
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 from . import host
@@ -249,11 +248,6 @@ class Target:
         for log in self.file("/var/log").rglob("*"):
             if log.is_file() and not log.is_symlink():
                 os.truncate(log, 0)
-
-    def keep(self, source: Path, path: str, mode: int) -> None:
-        """Copy a file of the rescue."""
-        shutil.copyfile(source, self.file(path))
-        self.file(path).chmod(mode)
 
 
 def rescue_password() -> str:

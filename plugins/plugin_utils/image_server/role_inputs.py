@@ -22,7 +22,6 @@ from ansible_collections.kubenode.provision.plugins.module_utils._liveimage impo
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.agent import AgentInputs
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.bases import known_arch
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml
 
 from ..plain import own_yaml
 from . import machine_paths
