@@ -90,7 +90,7 @@ def test_addresses_may_be_any_json():
 def test_an_owner_that_is_no_number_does_not_exist(name):
     with pytest.raises(SettingError, match="does not exist"):
         files.owner(SimpleNamespace(check_mode=False), {"owner": name})
-    assert files.owner(SimpleNamespace(check_mode=False), {"owner": "4294967294", "group": "0"}) == [4294967294, 0]
+    assert files.owner(SimpleNamespace(check_mode=False), {"owner": "4294967294", "group": "0"}) == (4294967294, 0)
 
 
 @odd.examples("1.2.²", "٣.1.1", "1." + "9" * 5000, "1.2." + "9" * 20, "1.2.3\n", "9" * 5000 + ".1")

@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 #: The most bytes that are read of an answer.
@@ -25,7 +26,7 @@ _WRONG_NAME = (62, 64)
 class ApiError(Exception):
     """No answer was had; ``code`` is the failure code, the text says what happened."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
 
@@ -33,18 +34,18 @@ class ApiError(Exception):
 class Answer:
     """Status, JSON body (None when it is no JSON) and the server's clock against ours in seconds (None: no date)."""
 
-    def __init__(self, status, body, skew=None):
+    def __init__(self, status: int, body: Any, skew: float | None = None) -> None:
         self.status = status
         self.body = body
         self.skew = skew
 
     @property
-    def message(self):
+    def message(self) -> str:
         """What the API says of a refusal."""
         return str(self.body.get("message") or "") if isinstance(self.body, dict) else ""
 
 
-def split_server(server):
+def split_server(server: str) -> tuple[str, int]:
     """(host, port) of ``https://host[:port]``; anything else raises ValueError."""
     try:
         parts = urlsplit(server)
@@ -66,23 +67,30 @@ class Api:
     ``client_pem`` is the path of a file with certificate and key. ``timeout`` in seconds is for one request.
     """
 
-    def __init__(self, server, ca_pem, token=None, client_pem=None, timeout=10):
+    def __init__(
+        self,
+        server: str,
+        ca_pem: str | None,
+        token: str | None = None,
+        client_pem: str | None = None,
+        timeout: float = 10,
+    ) -> None:
         self.host, self.port = split_server(server)
         self.server = server
         self.timeout = timeout
         self._token = token
         self._context = self._make_context(ca_pem, client_pem)
 
-    def get(self, path):
+    def get(self, path: str) -> Answer:
         """GET; returns an :class:`Answer`."""
         return self._request("GET", path, None)
 
-    def post(self, path, body):
+    def post(self, path: str, body: Any) -> Answer:
         """POST ``body`` as JSON; returns an :class:`Answer`."""
         return self._request("POST", path, json.dumps(body).encode("utf-8"))
 
     @staticmethod
-    def _make_context(ca_pem, client_pem):
+    def _make_context(ca_pem: str | None, client_pem: str | None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if ca_pem is None:
@@ -100,7 +108,7 @@ class Api:
                 raise ApiError("token_refused", text) from error
         return context
 
-    def _request(self, method, path, body):
+    def _request(self, method: str, path: str, body: bytes | None) -> Answer:
         headers = {"Accept": "application/json", "User-Agent": "kubenode.provision", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -126,7 +134,7 @@ class Api:
             raise ApiError("api_unreachable", "%s answers with more than %d bytes" % (self.server, LONGEST_ANSWER))
         return Answer(response.status, _json(data), _skew(response.getheader("Date"), sent, time.time()))
 
-    def _untrusted(self, error):
+    def _untrusted(self, error: ssl.SSLCertVerificationError) -> ApiError:
         if error.verify_code in (_NOT_YET_VALID, _HAS_EXPIRED):
             skew = self._unproven_skew()
             when = "not valid yet" if error.verify_code == _NOT_YET_VALID else "expired"
@@ -149,7 +157,7 @@ class Api:
             % (self.server, error.verify_message),
         )
 
-    def _unproven_skew(self):
+    def _unproven_skew(self) -> float | None:
         """The server's clock against ours by a server that is not proven: for the text of an error, nothing else."""
         try:
             return Api(self.server, None, timeout=self.timeout).get("/version").skew
@@ -157,7 +165,7 @@ class Api:
             return None
 
 
-def _skew(date, sent, received):
+def _skew(date: str | None, sent: float, received: float) -> float | None:
     """Seconds the server's clock is ahead; its date has no fractions, so up to a second is nothing."""
     if not date:
         return None
@@ -170,7 +178,7 @@ def _skew(date, sent, received):
     return max(0.0, there - received)
 
 
-def _json(data):
+def _json(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):

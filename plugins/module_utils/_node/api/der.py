@@ -12,6 +12,7 @@ import binascii
 import datetime
 import hashlib
 import re
+from typing import Any, Tuple
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)-----END \1-----")
 _SEQUENCE, _SET, _OID, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x31, 0x06, 0x17, 0x18
@@ -19,11 +20,15 @@ _VERSION, _REQUEST_ATTRIBUTES = 0xA0, 0xA0
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
 
 
+#: tag, content, whole
+Element = Tuple[int, bytes, bytes]
+
+
 class BadCertificate(ValueError):
     """The text or the bytes are no certificate (or signing request) that can be read."""
 
 
-def pem_blocks(text, label):
+def pem_blocks(text: str, label: str) -> list[bytes]:
     """The DER bytes of every PEM block of this label, in their order; a broken one raises :class:`BadCertificate`."""
     blocks = []
     for found in _PEM.finditer(text):
@@ -36,7 +41,7 @@ def pem_blocks(text, label):
     return blocks
 
 
-def certificates(text):
+def certificates(text: str) -> list[bytes]:
     """The DER bytes of every certificate in PEM; none raises :class:`BadCertificate`."""
     blocks = pem_blocks(text, "CERTIFICATE")
     if not blocks:
@@ -46,23 +51,23 @@ def certificates(text):
     return blocks
 
 
-def public_key_pin(certificate):
+def public_key_pin(certificate: bytes) -> str:
     """``sha256:HEX`` of the SubjectPublicKeyInfo of a DER certificate, as kubeadm prints it."""
     return "sha256:" + hashlib.sha256(_fields(certificate)[5][2]).hexdigest()
 
 
-def validity(certificate):
+def validity(certificate: bytes) -> tuple[float, float]:
     """(not before, not after) of a DER certificate in seconds since the epoch."""
     start, end = _children(_fields(certificate)[3][1])[:2]
     return _time(start), _time(end)
 
 
-def subject(certificate):
+def subject(certificate: bytes) -> dict[str, Any]:
     """{"CN": name, "O": [organizations]} of a DER certificate."""
     return _name(_fields(certificate)[4][1])
 
 
-def request_subject(request):
+def request_subject(request: bytes) -> dict[str, Any]:
     """The same of a DER certificate signing request (PKCS #10)."""
     try:
         info = _children(_children(request)[0][1])[0]
@@ -72,23 +77,23 @@ def request_subject(request):
         raise BadCertificate("the signing request ends early") from error
 
 
-def _fields(certificate):
+def _fields(certificate: bytes) -> list[Element]:
     """(tag, content, whole) of serial, algorithm, issuer, validity, subject and key, after a version or None."""
     try:
         outer = _children(certificate)[0]
         if outer[0] != _SEQUENCE:
             raise BadCertificate("a certificate begins with a SEQUENCE")
         fields = _children(_children(outer[1])[0][1])
-        if fields[0][0] != _VERSION:
-            fields = [None] + fields
-        if len(fields) < 7:
+        if fields[0][0] == _VERSION:
+            fields = fields[1:]
+        if len(fields) < 6:
             raise BadCertificate("the certificate ends early")
-        return fields[1:]
+        return fields
     except IndexError as error:
         raise BadCertificate("the certificate ends early") from error
 
 
-def _children(data):
+def _children(data: bytes) -> list[Element]:
     """[(tag, content, whole)] of the elements that follow each other in ``data``."""
     elements, start = [], 0
     while start < len(data):
@@ -111,7 +116,7 @@ def _children(data):
     return elements
 
 
-def _name(content):
+def _name(content: bytes) -> dict[str, Any]:
     common_name = ""
     organizations: list[str] = []
     for dummy, names, _dummy_whole in _children(content):
@@ -127,7 +132,7 @@ def _name(content):
     return {"CN": common_name, "O": organizations}
 
 
-def _time(element):
+def _time(element: Element) -> float:
     tag, content = element[0], element[1].decode("ascii", "replace")
     digits = re.match(r"([0-9]{2}|[0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})Z\Z", content)
     if not digits or (tag, len(digits.group(1))) not in ((_UTC_TIME, 2), (_GENERALIZED_TIME, 4)):

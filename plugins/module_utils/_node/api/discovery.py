@@ -12,6 +12,8 @@ import hashlib
 import hmac
 import json
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..._common.text import base64_bytes
 from . import der
@@ -24,20 +26,20 @@ _CA_LINE = re.compile(r"^\s*(?:-\s*)?certificate-authority-data:\s*[\"']?([A-Za-
 class DiscoveryError(ValueError):
     """What was found cannot be trusted; ``code`` is the failure code, the text says why."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-def split_token(token):
+def split_token(token: str) -> tuple[str, str]:
     """(id, secret) of a bootstrap token; raise ValueError without repeating it."""
     found = TOKEN.match(token)
     if not found:
         raise ValueError("a bootstrap token is six and sixteen lower-case letters or digits: abcdef.0123456789abcdef")
-    return found.groups()
+    return found[1], found[2]
 
 
-def check_pin(pin):
+def check_pin(pin: Any) -> str:
     """Return ``pin`` in lower case when it is ``sha256:`` and 64 hexadecimal digits, else raise ValueError."""
     if not isinstance(pin, str) or not _PIN.match(pin.lower()):
         raise ValueError(
@@ -47,7 +49,7 @@ def check_pin(pin):
     return pin.lower()
 
 
-def matching_certificates(ca_pem, pins):
+def matching_certificates(ca_pem: str, pins: Iterable[str]) -> str:
     """The PEM of those CA certificates whose public key is pinned; none raises :class:`DiscoveryError`."""
     found = der.certificates(ca_pem)
     kept = [block for block in found if der.public_key_pin(block) in pins]
@@ -60,7 +62,7 @@ def matching_certificates(ca_pem, pins):
     return "".join(_pem(block) for block in kept)
 
 
-def check_signature(data, kubeconfig, token):
+def check_signature(data: Mapping[str, Any], kubeconfig: str, token: str) -> None:
     """Check the detached JWS (HS256) that the cluster's signer made of ``kubeconfig`` with this token."""
     name, secret = split_token(token)
     signature = data.get("jws-kubeconfig-" + name)
@@ -84,7 +86,7 @@ def check_signature(data, kubeconfig, token):
         raise DiscoveryError("discovery_signature", "cluster-info was signed with another token, or was changed since")
 
 
-def discovered_ca(config_map, pins, token):
+def discovered_ca(config_map: Mapping[str, Any], pins: set[str], token: str | None) -> str:
     """The CA (PEM) of a cluster-info ConfigMap, proven by pins, by the token's signature or by both.
 
     ``pins`` may be empty and ``token`` None, but not both.
@@ -93,7 +95,7 @@ def discovered_ca(config_map, pins, token):
         raise ValueError("neither pins nor a token to prove cluster-info with")
     data = config_map.get("data")
     kubeconfig = data.get("kubeconfig") if isinstance(data, dict) else None
-    if not isinstance(kubeconfig, str):
+    if not isinstance(data, dict) or not isinstance(kubeconfig, str):
         raise DiscoveryError("discovery_signature", "the ConfigMap kube-public/cluster-info holds no kubeconfig")
     if token:
         check_signature(data, kubeconfig, token)
@@ -107,7 +109,7 @@ def discovered_ca(config_map, pins, token):
         raise DiscoveryError("discovery_signature", "the CA of cluster-info cannot be read: %s" % error) from error
 
 
-def _authorities(kubeconfig):
+def _authorities(kubeconfig: str) -> list[str]:
     """What a kubeconfig in JSON, or in YAML as kubeadm writes it, holds as certificate-authority-data."""
     try:
         clusters = json.loads(kubeconfig)["clusters"]
@@ -118,20 +120,20 @@ def _authorities(kubeconfig):
         return []
 
 
-def _pem(certificate):
+def _pem(certificate: bytes) -> str:
     text = base64.b64encode(certificate).decode("ascii")
     lines = [text[start : start + 64] for start in range(0, len(text), 64)]
     return "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n" % "\n".join(lines)
 
 
-def _unpadded(text):
+def _unpadded(text: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError as error:
         raise DiscoveryError("discovery_signature", "the signature of cluster-info is not base64") from error
 
 
-def _json(data):
+def _json(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

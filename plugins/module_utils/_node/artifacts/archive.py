@@ -9,6 +9,8 @@ import os
 import posixpath
 import subprocess
 import tarfile
+from collections.abc import Callable, Sequence
+from typing import IO, Any
 
 from .fetch import FetchError
 
@@ -19,7 +21,7 @@ class ArchiveError(FetchError):
     """The archive does not hold what is wanted, or what it holds is not safe."""
 
 
-def member_name(name):
+def member_name(name: str) -> str:
     """A member's name without a leading "./"; raises ArchiveError for one that leads elsewhere. Pure."""
     clean = posixpath.normpath(name)
     if not name or name.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in name or "\n" in name:
@@ -27,13 +29,13 @@ def member_name(name):
     return clean
 
 
-def matches(pattern, name):
+def matches(pattern: str, name: str) -> bool:
     """Whether a name has the pattern's form, folder by folder: * does not go into folders. Pure."""
     wanted, found = posixpath.normpath(pattern).split("/"), name.split("/")
     return len(wanted) == len(found) and all(fnmatch.fnmatchcase(*pair) for pair in zip(found, wanted))
 
 
-def extract(path, wanted, take, zstd="zstd"):
+def extract(path: str, wanted: Sequence[str], take: Callable[[int, str, Any, int], None], zstd: str = "zstd") -> None:
     """Call ``take(pattern's index, member's name, file, size)`` for every regular member that a pattern means.
 
     ``wanted`` are the patterns; each must mean at least one member. Raises ArchiveError.
@@ -61,10 +63,12 @@ def extract(path, wanted, take, zstd="zstd"):
 class _opened:  # noqa: N801
     """A tar file as a stream, unpacked by Python, or by the program zstd."""
 
-    def __init__(self, path, zstd):
-        self._path, self._zstd, self._process, self._tar = path, zstd, None, None
+    def __init__(self, path: str, zstd: str) -> None:
+        self._path, self._zstd = path, zstd
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tar: tarfile.TarFile | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> tarfile.TarFile:
         try:
             with open(self._path, "rb") as file:
                 is_zstd = file.read(len(_ZSTD)) == _ZSTD
@@ -85,21 +89,22 @@ class _opened:  # noqa: N801
             raise ArchiveError("the archive cannot be read: %s" % error) from error
         return self._tar
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._end()
         if isinstance(error, (tarfile.TarError, EOFError, UnicodeError)) or type(error).__module__ == "zlib":
             raise ArchiveError("the archive cannot be read: %s" % error) from error
 
-    def _end(self):
+    def _end(self) -> None:
         if self._tar:
             self._tar.close()
         if self._process:
             self._process.kill()
-            self._process.stdout.close()
+            if self._process.stdout:
+                self._process.stdout.close()
             self._process.wait()
 
 
-def copy(source, target, limit, chunk=1 << 18):
+def copy(source: Any, target: IO[bytes], limit: int, chunk: int = 1 << 18) -> None:
     """Copy exactly ``limit`` bytes; raises ArchiveError when there are fewer."""
     left = limit
     while left:

@@ -9,27 +9,31 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from ..machine.host import Host
+from ..machine.pending import Pending
 from . import fetch, install, record
 
 #: Parts of files lie here until they are whole; nobody but root may look or write.
 CACHE = "/var/cache/kubenode/artifacts"
 
 
-def plan(host, artifacts, parallel):
+def plan(host: Host, artifacts: Sequence[dict[str, Any]], parallel: int) -> list[str | None]:
     """Why each artifact must be installed, or None, in order."""
     with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
         return list(pool.map(lambda artifact: record.missing(host, artifact), artifacts))
 
 
-def change_id(artifact):
+def change_id(artifact: dict[str, Any]) -> str:
     """How node_settings calls a change of this artifact."""
     return "artifact:" + artifact["name"]
 
 
 @contextlib.contextmanager
-def locked(host, seconds):
+def locked(host: Host, seconds: float) -> Iterator[None]:
     """Only one run at a time; raises FetchError when another one takes too long."""
     folder = host.path(CACHE)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -51,11 +55,13 @@ def locked(host, seconds):
         os.close(fd)
 
 
-def apply(host, artifacts, fetcher, pending, parallel):
+def apply(
+    host: Host, artifacts: Sequence[dict[str, Any]], fetcher: fetch.Fetcher, pending: Pending, parallel: int
+) -> list[tuple[int, float, str | None]]:
     """Fetch and install; a list of (bytes, seconds, error or None) in order. One that fails stops no other."""
     lock = threading.Lock()
 
-    def one(artifact):
+    def one(artifact: dict[str, Any]) -> tuple[int, float, str | None]:
         begin = time.monotonic()
         try:
             came = _bring(host, artifact, fetcher, pending, lock)
@@ -67,7 +73,7 @@ def apply(host, artifacts, fetcher, pending, parallel):
         return list(pool.map(one, artifacts))
 
 
-def _bring(host, artifact, fetcher, pending, lock):
+def _bring(host: Host, artifact: dict[str, Any], fetcher: fetch.Fetcher, pending: Pending, lock: threading.Lock) -> int:
     if record.missing_files(host, artifact) is None:
         install.links(host, artifact)
         return 0

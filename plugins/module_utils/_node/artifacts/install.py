@@ -8,18 +8,22 @@ import hashlib
 import os
 import stat
 import tempfile
+from typing import Any
 
 from ..machine import files
+from ..machine.host import Host
 from . import archive, fetch
 
 
 class _Staged:
     """Temporary neighbours of the files to come."""
 
-    def __init__(self, host, what):
-        self._host, self._what, self._files = host, what, {}
+    def __init__(self, host: Host, what: str) -> None:
+        self._host, self._what = host, what
+        #: path → its temporary neighbour, the digest so far, the folders that were made
+        self._files: dict[str, tuple[str, Any, list[str]]] = {}
 
-    def add(self, path, mode, source, size):
+    def add(self, path: str, mode: int, source: Any, size: int) -> None:
         """Copy a stream beside its place."""
         if path in self._files:
             raise archive.ArchiveError("two members of %s would become %s" % (self._what, path))
@@ -36,7 +40,7 @@ class _Staged:
             archive.copy(_Hashed(source, digest), target, size)
             os.fchmod(fd, mode)
 
-    def commit(self):
+    def commit(self) -> dict[str, str]:
         """Rename them all; returns {path: sha256}."""
         digests = {}
         for path, (temporary, digest, _made) in list(self._files.items()):
@@ -47,7 +51,7 @@ class _Staged:
             files.sync_folder(self._host.path(folder))
         return digests
 
-    def discard(self):
+    def discard(self) -> None:
         """Remove what was not renamed."""
         for temporary, _digest, _made in self._files.values():
             os.unlink(temporary)
@@ -57,17 +61,17 @@ class _Staged:
 class _Hashed:
     """A stream that hashes what is read from it."""
 
-    def __init__(self, source, digest):
+    def __init__(self, source: Any, digest: Any) -> None:
         self._source, self._digest = source, digest
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         """The next bytes."""
         data = self._source.read(size)
         self._digest.update(data)
         return data
 
 
-def install(host, artifact, part):
+def install(host: Host, artifact: dict[str, Any], part: str) -> dict[str, str]:
     """Install from the verified file ``part``; returns {path: sha256}. Raises FetchError and OSError."""
     staged = _Staged(host, artifact["name"])
     entries = artifact["install"]
@@ -78,7 +82,7 @@ def install(host, artifact, part):
                 staged.add(entries[0]["path"], int(entries[0].get("mode", "0755"), 8), source, size)
         else:
 
-            def take(index, name, source, size):
+            def take(index: int, name: str, source: Any, size: int) -> None:
                 entry = entries[index]
                 path = entry.get("path") or os.path.join(entry["directory"], os.path.basename(name))
                 staged.add(path, int(entry.get("mode", "0755"), 8), source, size)
@@ -92,7 +96,7 @@ def install(host, artifact, part):
     return digests
 
 
-def links(host, artifact):
+def links(host: Host, artifact: dict[str, Any]) -> None:
     """Make the artifact's links."""
     paths = [link["path"] for link in artifact.get("links") or []]
     for link in artifact.get("links") or []:
@@ -101,7 +105,7 @@ def links(host, artifact):
         _label(host, paths)
 
 
-def _label(host, paths):
+def _label(host: Host, paths: list[str]) -> None:
     """Give new files the SELinux label that the policy has for them."""
     if host.text("/sys/fs/selinux/enforce") is not None and host.find("restorecon"):
         host.run(["restorecon", "--"] + [host.path(path) for path in paths], 60)

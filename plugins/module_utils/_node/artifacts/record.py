@@ -8,35 +8,38 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ..._common.text import json_object
 from ..machine import files
+from ..machine.host import Host
 
 FOLDER = "/etc/kubenode/artifacts/"
 #: The reason why a binary that is there already is only recorded.
 ADOPTED = "has no record"
 
 
-def path(name):
+def path(name: str) -> str:
     """Where the record of an artifact lies."""
     return "%s%s.json" % (FOLDER, name)
 
 
-def read(host, name):
+def read(host: Host, name: str) -> dict[str, Any] | None:
     """The record; None when there is none that can be understood."""
     record = json_object(host.text(path(name)))
     good = record and isinstance(record.get("files"), dict) and record["files"]
     return record if good else None
 
 
-def pin(artifact):
+def pin(artifact: dict[str, Any]) -> tuple[str, str]:
     """(algorithm, digest) of what is at its URL. Pure."""
     name = "sha512" if artifact.get("sha512") else "sha256"
     return name, artifact[name]
 
 
-def write(host, artifact, digests):
+def write(host: Host, artifact: dict[str, Any], digests: Mapping[str, str]) -> None:
     """Record what was installed."""
     algorithm, digest = pin(artifact)
     record = {
@@ -50,24 +53,24 @@ def write(host, artifact, digests):
     files.write_file(host, path(artifact["name"]), text.encode("utf-8"), 0o644)
 
 
-def install_id(artifact):
+def install_id(artifact: dict[str, Any]) -> str:
     """A digest of what goes where, so that another choice of members is noticed. Pure."""
     text = json.dumps([artifact["kind"], artifact["install"]], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def missing(host, artifact):
+def missing(host: Host, artifact: dict[str, Any]) -> str | None:
     """Why the artifact is not there as it should be; None when it is. Files are hashed, nothing is fetched."""
     return missing_files(host, artifact) or _links(host, artifact)
 
 
-def missing_files(host, artifact):
+def missing_files(host: Host, artifact: dict[str, Any]) -> str | None:
     """The same without its links."""
     found = look(host, artifact["name"])
     return _unrecorded(host, artifact) if found is None else difference(artifact, found)
 
 
-def look(host, name):
+def look(host: Host, name: str) -> dict[str, Any] | None:
     """The record with the state of each file now: ``{"mode": "0755", "same": True}``, None when it is not there."""
     record = read(host, name)
     return (
@@ -75,7 +78,7 @@ def look(host, name):
     )
 
 
-def look_at_all(host):
+def look_at_all(host: Host) -> dict[str, Any]:
     """Name → the same, for every artifact that has a record."""
     names = [name[: -len(".json")] for name in host.names(FOLDER) if name.endswith(".json")]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -83,14 +86,14 @@ def look_at_all(host):
     return {name: seen for name, seen in found.items() if seen}
 
 
-def _state(host, name, record):
+def _state(host: Host, name: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
     status = host.status(name)
     if status is None or not stat.S_ISREG(status.st_mode):
         return None
     return {"mode": "%04o" % stat.S_IMODE(status.st_mode), "same": host.sha256(name) == record["files"][name]}
 
 
-def difference(artifact, found):
+def difference(artifact: dict[str, Any], found: Mapping[str, Any]) -> str | None:
     """Why what was found (see look()) is not the artifact; None when it is. Pure."""
     algorithm, digest = pin(artifact)
     if found.get(algorithm) != digest:
@@ -110,12 +113,12 @@ def difference(artifact, found):
     return None
 
 
-def _unrecorded(host, artifact):
+def _unrecorded(host: Host, artifact: dict[str, Any]) -> str:
     """A binary proves itself, its digest is the artifact's; of anything else nothing is known."""
     return "is not installed" if artifact["kind"] != "binary" or not proves_itself(host, artifact) else ADOPTED
 
 
-def proves_itself(host, artifact):
+def proves_itself(host: Host, artifact: dict[str, Any]) -> bool:
     """Whether a binary is there as it should be, with or without a record."""
     (entry,) = artifact["install"]
     status = host.status(entry["path"])
@@ -125,7 +128,7 @@ def proves_itself(host, artifact):
     return same_mode and host.sha256(entry["path"]) == artifact.get("sha256")
 
 
-def _links(host, artifact):
+def _links(host: Host, artifact: dict[str, Any]) -> str | None:
     for link in artifact.get("links") or []:
         status = host.status(link["path"])
         if status is None or not stat.S_ISLNK(status.st_mode):

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from ..machine import names
 from . import archive, fetch
@@ -15,7 +17,7 @@ _FIELDS = {"name", "version", "url", *fetch.ALGORITHMS, "kind", "install", "link
 _INSTALL = {"member", "path", "directory", "mode"}
 
 
-def errors(artifacts):
+def errors(artifacts: Iterable[dict[str, Any]]) -> list[str]:
     """One line for everything that is wrong."""
     found: list[str] = []
     seen: set[str] = set()
@@ -36,7 +38,7 @@ def errors(artifacts):
     return found
 
 
-def _artifact(artifact):
+def _artifact(artifact: dict[str, Any]) -> list[str]:
     found = ["there is no field %s" % field for field in sorted(set(artifact) - _FIELDS)]
     found += ["%s is missing" % field for field in ("version", "url") if not artifact.get(field)]
     given = [name for name in fetch.ALGORITHMS if artifact.get(name)]
@@ -67,7 +69,7 @@ def _artifact(artifact):
     return found
 
 
-def _install(entry, kind):
+def _install(entry: dict[str, Any], kind: Any) -> list[str]:
     found = ["there is no field %s" % field for field in sorted(set(entry) - _INSTALL)]
     if bool(entry.get("path")) == bool(entry.get("directory")):
         found.append("exactly one of path and directory must be given")

@@ -9,13 +9,22 @@ import glob
 import os
 import re
 import stat
-from collections import namedtuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from ..machine.host import Host
 from . import removable
 from .reach import Reach
 
-#: One thing to do: ``verb`` of removable, ``text`` only for removable.WRITE.
-Action = namedtuple("Action", ("item", "verb", "path", "text"))
+
+class Action(NamedTuple):
+    """One thing to do: ``verb`` of removable, ``text`` only for removable.WRITE."""
+
+    item: str
+    verb: str
+    path: str
+    text: str | None
+
 
 _ROTATED = re.compile(r"(\.(gz|xz|bz2|zst|old|[0-9]+)|-[0-9]{8})\Z")
 _KEYGEN_UNITS = ("/usr/lib/systemd/system/", "/lib/systemd/system/", "/etc/systemd/system/")
@@ -25,7 +34,7 @@ class Refused(Exception):
     """The machine is not fit to become an image; the text says why and what to do."""
 
 
-def refuse_joined(host):
+def refuse_joined(host: Host) -> None:
     """Raise :class:`Refused` for a machine that belongs to a cluster."""
     found = [path for path in removable.JOINED if host.exists(path)]
     if found:
@@ -35,7 +44,7 @@ def refuse_joined(host):
         )
 
 
-def actions(host, items, kept=(), reach=None):
+def actions(host: Host, items: Iterable[str], kept: Iterable[str] = (), reach: Reach | None = None) -> list[Action]:
     """A list of :class:`Action` in the order of removable.ITEMS; ``kept`` are paths that this run itself needs.
 
     ``reach`` tells what is the machine's own, and remembers what was left.
@@ -50,7 +59,7 @@ def actions(host, items, kept=(), reach=None):
     return found
 
 
-def _of_item(host, item, kept, reach):
+def _of_item(host: Host, item: str, kept: Iterable[str], reach: Reach) -> list[Action]:
     found = [Action(item, rule.verb, path, None) for rule in _rules(host, item) for path in _paths(host, rule, kept)]
     if item == "logs":
         found += _logs(host, reach)
@@ -58,13 +67,13 @@ def _of_item(host, item, kept, reach):
     return found + (extra(host, [action for action in found if reach.takes(action.path)]) if extra else [])
 
 
-def _rules(host, item):
+def _rules(host: Host, item: str) -> list[removable.Rule]:
     if item == "cloud-init":
         return removable.CLOUD_INIT_STATE + (removable.CLOUD_INIT_NETWORK if host.find("cloud-init") else [])
     return removable.RULES.get(item, [])
 
 
-def _paths(host, rule, kept):
+def _paths(host: Host, rule: removable.Rule, kept: Iterable[str]) -> list[str]:
     found = []
     for pattern in rule.patterns:
         folder, name = os.path.split(pattern)
@@ -76,15 +85,15 @@ def _paths(host, rule, kept):
     return [path for path in paths if not _stays(path, rule.keep) and not any(_holds(path, own) for own in kept)]
 
 
-def _stays(path, keep):
+def _stays(path: str, keep: Iterable[str]) -> bool:
     return any(fnmatch.fnmatch(os.path.basename(path), pattern) for pattern in keep)
 
 
-def _holds(path, inner):
+def _holds(path: str, inner: str) -> bool:
     return inner == path or inner.startswith(path + "/")
 
 
-def _logs(host, reach):
+def _logs(host: Host, reach: Reach) -> list[Action]:
     """Files below /var/log but the journal: old ones go, those that programs may have open are emptied."""
     found = []
     for folder, names, files in os.walk(host.path("/var/log")):
@@ -104,11 +113,11 @@ def _logs(host, reach):
     return found
 
 
-def _machine_path(host, real):
+def _machine_path(host: Host, real: str) -> str:
     return real if host.root == "/" else "/" + os.path.relpath(real, host.root)
 
 
-def _machine_id(host, _found):
+def _machine_id(host: Host, _found: list[Action]) -> list[Action]:
     found = []
     content = host.text("/etc/machine-id")
     if "ID=flatcar" in (host.text("/etc/os-release") or "").replace('"', "").split():
@@ -124,20 +133,20 @@ def _machine_id(host, _found):
     return found
 
 
-def _host_keys(host, found):
+def _host_keys(host: Host, found: list[Action]) -> list[Action]:
     keygen = any(name.startswith("sshd-keygen") for folder in _KEYGEN_UNITS for name in host.names(folder))
     if not found or keygen or host.text(removable.HOST_KEYS_UNIT) == removable.HOST_KEYS_TEXT:
         return []
     return [Action("host-keys", removable.WRITE, removable.HOST_KEYS_UNIT, removable.HOST_KEYS_TEXT)]
 
 
-def _random_seed(host, found):
+def _random_seed(host: Host, found: list[Action]) -> list[Action]:
     if not found or host.text(removable.SEED_DROP_IN) == removable.SEED_TEXT:
         return []
     return [Action("random-seed", removable.WRITE, removable.SEED_DROP_IN, removable.SEED_TEXT)]
 
 
-def _iscsi(host, _found):
+def _iscsi(host: Host, _found: list[Action]) -> list[Action]:
     content = host.text(removable.ISCSI_NAME)
     if content is None or "InitiatorName=" not in content:
         return []

@@ -8,21 +8,22 @@ import os
 import stat
 
 from ..._common import mounts
+from ..machine.host import Host
 from . import removable
 
 
 class Reach:
     """``left`` collects, for people, what was met and stays. Raises OSError when mounts cannot be told."""
 
-    def __init__(self, host):
+    def __init__(self, host: Host) -> None:
         self._host = host
         found = mounts.read()
         self._kinds = {mount.id: mount.kind for mount in found}
         self._points = {mount.point for mount in found}
-        self._folders = {}
-        self.left = []
+        self._folders: dict[str, tuple[str, str | None]] = {}
+        self.left: list[str] = []
 
-    def takes(self, path):
+    def takes(self, path: str) -> bool:
         """Whether a path, itself not followed, may be changed or removed with all that is in it."""
         folder, name = os.path.split(path)
         real, why = self._folder(folder)
@@ -34,25 +35,25 @@ class Reach:
             self._leave(path, why)
         return why is None
 
-    def takes_folder(self, path):
+    def takes_folder(self, path: str) -> bool:
         """Whether what lies in a folder may be changed."""
         why = self._folder(path)[1]
         if why is not None:
             self._leave(path, why)
         return why is None
 
-    def _leave(self, path, why):
+    def _leave(self, path: str, why: str) -> None:
         text = "%s is left as it is: %s" % (path, why)
         if text not in self.left:
             self.left.append(text)
 
-    def _folder(self, folder):
+    def _folder(self, folder: str) -> tuple[str, str | None]:
         """Where a folder really lies, and why its files are not ours to change (None when they are)."""
         if folder not in self._folders:
             self._folders[folder] = self._look(folder)
         return self._folders[folder]
 
-    def _look(self, folder):
+    def _look(self, folder: str) -> tuple[str, str | None]:
         if folder == "/":
             return os.path.realpath(self._host.path("/")), None
         above, name = os.path.split(folder)
@@ -75,7 +76,7 @@ class Reach:
                 return real, "%s is a mounted file system (%s)" % (folder, kind)
         return real, None
 
-    def _machine(self, real):
+    def _machine(self, real: str) -> str:
         """The machine's name of a path."""
         root = os.path.realpath(self._host.path("/"))
         return real if root == "/" else "/" + os.path.relpath(real, root)

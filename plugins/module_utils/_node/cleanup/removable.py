@@ -4,10 +4,18 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-#: ``patterns`` are shell patterns of absolute paths; ``keep`` are names that stay, ``hidden`` also takes dot files.
-Rule = namedtuple("Rule", ("verb", "patterns", "keep", "hidden"))
+
+class Rule(NamedTuple):
+    """``patterns`` are shell patterns of absolute paths, ``keep`` names that stay; ``hidden`` also takes dot files."""
+
+    verb: str
+    patterns: tuple[str, ...]
+    keep: tuple[str, ...]
+    hidden: bool
+
 
 REMOVE = "remove"
 EMPTY = "empty"
@@ -53,7 +61,7 @@ _HOMES = ("/root", "/home/*")
 _TMP_KEPT = ("ansible*", ".ansible*", "systemd-private-*", "snap-private-tmp", ".X*-unix", ".ICE-unix", ".font-unix")
 
 
-def _rule(verb, *patterns, keep=(), hidden=False):
+def _rule(verb: str, *patterns: str, keep: Iterable[str] = (), hidden: bool = False) -> Rule:
     return Rule(verb, patterns, tuple(keep), hidden)
 
 

@@ -11,9 +11,12 @@ import os
 import re
 import tarfile
 import tempfile
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
 
 from ..._common.text import json_value
 from ..artifacts import fetch
+from ..machine.host import Host
 from . import references
 
 _LARGEST_INDEX = 8 << 20
@@ -30,7 +33,7 @@ class ArchiveError(Exception):
     """An archive that cannot be used; the text says why."""
 
 
-def names(path):
+def names(path: str) -> list[str]:
     """Sorted canonical references in the archive at a path. Raises :class:`ArchiveError`."""
     try:
         found = _names(path)
@@ -41,7 +44,7 @@ def names(path):
     return sorted(found)
 
 
-def _names(path):
+def _names(path: str) -> set[str]:
     found: set[str] = set()
     with tarfile.open(path, "r:*") as archive:
         for member in archive:
@@ -54,17 +57,20 @@ def _names(path):
     return found
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name[2:] if name.startswith("./") else name
 
 
-def _json(archive, member):
+def _json(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Any:
     if member.size > _LARGEST_INDEX:
         raise ValueError("%s has %d bytes" % (member.name, member.size))
-    return json_value(archive.extractfile(member).read().decode("utf-8"))
+    file = archive.extractfile(member)
+    if file is None:
+        raise ValueError("%s is no file" % member.name)
+    return json_value(file.read().decode("utf-8"))
 
 
-def _of_index(index):
+def _of_index(index: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Each descriptor of an index that has a name, and this name."""
     for manifest in index["manifests"]:
         notes = manifest.get("annotations") or {}
@@ -75,7 +81,7 @@ def _of_index(index):
 
 
 @contextlib.contextmanager
-def for_docker(path, folder, machine):
+def for_docker(path: str, folder: str, machine: str) -> Iterator[str]:
     """The path of an archive that every ``docker load`` takes: this one, or one that is made of an OCI layout.
 
     It is made in ``folder``, of the images that ``machine`` (as ``uname -m`` says) can run, and goes again after use.
@@ -97,12 +103,12 @@ def for_docker(path, folder, machine):
 class _Layout:
     """An OCI layout in an archive; Docker without containerd's image store reads none."""
 
-    def __init__(self, archive, architecture):
+    def __init__(self, archive: tarfile.TarFile, architecture: str) -> None:
         self._archive, self._architecture = archive, architecture
         self._members = {_plain(member.name): member for member in archive if member.isfile()}
         self.is_docker = "manifest.json" in self._members
 
-    def write(self, new):
+    def write(self, new: IO[bytes]) -> None:
         """What docker-save would have written: the blobs that are needed, as they are, and a list of the images."""
         images = self._images()
         needed = {name for image in images for name in [image["Config"], *image["Layers"]]}
@@ -113,8 +119,8 @@ class _Layout:
             text = json.dumps(images).encode("utf-8")
             target.addfile(_info("manifest.json", len(text)), io.BytesIO(text))
 
-    def _images(self):
-        found = {}
+    def _images(self) -> list[dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
         for descriptor, name in _of_index(self._read("index.json")):
             if "@" in name:
                 raise ArchiveError("%s: Docker imports images by tag, not by digest" % name)
@@ -126,7 +132,7 @@ class _Layout:
             found[blob]["RepoTags"].append(name)
         return list(found.values())
 
-    def _manifest(self, descriptor, name, depth):
+    def _manifest(self, descriptor: dict[str, Any], name: str, depth: int) -> dict[str, Any]:
         """The descriptor of the manifest for this machine."""
         content = self._read(_blob(descriptor))
         if "manifests" not in content:
@@ -137,23 +143,23 @@ class _Layout:
                 return self._manifest(one, name, depth - 1)
         raise ArchiveError("%s has no image for linux/%s" % (name, self._architecture))
 
-    def _read(self, name):
+    def _read(self, name: str) -> Any:
         return _json(self._archive, self._members[self._there(name)])
 
-    def _there(self, name):
+    def _there(self, name: str) -> str:
         if name not in self._members:
             raise ArchiveError("%s is not in it" % name.replace("blobs/sha256/", "sha256:"))
         return name
 
 
-def _blob(descriptor):
+def _blob(descriptor: Mapping[str, Any]) -> str:
     match = _DIGEST.match(descriptor["digest"])
     if not match:
         raise ArchiveError("'%s' is no SHA-256 digest" % str(descriptor["digest"])[:100])
     return "blobs/sha256/" + match[1]
 
 
-def _info(name, size):
+def _info(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
     return member
@@ -168,7 +174,7 @@ class FetchFailed(OSError):
 
 
 @contextlib.contextmanager
-def archive_file(host, one, given):
+def archive_file(host: Host, one: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """The path of an archive with the right sum. Raises :class:`FetchFailed`."""
     wanted = one["sha256"].lower()
     if not one.get("url"):
@@ -190,6 +196,6 @@ def archive_file(host, one, given):
         yield path
 
 
-def _compare(source, wanted, found):
+def _compare(source: str, wanted: str, found: str) -> None:
     if wanted != found:
         raise FetchFailed("%s has the SHA-256 sum %s, not %s; nothing was imported" % (source, found, wanted))

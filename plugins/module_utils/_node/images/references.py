@@ -16,7 +16,7 @@ class BadReference(ValueError):
     """A text that is no reference of an image; says which."""
 
 
-def canonical(reference):
+def canonical(reference: str) -> str:
     """The reference with registry and tag, as the runtime lists it. Raises :class:`BadReference`."""
     if not _REFERENCE.match(reference):
         raise BadReference("'%s' is no reference of an image, such as registry.k8s.io/pause:3.10.1" % reference)

@@ -10,15 +10,16 @@ import platform
 import stat
 import struct
 import time
-from collections import namedtuple
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..._common import origin
 from ..._common.text import json_object
 from ..artifacts import record
 from ..machine import names
-from ..machine.host import LATE
+from ..machine.host import LATE, Host
 from . import parse
+from .facts import Binary, File, Node
 
 #: systemd's own rule: an error of 16 s or more means that nobody keeps the clock.
 _UNSYNCHRONIZED = 16000000
@@ -26,7 +27,7 @@ _UNSYNCHRONIZED = 16000000
 _HEAD = struct.Struct("@I4xqqq")
 
 
-def ntp_synchronized():
+def ntp_synchronized() -> bool | None:
     """True or False by adjtimex(2); None when the kernel does not say, as in containers."""
     buffer = ctypes.create_string_buffer(512)
     try:
@@ -48,7 +49,7 @@ _CHECKS = {
 }
 
 
-def query_errors(params):
+def query_errors(params: Mapping[str, Any]) -> list[str]:
     """One line for each name that cannot be asked for."""
     found = []
     for option, check in _CHECKS.items():
@@ -59,8 +60,18 @@ def query_errors(params):
     return found
 
 
-#: What to look at beyond the machine itself.
-Queries = namedtuple("Queries", "packages candidates binaries units files sysctls modules artifacts", defaults=[False])
+class Queries(NamedTuple):
+    """What to look at beyond the machine itself: names of each kind; candidates and artifacts as a whole."""
+
+    packages: Sequence[str]
+    candidates: bool
+    binaries: Sequence[str]
+    units: Sequence[str]
+    files: Sequence[str]
+    sysctls: Sequence[str]
+    modules: Sequence[str]
+    artifacts: bool = False
+
 
 BASE = "/etc/kubenode/base.json"
 FIREWALLS = ("firewalld", "ufw", "nftables")
@@ -78,7 +89,7 @@ _ROUTES = {"4": "1.0.0.0", "6": "2000::"}
 _LIMIT = 120
 
 
-def in_rescue(host):
+def in_rescue(host: Host) -> bool:
     """Whether the provider's rescue runs, by the one rule for that; a folder that looks like its mark is no rescue."""
     lines = (host.text("/proc/self/mountinfo") or "").splitlines()
     root = [line for line in lines if line.split(" ")[4:5] == ["/"]]
@@ -93,7 +104,7 @@ class Late(Exception):
     """A program that was asked for its version did not answer; saying that it is not there would be wrong."""
 
 
-def read(host, queries):
+def read(host: Host, queries: Queries) -> Node:
     """The facts as N1 of the collection describes them; changes nothing."""
     manager = package_manager(host)
     found = _programs(host, queries, manager)
@@ -146,7 +157,7 @@ def read(host, queries):
     }
 
 
-def package_manager(host):
+def package_manager(host: Host) -> str:
     """apt, dnf or none."""
     for manager, program in (("apt", "apt-get"), ("dnf", "dnf"), ("dnf", "dnf5")):
         if host.find(program):
@@ -154,17 +165,17 @@ def package_manager(host):
     return "none"
 
 
-def unit_name(name):
+def unit_name(name: str) -> str:
     """A unit's full name."""
     return name if "." in name.rpartition("@")[2] else name + ".service"
 
 
-def _unit_names(queries):
+def _unit_names(queries: Queries) -> list[str]:
     names = [unit_name(name) for name in list(queries.units) + list(FIREWALLS) + list(TIME_SERVICES)]
     return list(dict.fromkeys(names))
 
 
-def _programs(host, queries, manager):
+def _programs(host: Host, queries: Queries, manager: str) -> dict[str, str]:
     """What the programs print, by a name of ours; those that are not there or fail print nothing useful."""
     properties = "--property=Id,LoadState,ActiveState,UnitFileState"
     commands = {
@@ -204,7 +215,7 @@ def _programs(host, queries, manager):
     return texts
 
 
-def _packages(host, manager, found):
+def _packages(host: Host, manager: str, found: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     if manager == "apt":
         return parse.dpkg_packages(found.get("packages"))
     held = set()
@@ -213,7 +224,7 @@ def _packages(host, manager, found):
     return parse.rpm_packages(found.get("packages"), os.uname().release), held
 
 
-def _candidates(queries, manager, found):
+def _candidates(queries: Queries, manager: str, found: Mapping[str, str]) -> dict[str, str | None]:
     if not queries.candidates:
         return {}
     read_them = parse.apt_policy if manager == "apt" else parse.dnf_repoquery
@@ -221,12 +232,12 @@ def _candidates(queries, manager, found):
     return {package: offered.get(package) for package in queries.packages}
 
 
-def _binary(host, name, found):
+def _binary(host: Host, name: str, found: Mapping[str, str]) -> Binary | None:
     path = host.find(name)
     return {"path": path, "version": parse.version(found.get("binary:" + path))} if path else None
 
 
-def selinux(host):
+def selinux(host: Host) -> str:
     """enforcing, permissive, disabled (there, but off in this boot) or absent."""
     enforce = host.text("/sys/fs/selinux/enforce")
     if enforce is not None:
@@ -234,14 +245,14 @@ def selinux(host):
     return "disabled" if host.exists("/etc/selinux/config") else "absent"
 
 
-def _read_only(host, path):
+def _read_only(host: Host, path: str) -> bool:
     try:
         return bool(os.statvfs(host.path(path)).f_flag & os.ST_RDONLY)
     except OSError:
         return False
 
 
-def _disk_free(host):
+def _disk_free(host: Host) -> dict[str, int]:
     free = {}
     for path in _DISKS:
         try:
@@ -252,21 +263,23 @@ def _disk_free(host):
     return free
 
 
-def file_facts(host, path):
+def file_facts(host: Host, path: str) -> File:
     """exists, type, sha256 (of regular files), mode as four octal digits and size in bytes."""
-    facts: dict[str, Any] = {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
     status = host.status(path)
     if status is None:
-        return facts
+        return {"exists": False, "type": None, "sha256": None, "mode": None, "size": None}
     kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link"))
     kind = next((word for test, word in kinds if test(status.st_mode)), "other")
-    facts.update(exists=True, type=kind, mode="%04o" % stat.S_IMODE(status.st_mode), size=status.st_size)
-    if kind in ("file", "link"):
-        facts["sha256"] = host.sha256(path)
-    return facts
+    return {
+        "exists": True,
+        "type": kind,
+        "sha256": host.sha256(path) if kind in ("file", "link") else None,
+        "mode": "%04o" % stat.S_IMODE(status.st_mode),
+        "size": status.st_size,
+    }
 
 
-def kernel_modules(host, names):
+def kernel_modules(host: Host, names: Iterable[str]) -> dict[str, str]:
     """loaded, builtin, available or missing for each name."""
     if not names:
         return {}
@@ -290,5 +303,5 @@ def kernel_modules(host, names):
     return states
 
 
-def _base(host):
+def _base(host: Host) -> dict[str, Any] | None:
     return json_object(host.text(BASE))

@@ -7,16 +7,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..._common.mounts import unescape
 from ..._common.text import whole_number
+from .facts import System
 
 #: The machine's words for architectures, in those of Kubernetes.
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _VERSION = re.compile(r"(?<![\w.])v?([0-9]+\.[0-9]+(?:\.[0-9]+)?(?:[-+~.][0-9A-Za-z.~+-]*[0-9A-Za-z])?)")
 
 
-def os_release(text):
+def os_release(text: str | None) -> System:
     """The os part of the facts; missing fields are empty."""
     fields = {}
     for line in (text or "").splitlines():
@@ -36,19 +39,19 @@ def os_release(text):
     }
 
 
-def systemd_version(text):
+def systemd_version(text: str | None) -> int | None:
     """The number in the first line of `systemctl --version`; None when it has none."""
     match = re.match(r"systemd ([0-9]{1,9})\b", text or "")
     return int(match.group(1)) if match else None
 
 
-def memory_bytes(text):
+def memory_bytes(text: str | None) -> int:
     """MemTotal of /proc/meminfo in bytes; 0 when it does not say."""
     match = re.search(r"^MemTotal:\s+([0-9]+) kB", text or "", re.MULTILINE)
     return (whole_number(match.group(1)) or 0) * 1024 if match else 0
 
 
-def swaps(text):
+def swaps(text: str | None) -> list[dict[str, Any]]:
     """The entries of /proc/swaps; size in bytes."""
     found = []
     for line in (text or "").splitlines()[1:]:
@@ -60,7 +63,7 @@ def swaps(text):
     return found
 
 
-def nameservers(text):
+def nameservers(text: str | None) -> list[str]:
     """The nameservers of a resolv.conf, in order."""
     found = []
     for line in (text or "").splitlines():
@@ -70,7 +73,7 @@ def nameservers(text):
     return found
 
 
-def addresses(text):
+def addresses(text: str | None) -> list[dict[str, Any]]:
     """What `ip -j addr` says, a dictionary for each address except those of loopback interfaces."""
     found = []
     for link in _json_list(text):
@@ -93,7 +96,7 @@ def addresses(text):
     return found
 
 
-def route(text):
+def route(text: str | None) -> dict[str, Any] | None:
     """What `ip -j route get ADDRESS` says: address, interface and gateway (empty when there is none), or None."""
     for entry in _json_list(text):
         # an unreachable route has a type and no source
@@ -106,7 +109,7 @@ def route(text):
     return None
 
 
-def _json_list(text):
+def _json_list(text: str | None) -> list[dict[str, Any]]:
     try:
         read = json.loads(text or "[]")
     except (ValueError, RecursionError):
@@ -114,7 +117,7 @@ def _json_list(text):
     return [entry for entry in read if isinstance(entry, dict)] if isinstance(read, list) else []
 
 
-def units(text, names):
+def units(text: str | None, names: Iterable[str]) -> dict[str, dict[str, str]]:
     """The blocks of `systemctl show NAMES`, in the order of the names, as {name: {property: value}}."""
     blocks = [block for block in re.split(r"\n\s*\n", (text or "").strip("\n")) if block.strip()]
     found = {}
@@ -124,7 +127,7 @@ def units(text, names):
     return found
 
 
-def unit_facts(properties):
+def unit_facts(properties: Mapping[str, str]) -> dict[str, str]:
     """load, active and enabled of one unit; a unit that is not there has not-found and inactive."""
     return {
         "load": properties.get("LoadState", "not-found"),
@@ -133,7 +136,7 @@ def unit_facts(properties):
     }
 
 
-def service_state(properties):
+def service_state(properties: Mapping[str, str]) -> str:
     """active, inactive or absent."""
     facts = unit_facts(properties)
     if facts["load"] not in ("loaded", "masked"):
@@ -141,18 +144,18 @@ def service_state(properties):
     return "active" if facts["active"] in ("active", "activating", "reloading") else "inactive"
 
 
-def version(text):
+def version(text: str | None) -> str | None:
     """The first version number in what a program prints, without a leading v; None when there is none."""
     match = _VERSION.search(text or "")
     return match.group(1) if match else None
 
 
-def module_file(name):
+def module_file(name: str) -> str:
     """The name of a kernel module as it is compared."""
     return name.replace("-", "_")
 
 
-def module_names(text):
+def module_names(text: str | None) -> set[str]:
     """Names of the modules in modules.dep or modules.builtin."""
     found = set()
     for line in (text or "").splitlines():
@@ -163,7 +166,7 @@ def module_names(text):
     return found
 
 
-def sysctl_path(key):
+def sysctl_path(key: str) -> str:
     """The file below /proc/sys of a key, in either spelling: net.ipv4.conf.eth0/1.x or net/ipv4/conf/eth0.1/x."""
     dot, slash = key.find("."), key.find("/")
     if slash == -1 or -1 < dot < slash:
@@ -171,12 +174,12 @@ def sysctl_path(key):
     return "/proc/sys/" + key
 
 
-def sysctl_value(text):
+def sysctl_value(text: Any) -> str | None:
     """A sysctl value with single spaces, as it is compared; None stays None."""
     return None if text is None else " ".join(str(text).split())
 
 
-def dpkg_packages(text):
+def dpkg_packages(text: str | None) -> tuple[dict[str, str], set[str]]:
     """dpkg-query's lines `name TAB version TAB want-status-error` as ({name: version}, {held names})."""
     versions, held = {}, set()
     for line in (text or "").splitlines():
@@ -192,7 +195,7 @@ def dpkg_packages(text):
     return versions, held
 
 
-def rpm_packages(text, kernel=""):
+def rpm_packages(text: str | None, kernel: str = "") -> dict[str, str]:
     """rpm's lines `name TAB [epoch:]version-release` as {name: version}; other lines name what is missing.
 
     Of a package that is there in several versions, the one of the running kernel counts, else the last.
@@ -205,7 +208,7 @@ def rpm_packages(text, kernel=""):
     return found
 
 
-def apt_policy(text):
+def apt_policy(text: str | None) -> dict[str, str]:
     """`apt-cache policy` as {name: candidate}, without those that have none."""
     found, name = {}, None
     for line in (text or "").splitlines():
@@ -218,12 +221,12 @@ def apt_policy(text):
     return found
 
 
-def dnf_repoquery(text):
+def dnf_repoquery(text: str | None) -> dict[str, str]:
     """Lines `name TAB version` of `dnf repoquery` as {name: version}; the last of a name counts."""
     return rpm_packages(text)
 
 
-def versionlock(text):
+def versionlock(text: str | None) -> set[str]:
     """Names in dnf's versionlock.list (`name-epoch:version-release.arch`, `name-version…`) or versionlock.toml."""
     found = set()
     for line in (text or "").splitlines():

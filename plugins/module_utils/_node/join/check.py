@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from ..._common.text import json_object
 from ..api import der, discovery
-from ..api.client import Api, ApiError
+from ..api.client import Answer, Api, ApiError
 from . import kubeconfig, paths
 from .codes import JoinFailure
 
@@ -21,7 +22,7 @@ _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 _THREE_MINORS_SINCE = (1, 25)
 
 
-def version_pair(text):
+def version_pair(text: str) -> tuple[int, int]:
     """(major, minor) of v1.36.4 and the like; raise ValueError for anything else."""
     found = _VERSION.match(text)
     if not found:
@@ -29,7 +30,7 @@ def version_pair(text):
     return int(found.group(1)), int(found.group(2))
 
 
-def skew_problem(kubelet, server):
+def skew_problem(kubelet: str, server: str) -> str:
     """Why these versions do not go together, empty when they do."""
     ours, theirs = version_pair(kubelet), version_pair(server)
     if ours[0] != theirs[0]:
@@ -63,15 +64,52 @@ _REVIEW = {
 _AGAIN = 1.0
 
 
+class Client(TypedDict):
+    """The client certificate that is there: none, valid, lapsed, refused or unknown; its end, its Node, its server."""
+
+    state: str
+    not_after: float | None
+    node: str
+    server: str | None
+
+
+class SeenNode(TypedDict):
+    """The Node of this name; None where the cluster did not say."""
+
+    exists: bool | None
+    ready: bool | None
+    machine_id: str | None
+
+
+class Seen(TypedDict):
+    """What node_join_check saw, of the cluster from the machine and of an earlier join on it."""
+
+    ca_cert: str
+    ca_hashes: list[str]
+    server_version: str
+    #: seconds by which the API server's clock is ahead
+    clock_skew: float | None
+    token: str
+    name: str
+    client: Client
+    node: SeenNode
+    need_bootstrap: bool
+    need_registration: bool
+    #: /etc/kubenode/join.json
+    record: dict[str, Any] | None
+    #: paths of a join that are there
+    present: list[str]
+
+
 class Check:
     """One look. ``options`` are those of the module node_join_check; ``root`` differs from / only in tests."""
 
-    def __init__(self, options, root="/"):
+    def __init__(self, options: Mapping[str, Any], root: str = "/") -> None:
         self._options, self._root = options, root
         self._deadline = time.monotonic() + options["timeout"]
         self._token = options["token"]
-        self.warnings = []
-        self.result: dict[str, Any] = {
+        self.warnings: list[str] = []
+        self.result: Seen = {
             "ca_cert": "",
             "ca_hashes": [],
             "server_version": "",
@@ -86,7 +124,7 @@ class Check:
             "present": [],
         }
 
-    def run(self):
+    def run(self) -> Seen:
         """Look at everything; raise :class:`JoinFailure` at the first that makes a join impossible."""
         result = self.result
         looked_at = paths.MADE + paths.MADE_FOLDERS + paths.STATE + (paths.CLIENT_PEM,)
@@ -108,7 +146,7 @@ class Check:
             raise JoinFailure(error.code, str(error)) from error
         return result
 
-    def _trusted_ca(self):
+    def _trusted_ca(self) -> str:
         options = self._options
         if options["ca_cert"]:
             if options["ca_hashes"]:
@@ -122,7 +160,7 @@ class Check:
         found = discovery.discovered_ca(info, set(options["ca_hashes"]), token)
         return options["ca_cert"] or found
 
-    def _cluster_info(self, api):
+    def _cluster_info(self, api: Api) -> Any:
         answer = self._answer(api, _CLUSTER_INFO)
         if answer.status != 200:
             raise JoinFailure(
@@ -132,7 +170,7 @@ class Check:
             )
         return answer.body
 
-    def _look_for_signature(self):
+    def _look_for_signature(self) -> None:
         """kubeadm would wait for it for minutes; one more look is for a token that was made right now."""
         try:
             discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
@@ -141,7 +179,7 @@ class Check:
                 raise
             discovery.discovered_ca(self._cluster_info(self._api()), set(), self._token)
 
-    def _compare(self, answer):
+    def _compare(self, answer: Answer) -> None:
         """Version and clock, by an answer of the proven server."""
         options, result = self._options, self.result
         version = answer.body.get("gitVersion") if isinstance(answer.body, dict) else None
@@ -164,7 +202,7 @@ class Check:
             if problem:
                 self.warnings.append(problem)
 
-    def _own_certificate(self):
+    def _own_certificate(self) -> None:
         """What the kubelet's certificate is worth, and whether its Node is there."""
         client = self.result["client"]
         text = self._text(paths.KUBECONFIG)
@@ -174,14 +212,15 @@ class Check:
             return
         try:
             certificate = der.certificates(pem)[0]
-            client["not_after"] = der.validity(certificate)[1]
+            end = der.validity(certificate)[1]
+            client["not_after"] = end
             name = der.subject(certificate)["CN"]
         except der.BadCertificate as error:
             client["state"] = "refused"
             self.warnings.append("%s cannot be read: %s" % (paths.CLIENT_PEM, error))
             return
         client["node"] = name[len("system:node:") :] if name.startswith("system:node:") else name
-        if client["not_after"] <= time.time():
+        if end <= time.time():
             client["state"] = "lapsed"
             return
         try:
@@ -213,7 +252,7 @@ class Check:
         else:
             self.warnings.append("the API server answers %d for the Node: %s" % (answer.status, answer.message))
 
-    def _refuse_foreign(self):
+    def _refuse_foreign(self) -> None:
         """A certificate that is good by its dates, but not here: was it given by another cluster?"""
         mine = self._text(paths.CA)
         try:
@@ -227,7 +266,7 @@ class Check:
                 % (self.result["client"]["node"], self.result["client"]["server"]),
             )
 
-    def _try_token(self):
+    def _try_token(self) -> None:
         options, result = self._options, self.result
         api = self._api(token=self._token)
         answer = api.post(_REVIEWS, _REVIEW)
@@ -245,7 +284,7 @@ class Check:
             )
         self._look_for_name(api)
 
-    def _look_for_name(self, api):
+    def _look_for_name(self, api: Api) -> None:
         name = self._options["node_name"]
         answer = self._answer(api, "/api/v1/nodes/" + quote(name, safe=""))
         if answer.status == 404:
@@ -257,7 +296,7 @@ class Check:
             if self.result["name"] == "taken" and self._options["check_name"]:
                 raise JoinFailure("name_taken", "there is a Node %s, which another machine registered" % name)
 
-    def _note(self, node):
+    def _note(self, node: Mapping[str, Any]) -> None:
         status = node.get("status") or {}
         ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
         self.result["node"] = {
@@ -266,10 +305,10 @@ class Check:
             "machine_id": (status.get("nodeInfo") or {}).get("machineID"),
         }
 
-    def _api(self, **credentials):
+    def _api(self, **credentials: Any) -> Api:
         return Api(self._options["api_server"], self.result["ca_cert"], timeout=self._seconds(), **credentials)
 
-    def _answer(self, api, path):
+    def _answer(self, api: Api, path: str) -> Answer:
         """GET until an answer comes that is no passing trouble, within the time of the module."""
         while True:
             try:
@@ -280,29 +319,29 @@ class Check:
                 if error.code != "api_unreachable" or not self._wait():
                     raise
 
-    def _wait(self):
+    def _wait(self) -> bool:
         if time.monotonic() + _AGAIN >= self._deadline:
             return False
         time.sleep(_AGAIN)
         return True
 
-    def _seconds(self):
+    def _seconds(self) -> float:
         return max(1.0, min(10.0, self._deadline - time.monotonic()))
 
-    def _record(self):
+    def _record(self) -> dict[str, Any] | None:
         return json_object(self._text(paths.RECORD))
 
-    def _text(self, path):
+    def _text(self, path: str) -> str | None:
         try:
             with open(self._path(path), encoding="utf-8", errors="replace") as file:
                 return file.read()
         except OSError:
             return None
 
-    def _path(self, path):
+    def _path(self, path: str) -> str:
         return path if self._root == "/" else os.path.join(self._root, path.lstrip("/"))
 
 
-def is_own(node, machine_id):
+def is_own(node: SeenNode, machine_id: str) -> bool:
     """Whether the Node (exists, machine_id) was registered by this machine."""
     return bool(machine_id) and node["machine_id"] == machine_id

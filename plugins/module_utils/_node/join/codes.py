@@ -52,18 +52,18 @@ CODES = {
 class JoinFailure(Exception):
     """A join that cannot be: ``code`` is one of :data:`CODES`, ``detail`` what was seen."""
 
-    def __init__(self, code, detail):
+    def __init__(self, code: str, detail: str) -> None:
         super().__init__(message(code, detail))
         self.code = code
         self.detail = detail
 
     @property
-    def result(self):
+    def result(self) -> dict[str, str]:
         """What a module returns of it."""
         return {"code": self.code, "detail": self.detail}
 
 
-def message(code, detail):
+def message(code: str, detail: str) -> str:
     """The one line a user reads: what is wrong, what was seen, what to do."""
     what, fix = CODES[code]
     return "%s: %s. To mend it: %s" % (what, detail.rstrip("."), fix)

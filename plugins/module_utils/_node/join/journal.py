@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..._common.text import json_object, json_value
 
@@ -41,17 +42,17 @@ _EFFECTIVE = '"Effective KubeletConfiguration"'
 _LINES, _LONGEST = 12, 400
 
 
-def exits(lines):
+def exits(lines: Sequence[str]) -> int:
     """How many times the unit's main process ended."""
     return sum(1 for line in lines if "Main process exited, code=" in line)
 
 
-def hopeless(reason_):
+def hopeless(reason_: str) -> bool:
     """Whether every start will end for this reason."""
     return bool(_HOPELESS.search(reason_))
 
 
-def reason(lines):
+def reason(lines: Sequence[str]) -> str:
     """Why the main process ended last, on one line; empty when no line says so."""
     found = ""
     for number, line in enumerate(lines):
@@ -61,7 +62,7 @@ def reason(lines):
     return " ".join(found.split())
 
 
-def _last_word(line, after):
+def _last_word(line: str, after: Sequence[str]) -> str:
     if line.startswith("{"):
         said = json_object(line) or {}
         return _with_what(said["msg"], str(said.get("err") or "")) if said.get("msg") in _LAST_WORDS else ""
@@ -72,11 +73,11 @@ def _last_word(line, after):
     return match[1] if match else ""
 
 
-def _with_what(what, why):
+def _with_what(what: str, why: str) -> str:
     return why if what == _LAST_WORDS[0] else "%s: %s" % (what, why)
 
 
-def _unquoted(text):
+def _unquoted(text: str) -> str:
     """A text in Go's quotes, behind the first one; what is left of it when the line was cut."""
     match = re.match(r'(?:[^"\\]|\\.)*', text)
     inner = match[0] if match else ""
@@ -86,7 +87,7 @@ def _unquoted(text):
         return inner.replace('\\"', '"')
 
 
-def _block(lines):
+def _block(lines: Sequence[str]) -> str:
     kept = []
     for line in lines:
         if not line.startswith(_WITHIN):
@@ -95,7 +96,7 @@ def _block(lines):
     return "\n".join(kept)
 
 
-def told(lines):
+def told(lines: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
     """(code, line) by the last line that names a reason; (None, None) when no line does."""
     for line in reversed(lines):
         for code, pattern in (
@@ -110,7 +111,7 @@ def told(lines):
     return None, None
 
 
-def tail(lines):
+def tail(lines: Sequence[str]) -> str:
     """The last lines that say something, shortened, as one text."""
     kept, skips = [], False
     for line in lines:

@@ -8,7 +8,7 @@ https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
 from __future__ import annotations
 
 import re
-from collections import namedtuple
+from typing import NamedTuple
 
 _PHASE = re.compile(r"error execution phase ([^\s:]+): (.*)", re.DOTALL)
 #: One check of its preflight; what it says may go on in the next lines.
@@ -16,11 +16,17 @@ _CHECK = re.compile(r"^\s*\[ERROR ([^\]\s]+)\]: (.*(?:\n(?!\s*\[|error).*)*)", r
 _NO_NEWS = re.compile(r"^To see the stack trace of .*$", re.MULTILINE)
 _LONGEST = 1500
 
-#: ``code`` of codes.CODES; ``of_kubelet``: kubeadm waited in vain for the kubelet, which may know why.
-Failure = namedtuple("Failure", ("phase", "code", "detail", "of_kubelet"))
+
+class Failure(NamedTuple):
+    """``code`` of codes.CODES; ``of_kubelet``: kubeadm waited in vain for the kubelet, which may know why."""
+
+    phase: str
+    code: str
+    detail: str
+    of_kubelet: bool
 
 
-def failure(code, errors):
+def failure(code: int, errors: str) -> Failure:
     """A :class:`Failure` from its exit code and what it said on its standard error."""
     told = _NO_NEWS.sub("", errors).strip()
     match = _PHASE.search(told)

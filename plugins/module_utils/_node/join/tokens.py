@@ -11,6 +11,8 @@ import random
 import re
 import string
 import time
+from collections.abc import Iterable
+from typing import Any
 
 NAMESPACE = "kube-system"
 _TYPE = "bootstrap.kubernetes.io/token"
@@ -25,13 +27,14 @@ class InvalidToken(ValueError):
     """What was asked for is no token; the text names the field and the fix."""
 
 
-def new_token():
+def new_token() -> tuple[str, str]:
     """A new (id, secret)."""
     chance = random.SystemRandom()
-    return tuple("".join(chance.choice(_ALPHABET) for dummy in range(length)) for length in (6, 16))
+    token_id, token_secret = ("".join(chance.choice(_ALPHABET) for dummy in range(length)) for length in (6, 16))
+    return token_id, token_secret
 
 
-def ttl_seconds(text):
+def ttl_seconds(text: Any) -> int:
     """Seconds of 15m, 1h30m, 900 and the like, up to a day."""
     found = _TTL.match(str(text).strip())
     if not found or not any(found.groups()):
@@ -43,7 +46,15 @@ def ttl_seconds(text):
     return total
 
 
-def secret(token_id, token_secret, now, ttl, groups, usages, description):
+def secret(
+    token_id: str,
+    token_secret: str,
+    now: float,
+    ttl: float,
+    groups: Iterable[str],
+    usages: Iterable[str],
+    description: str,
+) -> dict[str, Any]:
     """The Secret of a token, as a dictionary; ``now`` and ``ttl`` in seconds."""
     for group in groups:
         if not _GROUP.match(group):
@@ -71,7 +82,7 @@ def secret(token_id, token_secret, now, ttl, groups, usages, description):
     }
 
 
-def secret_name(token_id):
+def secret_name(token_id: str) -> str:
     """Name of the Secret of a token."""
     if not re.match(r"[a-z0-9]{6}\Z", token_id):
         raise InvalidToken("token_id: %r must be six lower-case letters and digits" % (token_id,))

@@ -7,13 +7,15 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._states import from_rfc3339
 
 from ..api import der
-from ..api.client import Api, ApiError
+from ..api.client import Answer, Api, ApiError
 from ..machine.host import Host
 from . import journal, kubeconfig, paths
 from .codes import JoinFailure
@@ -35,27 +37,30 @@ _MANY_LINES, _LONGEST_REASON = 10000, 1000
 class Wait:
     """One wait. ``options`` are those of the module node_join_wait; ``host`` is the machine."""
 
-    def __init__(self, options, host=None):
+    def __init__(self, options: Mapping[str, Any], host: Host | None = None) -> None:
         self._options, self._host = options, host or Host()
         self._began, self._since = time.monotonic(), options["since"] or time.time()
-        self._seen = {}
+        self._seen: dict[str, Any] = {}
         self._ca = self._host.text(paths.CA) or ""
-        self.seconds = {}
-        self.node = None
-        self.request = None
+        self.seconds: dict[str, float] = {}
+        self.node: dict[str, Any] | None = None
+        self.request: dict[str, Any] | None = None
 
-    def run(self):
+    def run(self) -> None:
         """Wait for each step; raise :class:`JoinFailure` as soon as it is certain, or when the time is over."""
         self._until("certificate", self._has_certificate, self._why_no_certificate)
         self._until("node", self._has_node, self._why_no_node)
         if self._options["ready"]:
             self._until("ready", self._is_ready, self._why_not_ready)
 
-    def no_certificate(self):
-        """The :class:`JoinFailure` of a kubelet that another one waited for in vain."""
-        return self._why_no_certificate(over=True)
+    def no_certificate(self) -> JoinFailure:
+        """The :class:`JoinFailure` of a kubelet that kubeadm waited for in vain."""
+        failure = self._why_no_certificate(over=True)
+        if failure is None:
+            raise AssertionError("a wait that is over has a reason")
+        return failure
 
-    def _until(self, step, done, why):
+    def _until(self, step: str, done: Callable[[], bool], why: Callable[[bool], JoinFailure | None]) -> None:
         pause = _FIRST_POLL
         while not done():
             over = time.monotonic() - self._began >= self._options["timeout"]
@@ -66,7 +71,7 @@ class Wait:
             pause = min(_POLL, pause * 1.5)
         self.seconds[step] = round(time.monotonic() - self._began, 3)
 
-    def _has_certificate(self):
+    def _has_certificate(self) -> bool:
         text = self._host.text(paths.CLIENT_PEM)
         if text is None or not self._host.exists(paths.KUBECONFIG):
             return False
@@ -77,7 +82,7 @@ class Wait:
             return False
         return name == "system:node:" + self._options["node_name"] and end > time.time()
 
-    def _why_no_certificate(self, over):
+    def _why_no_certificate(self, over: bool) -> JoinFailure | None:
         lines = self._journal()
         failure = self._exited(lines) or self._refused()
         if failure or not over:
@@ -90,12 +95,12 @@ class Wait:
             return JoinFailure("csr_pending", detail)
         return self._by_journal(lines, "the kubelet got no certificate within %d s" % self._options["timeout"])
 
-    def _has_node(self):
+    def _has_node(self) -> bool:
         answer = self._ask_as_node()
         self.node = answer.body if answer and answer.status == 200 else None
         return self.node is not None
 
-    def _why_no_node(self, over):
+    def _why_no_node(self, over: bool) -> JoinFailure | None:
         lines = self._journal()
         failure = self._exited(lines)
         if failure or not over:
@@ -109,19 +114,19 @@ class Wait:
             return JoinFailure(seen.code, "%s: %s" % (detail, seen))
         return self._by_journal(lines, detail)
 
-    def _is_ready(self):
+    def _is_ready(self) -> bool:
         answer = self._ask_as_node()
         if answer and answer.status == 200:
             self.node = answer.body
         return node_ready(self.node)[0]
 
-    def _why_not_ready(self, over):
+    def _why_not_ready(self, over: bool) -> JoinFailure | None:
         failure = self._exited(self._journal())
         if failure or not over:
             return failure
         return JoinFailure("not_ready", node_ready(self.node)[1])
 
-    def _ask_as_node(self):
+    def _ask_as_node(self) -> Answer | None:
         try:
             api = Api(self._options["api_server"], self._ca, client_pem=self._host.path(paths.CLIENT_PEM), timeout=5)
             answer = api.get("/api/v1/nodes/" + quote(self._options["node_name"], safe=""))
@@ -131,7 +136,7 @@ class Wait:
         self._seen["node"] = answer
         return answer
 
-    def _exited(self, lines):
+    def _exited(self, lines: list[str]) -> JoinFailure | None:
         """A failure when the kubelet cannot come up."""
         state = self._unit()
         if state.get("LoadState") == "not-found":
@@ -148,14 +153,14 @@ class Wait:
         ended += ": " + reason[:_LONGEST_REASON] if reason else ""
         return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (ended, journal.tail(lines)))
 
-    def _restarts(self, state):
+    def _restarts(self, state: Mapping[str, str]) -> int:
         """How often systemd has started the kubelet again since this wait began."""
         count = whole_number(state.get("NRestarts")) or 0
         # a start by hand makes it 0
         self._seen["restarts"] = min(count, self._seen.get("restarts", count))
         return count - self._seen["restarts"]
 
-    def _refused(self):
+    def _refused(self) -> JoinFailure | None:
         """A failure when the API server says that the token or the request will not do."""
         text = self._host.text(paths.BOOTSTRAP_KUBECONFIG)
         try:
@@ -185,9 +190,9 @@ class Wait:
             )
         return None
 
-    def _by_journal(self, lines, detail):
+    def _by_journal(self, lines: list[str], detail: str) -> JoinFailure:
         code, line = journal.told(lines)
-        if code:
+        if code and line:
             return JoinFailure(code, "%s; the kubelet says: %s" % (detail, line[:400]))
         state = self._unit()
         if state.get("ActiveState") == "active":
@@ -198,18 +203,18 @@ class Wait:
         detail += "; the unit is %s (%s)" % (state.get("ActiveState"), state.get("SubState"))
         return JoinFailure("kubelet_exited", "%s; its last lines:\n%s" % (detail, journal.tail(lines) or "(none)"))
 
-    def _journal(self, most=500):
+    def _journal(self, most: int = 500) -> list[str]:
         argv = ["journalctl", "--unit", _UNIT, "--since", "@%d" % self._since, "--output", "cat", "--lines", str(most)]
         # the newest first, since only the begin of a very long output is kept
         done = self._host.run(argv + ["--reverse", "--no-pager", "--quiet"], 10)
         return done.out.splitlines()[::-1] if done.code == 0 else []
 
-    def _unit(self):
+    def _unit(self) -> dict[str, str]:
         done = self._host.run(["systemctl", "show", _UNIT, "--property", _PROPERTIES], 10)
         return dict(line.split("=", 1) for line in done.out.splitlines() if "=" in line)
 
 
-def newest_request(listed, node_name, since):
+def newest_request(listed: Mapping[str, Any] | None, node_name: str, since: float) -> dict[str, Any] | None:
     """{name, created, approved, denied} of this node's last request since then; None when there is none.
 
     ``denied`` is the reason, None when it was not denied.
@@ -233,7 +238,7 @@ def newest_request(listed, node_name, since):
     return {"name": name, "created": created, "approved": "Approved" in said, "denied": reason}
 
 
-def node_ready(node):
+def node_ready(node: Mapping[str, Any] | None) -> tuple[bool, str]:
     """(whether the Node is Ready, why not)."""
     for condition in ((node or {}).get("status") or {}).get("conditions") or []:
         if condition.get("type") == "Ready":
@@ -242,7 +247,7 @@ def node_ready(node):
     return False, "the Node has no condition Ready yet"
 
 
-def _common_name(request):
+def _common_name(request: str | None) -> str | None:
     try:
         text = base64.b64decode(request or "").decode("ascii", "replace")
         blocks = der.pem_blocks(text, "CERTIFICATE REQUEST")
@@ -251,7 +256,7 @@ def _common_name(request):
         return None
 
 
-def _seconds(created):
+def _seconds(created: str) -> float:
     try:
         return from_rfc3339(created)
     except ValueError:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+
+from .host import Host
 
 #: How the temporary neighbour of a file begins; a leftover of a power cut is recognised by it.
 PREFIX = ".kubenode-"
 
 
-def make_parents(host, path):
+def make_parents(host: Host, path: str) -> list[str]:
     """Make the directories above a path, mode 0755; returns those that were made, outermost first."""
     missing, folder = [], os.path.dirname(path)
     while folder not in ("", "/") and not host.is_dir(folder):
@@ -23,7 +26,15 @@ def make_parents(host, path):
     return missing[::-1]
 
 
-def write_file(host, path, data, mode, uid=None, gid=None, check=None):
+def write_file(
+    host: Host,
+    path: str,
+    data: bytes,
+    mode: int,
+    uid: int | None = None,
+    gid: int | None = None,
+    check: Callable[[str], None] | None = None,
+) -> None:
     """Replace a file at once; ``check(temporary path)`` may raise before that. Raises OSError."""
     make_parents(host, path)
     real = host.path(path)
@@ -48,7 +59,7 @@ def write_file(host, path, data, mode, uid=None, gid=None, check=None):
     sync_folder(os.path.dirname(real))
 
 
-def write_link(host, path, target):
+def write_link(host: Host, path: str, target: str) -> None:
     """Replace a file or link by a symbolic link at once. Raises OSError."""
     make_parents(host, path)
     real = host.path(path)
@@ -64,7 +75,7 @@ def write_link(host, path, target):
     sync_folder(os.path.dirname(real))
 
 
-def sync_folder(folder):
+def sync_folder(folder: str) -> None:
     """Make a rename in it survive a power cut, where the file system can do that."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

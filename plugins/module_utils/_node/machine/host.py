@@ -11,7 +11,8 @@ import signal
 import stat
 import subprocess
 import threading
-from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, List, NamedTuple, Optional, Tuple
 
 #: The most bytes that are kept of either stream.
 LONGEST_OUTPUT = 4 << 20
@@ -19,12 +20,22 @@ LONGEST_OUTPUT = 4 << 20
 MISSING = 127
 LATE = 124
 
-Done = namedtuple("Done", ("code", "out", "err"))
+#: argv, seconds, stdin
+Command = Tuple[List[str], float, Optional[str]]
 
 
-def run_all(commands):
+class Done(NamedTuple):
+    """What came of a program: its exit code and its output."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_all(commands: Sequence[Command]) -> list[Done]:
     """Run (argv, seconds, stdin text or None) at the same time, without a shell; a list of :class:`Done`, in order."""
-    threads, results = [], [None] * len(commands)
+    threads: list[threading.Thread] = []
+    results: list[Any] = [None] * len(commands)
     for index, (argv, seconds, given) in enumerate(commands):
         thread = threading.Thread(target=_one, args=(results, index, argv, seconds, given), daemon=True)
         thread.start()
@@ -34,7 +45,7 @@ def run_all(commands):
     return results
 
 
-def _one(results, index, argv, seconds, given):
+def _one(results: list[Any], index: int, argv: list[str], seconds: float, given: str | None) -> None:
     environment = dict(os.environ, LANG="C", LC_ALL="C", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive")
     # files in memory: a daemon that a program leaves behind would keep pipes open for ever
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
@@ -48,7 +59,7 @@ def _one(results, index, argv, seconds, given):
             os.close(fd)
 
 
-def _run(argv, seconds, environment, streams):
+def _run(argv: list[str], seconds: float, environment: Mapping[str, str], streams: Sequence[int]) -> Done:
     try:
         # AnsibleModule.run_command can run one program at a time only, and cannot limit it.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
@@ -64,7 +75,7 @@ def _run(argv, seconds, environment, streams):
         return Done(MISSING, "", "%s cannot be run (%s)" % (argv[0], error.strerror))
     late = threading.Event()
 
-    def end():
+    def end() -> None:
         late.set()
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -80,7 +91,7 @@ def _run(argv, seconds, environment, streams):
     return Done(process.returncode, _text(streams[1]), _text(streams[2]))
 
 
-def _text(fd):
+def _text(fd: int) -> str:
     return os.pread(fd, LONGEST_OUTPUT, 0).decode("utf-8", "replace")
 
 
@@ -91,14 +102,14 @@ _CHUNK = 1 << 20
 class Host:
     """``root`` and ``run_all`` (see :func:`run_all`) differ from the real ones only in tests."""
 
-    def __init__(self, root="/", run_all=run_all):
+    def __init__(self, root: str = "/", run_all: Callable[[Sequence[Command]], list[Done]] = run_all) -> None:
         self.root, self._run_all = root, run_all
 
-    def path(self, path):
+    def path(self, path: str) -> str:
         """Where an absolute path of the machine really lies."""
         return path if self.root == "/" else os.path.join(self.root, path.lstrip("/"))
 
-    def find(self, name):
+    def find(self, name: str) -> str | None:
         """Where a program lies, by its name or its absolute path; None when it is not there."""
         for path in [name] if name.startswith("/") else [os.path.join(place, name) for place in _PLACES]:
             real = self.path(path)
@@ -106,15 +117,17 @@ class Host:
                 return path
         return None
 
-    def run(self, argv, seconds=30, stdin=None):
+    def run(self, argv: list[str], seconds: float = 30, stdin: str | None = None) -> Done:
         """Run one program by name; :class:`Done`, exit code 127 when it is not there."""
         return self.run_all([(argv, seconds, stdin)])[0]
 
-    def run_all(self, commands):
+    def run_all(self, commands: Iterable[Command]) -> list[Done]:
         """Run several (argv, seconds, stdin) at the same time."""
-        return self._run_all([([self.find(argv[0]) or argv[0]] + argv[1:], *more) for argv, *more in commands])
+        return self._run_all(
+            [([self.find(argv[0]) or argv[0]] + argv[1:], seconds, given) for argv, seconds, given in commands]
+        )
 
-    def data(self, path):
+    def data(self, path: str) -> bytes | None:
         """Content as bytes; None when there is no readable file."""
         try:
             with self._open(path) as file:
@@ -122,7 +135,7 @@ class Host:
         except OSError:
             return None
 
-    def _open(self, path):
+    def _open(self, path: str) -> BinaryIO:
         """Open a regular file for reading; a pipe or a device would let us wait for ever."""
         fd = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -130,27 +143,27 @@ class Host:
             raise OSError("%s is not a regular file" % path)
         return os.fdopen(fd, "rb")
 
-    def text(self, path):
+    def text(self, path: str) -> str | None:
         """Content as text; None when there is no readable file."""
         data = self.data(path)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def exists(self, path):
+    def exists(self, path: str) -> bool:
         """Whether there is anything, a dangling link included."""
         return os.path.lexists(self.path(path))
 
-    def is_dir(self, path):
+    def is_dir(self, path: str) -> bool:
         """Whether there is a directory, or a link to one."""
         return os.path.isdir(self.path(path))
 
-    def status(self, path):
+    def status(self, path: str) -> os.stat_result | None:
         """os.lstat() of it; None when there is nothing."""
         try:
             return os.lstat(self.path(path))
         except OSError:
             return None
 
-    def sha256(self, path):
+    def sha256(self, path: str) -> str | None:
         """SHA-256 of a regular file, links followed, as hexadecimal digits; None when it cannot be read."""
         digest = hashlib.sha256()
         try:
@@ -161,7 +174,7 @@ class Host:
             return None
         return digest.hexdigest()
 
-    def names(self, path):
+    def names(self, path: str) -> list[str]:
         """Sorted names in a directory; empty when there is none."""
         try:
             return sorted(os.listdir(self.path(path)))
@@ -169,13 +182,13 @@ class Host:
             return []
 
     @property
-    def container(self):
+    def container(self) -> bool:
         """Whether this is a container, which shares its kernel with others."""
         if self.exists("/run/systemd/container") or self.exists("/.dockerenv") or self.exists("/run/.containerenv"):
             return True
         return any(entry.startswith(b"container=") for entry in (self.data("/proc/1/environ") or b"").split(b"\0"))
 
     @property
-    def systemd_runs(self):
+    def systemd_runs(self) -> bool:
         """Whether systemd is the first process, and services can be started."""
         return self.is_dir("/run/systemd/system")

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
+from typing import Any
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:~-]*")
 _UNIT = re.compile(r"[A-Za-z0-9:_][A-Za-z0-9:_.\\@-]*")
@@ -15,7 +17,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def path_error(path):
+def path_error(path: Any) -> str | None:
     """What is wrong with an absolute path; None when nothing is."""
     if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
         return "must be an absolute path"
@@ -26,8 +28,8 @@ def path_error(path):
     return "must not be the root directory" if path == "/" else None
 
 
-def _matcher(pattern, what):
-    def check(name):
+def _matcher(pattern: re.Pattern[str], what: str) -> Callable[[Any], str | None]:
+    def check(name: Any) -> str | None:
         return None if isinstance(name, str) and pattern.fullmatch(name) else "is not the name of a %s" % what
 
     return check
@@ -40,6 +42,6 @@ sysctl_error = _matcher(_SYSCTL, "sysctl")
 _program_error = _matcher(_PROGRAM, "program")
 
 
-def program_error(name):
+def program_error(name: Any) -> str | None:
     """What is wrong with a program's name or absolute path; None when nothing is."""
     return path_error(name) if isinstance(name, str) and name.startswith("/") else _program_error(name)

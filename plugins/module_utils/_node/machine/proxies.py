@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 _VARIABLES = {"http": "http_proxy", "https": "https_proxy", "exceptions": "no_proxy"}
 
 
-def option():
+def option() -> dict[str, Any]:
     """The option for an argument spec."""
     return {
         "type": "dict",
@@ -21,7 +23,7 @@ def option():
     }
 
 
-def use(given):
+def use(given: Mapping[str, Any] | None) -> None:
     """Let this process, and the programs that it starts, use the proxies; empty ones change nothing."""
     for name, variable in _VARIABLES.items():
         value = (given or {}).get(name)

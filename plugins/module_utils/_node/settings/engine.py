@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import time
-from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ..info import gather
-from ..machine.pending import RELOAD
+from ..machine.pending import RELOAD, Pending
 from . import files, kernel, spec, swap, system, units
-from .plan import SettingError
+from .plan import Context, Setting, SettingError, Step
 
 _PLANNERS = {
     "file": files.plan_file,
@@ -28,13 +29,19 @@ _PLANNERS = {
     "hostname": system.plan_hostname,
 }
 
-Planned = namedtuple("Planned", "setting step heard")
+
+class Planned(NamedTuple):
+    """A setting, what it does, and which changes it has heard of."""
+
+    setting: Setting
+    step: Step
+    heard: list[str]
 
 
 class PlanError(Exception):
     """Settings that cannot be reached; nothing was changed. ``errors`` has a line for each."""
 
-    def __init__(self, errors):
+    def __init__(self, errors: list[str]) -> None:
         super().__init__("; ".join(errors))
         self.errors = errors
 
@@ -42,12 +49,12 @@ class PlanError(Exception):
 class ApplyError(Exception):
     """A setting failed; ``failed`` is its id, ``results`` are those that came before it."""
 
-    def __init__(self, text, failed, results):
+    def __init__(self, text: str, failed: str | None, results: list[dict[str, Any]]) -> None:
         super().__init__(text)
         self.failed, self.results = failed, results
 
 
-def plan(context, settings, only=()):
+def plan(context: Context, settings: Sequence[Setting], only: Sequence[str] = ()) -> list[Planned]:
     """A :class:`Planned` for every setting whose step is wanted; raises PlanError."""
     wanted = [setting for setting in settings if not only or setting["step"] in only]
     names = [gather.unit_name(setting["name"]) for setting in wanted if setting["kind"] == "unit"]
@@ -71,10 +78,15 @@ def plan(context, settings, only=()):
     return planned
 
 
-def apply(context, planned, settings, clock=time.monotonic):
+def apply(
+    context: Context,
+    planned: Sequence[Planned],
+    settings: Sequence[Setting],
+    clock: Callable[[], float] = time.monotonic,
+) -> list[dict[str, Any]]:
     """Do what was planned; returns the results; raises ApplyError."""
     pending = context.pending
-    results: list[dict] = []
+    results: list[dict[str, Any]] = []
     waited = {key for setting in settings for key in spec.listens(setting)}
     context.reload_owed = RELOAD in pending.ids()
     if context.reload_comes:
@@ -85,12 +97,11 @@ def apply(context, planned, settings, clock=time.monotonic):
         setting, step = item.setting, item.step
         begin = clock()
         try:
-            if step.changed:
-                if setting["id"] in waited:
-                    pending.add([setting["id"]])
-                step.act()
-            elif step.check:
-                step.check()
+            if step.changed and setting["id"] in waited:
+                pending.add([setting["id"]])
+            job = step.act if step.changed else step.check
+            if job:
+                job()
             pending.told(setting["id"], item.heard)
         except (SettingError, OSError) as error:
             raise ApplyError(_failure(setting, error, results), setting["id"], results) from error
@@ -103,7 +114,7 @@ def apply(context, planned, settings, clock=time.monotonic):
     return results
 
 
-def result(item, seconds=0.0):
+def result(item: Planned, seconds: float = 0.0) -> dict[str, Any]:
     """What a step's result says."""
     setting, step = item.setting, item.step
     return {
@@ -118,7 +129,7 @@ def result(item, seconds=0.0):
     }
 
 
-def diffs(planned):
+def diffs(planned: Sequence[Planned]) -> list[dict[str, str]]:
     """A diff for every setting that changes."""
     found = []
     for item in planned:
@@ -134,13 +145,13 @@ def diffs(planned):
     return found
 
 
-def _failure(setting, error, results):
+def _failure(setting: Setting, error: Exception, results: list[dict[str, Any]]) -> str:
     changed = [entry["id"] for entry in results if entry["changed"]]
     text = "setting %s (%s) failed: %s" % (setting["id"], setting["kind"], error)
     return "%s. Applied before it: %s. A rerun goes on from here" % (text, ", ".join(changed) or "nothing")
 
 
-def _forget(pending, settings):
+def _forget(pending: Pending, settings: Sequence[Setting]) -> None:
     """Drop the changes that everybody who waits for them was told of."""
     mine = {setting["id"] for setting in settings}
     for key in pending.ids():

@@ -10,11 +10,13 @@ import hashlib
 import os
 import pwd
 import stat
+from collections.abc import Callable
 
 from ..._common import mounts, trees
 from ..._common.text import whole_number
 from ..machine import files
-from .plan import SettingError, Step, same
+from ..machine.host import Done, Host
+from .plan import Context, Setting, SettingError, Step, same
 
 #: of a user or group; one more means "leave it as it is"
 _LARGEST_ID = (1 << 32) - 2
@@ -22,14 +24,14 @@ _LARGEST_ID = (1 << 32) - 2
 SECRET = "(secret)\n"
 
 
-def content(setting):
+def content(setting: Setting) -> bytes:
     """The bytes that a file setting asks for."""
     if setting.get("content_b64") is not None:
         return base64.b64decode(setting["content_b64"])
     return (setting.get("content") or "").encode("utf-8", "surrogateescape")
 
 
-def plan_file(context, setting):
+def plan_file(context: Context, setting: Setting) -> Step:
     """A regular file with content, mode, owner and group."""
     host, path = context.host, setting["path"]
     status = host.status(path)
@@ -49,13 +51,13 @@ def plan_file(context, setting):
         return same(before)
     context.touches(path)
 
-    def act():
+    def act() -> None:
         made = _missing_parents(host, path)
         files.write_file(host, path, wanted, mode, uid, gid, lambda temporary: validate(context, setting, temporary))
         context.wrote(path)
         context.label(made + [path])
 
-    secret = setting.get("secret")
+    secret = bool(setting.get("secret"))
     diff = {
         "before_header": "%s (%s)" % (path, before),
         "after_header": "%s (%s)" % (path, after),
@@ -65,7 +67,7 @@ def plan_file(context, setting):
     return Step(True, before, after, "; ".join(reasons), act, diff=diff)
 
 
-def plan_directory(context, setting):
+def plan_directory(context: Context, setting: Setting) -> Step:
     """A directory with mode, owner and group."""
     host, path, mode = context.host, setting["path"], int(setting.get("mode", "0755"), 8)
     status = host.status(path)
@@ -80,7 +82,7 @@ def plan_directory(context, setting):
         return same(describe(status))
     context.touches(path)
 
-    def act():
+    def act() -> None:
         made = files.make_parents(host, os.path.join(path, "x"))
         os.chown(host.path(path), -1 if uid is None else uid, -1 if gid is None else gid)
         os.chmod(host.path(path), mode)
@@ -90,7 +92,7 @@ def plan_directory(context, setting):
     return Step(True, describe(status), after, "; ".join(reasons), act)
 
 
-def plan_link(context, setting):
+def plan_link(context: Context, setting: Setting) -> Step:
     """A symbolic link; a file in its place is replaced, a directory is not."""
     host, path, target = context.host, setting["path"], setting["target"]
     status, after = host.status(path), "link to " + setting["target"]
@@ -103,7 +105,7 @@ def plan_link(context, setting):
         return same(before)
     context.touches(path)
 
-    def act():
+    def act() -> None:
         made = _missing_parents(host, path)
         files.write_link(host, path, target)
         context.wrote(path)
@@ -112,9 +114,9 @@ def plan_link(context, setting):
     return Step(True, before, after, "does not exist" if status is None else "is " + before, act)
 
 
-def owner(context, setting):
+def owner(context: Context, setting: Setting) -> tuple[int | None, int | None]:
     """Numeric user and group; None for one that is not there yet, which only check mode may meet."""
-    found = []
+    found: list[int | None] = []
     for field, look_up in (("owner", _uid), ("group", _gid)):
         name = str(setting.get(field, "root"))
         try:
@@ -124,18 +126,20 @@ def owner(context, setting):
             if not context.check_mode:
                 raise SettingError("%s %s does not exist on this machine" % (field, name)) from None
             found.append(None)
-    return found
+    return found[0], found[1]
 
 
-def _uid(name):
+def _uid(name: str) -> int:
     return 0 if name == "root" else pwd.getpwnam(name).pw_uid
 
 
-def _gid(name):
+def _gid(name: str) -> int:
     return 0 if name == "root" else grp.getgrnam(name).gr_gid
 
 
-def _reasons(status, kind, mode, uid, gid):
+def _reasons(
+    status: os.stat_result | None, kind: Callable[[int], bool], mode: int, uid: int | None, gid: int | None
+) -> list[str]:
     if status is None:
         return ["does not exist"]
     if not kind(status.st_mode):
@@ -148,7 +152,7 @@ def _reasons(status, kind, mode, uid, gid):
     return found
 
 
-def describe(status):
+def describe(status: os.stat_result | None) -> str:
     """What is there, in a few words."""
     if status is None:
         return "absent"
@@ -158,21 +162,21 @@ def describe(status):
     return "%s%04o %s:%s" % (kind, stat.S_IMODE(status.st_mode), _user(status.st_uid), _group(status.st_gid))
 
 
-def _user(uid):
+def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
 
 
-def _group(gid):
+def _group(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
 
 
-def shown(data, secret=False, other=False):
+def shown(data: bytes | None, secret: bool = False, other: bool = False) -> str:
     """Content as a diff may show it."""
     if data is None:
         return ""
@@ -184,7 +188,7 @@ def shown(data, secret=False, other=False):
         return "(%d bytes, sha256 %s)\n" % (len(data), hashlib.sha256(data).hexdigest())
 
 
-def validate(context, setting, temporary):
+def validate(context: Context, setting: Setting, temporary: str) -> None:
     """Run the setting's own check on the new content; raises SettingError."""
     argv = setting.get("validate")
     if not argv:
@@ -195,13 +199,13 @@ def validate(context, setting, temporary):
         raise SettingError("%s: the new content is refused by %s: %s" % (setting["path"], argv[0], said))
 
 
-def tail(done, lines=20):
+def tail(done: Done, lines: int = 20) -> str:
     """The last lines of what a program said."""
     said = (done.err.strip() + "\n" + done.out.strip()).strip() or "exit code %d" % done.code
     return "\n".join(said.splitlines()[-lines:])
 
 
-def _missing_parents(host, path):
+def _missing_parents(host: Host, path: str) -> list[str]:
     missing, folder = [], os.path.dirname(path)
     while folder not in ("", "/") and not host.is_dir(folder):
         missing.append(folder)
@@ -214,24 +218,24 @@ TREES = ("/etc/kubernetes", "/var/lib/kubelet", "/etc/cni", "/var/lib/cni", "/et
 _BELOW = ("/run",)
 
 
-def tree_allowed(path):
+def tree_allowed(path: str) -> bool:
     """Whether a tree may be removed."""
     inside = any(path == place or path.startswith(place + "/") for place in TREES)
     return inside or any(path.startswith(place + "/") for place in _BELOW)
 
 
-def mounts_below(mountinfo, path):
+def mounts_below(mountinfo: str | None, path: str) -> list[str]:
     """Mount points strictly below a path, the deepest first. Pure."""
     found = [mount.point for mount in mounts.parse(mountinfo) if mount.point.startswith(path + "/")]
     return sorted(found, key=lambda name: -name.count("/"))
 
 
-def is_mount(mountinfo, path):
+def is_mount(mountinfo: str | None, path: str) -> bool:
     """Whether something is mounted right there. Pure."""
     return any(mount.point == path for mount in mounts.parse(mountinfo))
 
 
-def plan_absent(context, setting):
+def plan_absent(context: Context, setting: Setting) -> Step:
     """Nothing at this path."""
     host, path = context.host, setting["path"]
     status = host.status(path)
@@ -248,7 +252,7 @@ def plan_absent(context, setting):
         raise SettingError("%s lies behind a link; a tree is removed only at its real place" % path)
     context.touches(path, False)
 
-    def act():
+    def act() -> None:
         if not is_tree:
             os.unlink(host.path(path))
         elif full:
@@ -262,7 +266,7 @@ def plan_absent(context, setting):
     return Step(True, describe(status), after, "exists", act)
 
 
-def _remove_tree(host, path):
+def _remove_tree(host: Host, path: str) -> None:
     """Empty and remove a directory; what is mounted below is unmounted, so that no other file system is emptied."""
     real = host.path(path)
     for mount in mounts_below(host.text("/proc/self/mountinfo"), real):

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 
 from ..info import parse
+from ..machine.host import Host
 from .files import tail
-from .plan import SettingError, Step, same
+from .plan import Context, Setting, SettingError, Step, same
 
 _SHARED = "this is a container, which shares its kernel: modules and sysctls are left as they are"
 _FIXED = "/proc/sys is read-only: sysctls are left as they are"
 
 
-def plan_module(context, setting):
+def plan_module(context: Context, setting: Setting) -> Step:
     """A kernel module that is loaded or built in."""
     name = setting["name"]
     state = context.module(name)
@@ -32,7 +34,7 @@ def plan_module(context, setting):
             " is installed" % (os.uname().release, name, _package(os.uname().release))
         )
 
-    def act():
+    def act() -> None:
         done = context.host.run(["modprobe", "--", name], 60)
         if done.code:
             raise SettingError("module %s cannot be loaded: %s" % (name, tail(done)))
@@ -41,17 +43,17 @@ def plan_module(context, setting):
     return Step(True, state, "loaded", "is not loaded", act)
 
 
-def _package(release):
+def _package(release: str) -> str:
     """The package that brings the modules of a kernel which are not for every machine."""
     return "kernel-modules-extra-" + release if ".el" in release else "linux-modules-extra-%s on Ubuntu" % release
 
 
-def plan_sysctl(context, setting):
+def plan_sysctl(context: Context, setting: Setting) -> Step:
     """Values of the running kernel."""
     host, optional = context.host, set(setting.get("optional") or ())
     wanted = {key: parse.sysctl_value(value) for key, value in setting["values"].items()}
     now = {key: parse.sysctl_value(host.text(parse.sysctl_path(key))) for key in wanted}
-    different = {key: value for key, value in wanted.items() if now[key] != value}
+    different = {key: value for key, value in wanted.items() if value is not None and now[key] != value}
     missing = sorted(key for key in different if not host.exists(parse.sysctl_path(key)))
     # a module that is yet to be loaded may bring them
     coming = any(key.startswith("module:") for key in context.changed)
@@ -68,7 +70,7 @@ def plan_sysctl(context, setting):
     if wrong and not coming:
         raise SettingError("the running kernel has no sysctl %s" % ", ".join(wrong))
 
-    def act():
+    def act() -> None:
         for key, value in different.items():
             _set(host, key, value, key in optional)
 
@@ -82,18 +84,18 @@ def plan_sysctl(context, setting):
     return Step(True, diff["before"], diff["after"], "%d of %d differ" % (len(shown), len(wanted)), act, diff=diff)
 
 
-def _lines(values):
+def _lines(values: Mapping[str, str | None]) -> str:
     return "".join("%s = %s\n" % pair for pair in sorted(values.items()))
 
 
-def _read_only(host):
+def _read_only(host: Host) -> bool:
     try:
         return bool(os.statvfs(host.path("/proc/sys")).f_flag & os.ST_RDONLY)
     except OSError:
         return False
 
 
-def _set(host, key, value, optional):
+def _set(host: Host, key: str, value: str, optional: bool) -> None:
     try:
         with open(host.path(parse.sysctl_path(key)), "r+", encoding="utf-8") as file:
             file.write(value + "\n")

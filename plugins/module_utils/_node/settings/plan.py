@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
+
 from ..info import gather, parse
+from ..machine.host import Host
+from ..machine.pending import Pending
 
 #: Folders whose content systemd reads only when it is told to.
 SYSTEMD_FOLDERS = (
@@ -22,6 +27,44 @@ _PROPERTIES = (
 )
 
 
+class _Named(TypedDict):
+    id: str
+    step: str
+    kind: str
+
+
+class Setting(_Named, total=False):
+    """One setting: ``id``, ``step``, ``kind``, and the fields of its kind (see spec.KINDS)."""
+
+    path: str
+    mode: str
+    owner: str
+    group: str
+    content: str
+    content_b64: str
+    content_secret: str
+    secret: bool
+    validate: list[str]
+    create_only: bool
+    target: str
+    recursive: bool
+    name: str
+    #: a flag, but of sysctl a list of keys
+    optional: Any
+    values: dict[str, Any]
+    enabled: bool | None
+    masked: bool | None
+    state: str | None
+    restart_on: list[str]
+    reload_on: list[str]
+    wait: int
+    argv: list[str]
+    on: list[str]
+    packages: list[str]
+    held: bool
+    ports: list[str]
+
+
 class SettingError(Exception):
     """A setting cannot be reached; the text says why."""
 
@@ -29,12 +72,21 @@ class SettingError(Exception):
 class Step:
     """What one setting does. ``act`` is called when it changes something, ``check`` when it does not."""
 
-    def __init__(self, changed, before, after, reason="", act=None, check=None, diff=None):
+    def __init__(
+        self,
+        changed: bool,
+        before: str,
+        after: str,
+        reason: str = "",
+        act: Callable[[], None] | None = None,
+        check: Callable[[], None] | None = None,
+        diff: dict[str, str] | None = None,
+    ) -> None:
         self.changed, self.before, self.after, self.reason = changed, before, after, reason
         self.act, self.check, self.diff = act, check, diff
 
 
-def same(state, reason=""):
+def same(state: str, reason: str = "") -> Step:
     """A step that has nothing to do."""
     return Step(False, state, state, reason)
 
@@ -42,38 +94,48 @@ def same(state, reason=""):
 class Context:
     """What is known while settings are planned, and owed while they are applied."""
 
-    def __init__(self, host, check_mode, pending, changed=(), warn=None):
+    def __init__(
+        self,
+        host: Host,
+        check_mode: bool,
+        pending: Pending,
+        changed: Iterable[str] = (),
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
         self.host, self.check_mode, self.pending = host, check_mode, pending
         #: ids that changed or will have when the plan is applied
         self.changed = set(changed)
         #: paths that the plan makes (True) or removes (False)
-        self.paths = {}
+        self.paths: dict[str, bool] = {}
         #: whether the plan changes what systemd reads, and whether that has happened
         self.reload_comes = self.reload_owed = False
         self.container = host.container
-        self._units, self._modules, self._said, self._warn = {}, {}, set(), warn
+        self._units: dict[str, dict[str, str]] = {}
+        self._modules: dict[str, str] = {}
+        self._said: set[str] = set()
+        self._warn = warn
 
-    def warn(self, text):
+    def warn(self, text: str) -> None:
         """Tell something once."""
         if text not in self._said:
             self._said.add(text)
             if self._warn:
                 self._warn(text)
 
-    def heard(self, who, ids):
+    def heard(self, who: str, ids: Iterable[str]) -> list[str]:
         """Those of ``ids`` that changed, or had changed earlier without that ``who`` was told."""
         return [key for key in ids if key in self.changed or key in self.pending.ids(who)]
 
-    def touches(self, path, there=True):
+    def touches(self, path: str, there: bool = True) -> None:
         """A path is made or removed by the plan."""
         self.paths[path] = there
         self.reload_comes = self.reload_comes or _read_by_systemd(path)
 
-    def wrote(self, path):
+    def wrote(self, path: str) -> None:
         """A path was made or removed now."""
         self.reload_owed = self.reload_owed or _read_by_systemd(path)
 
-    def look_at(self, units=(), modules=()):
+    def look_at(self, units: Iterable[str] = (), modules: Sequence[str] = ()) -> None:
         """Ask for the state of these at once."""
         units = list(dict.fromkeys(units))
         if units:
@@ -81,19 +143,19 @@ class Context:
         if modules:
             self._modules.update(gather.kernel_modules(self.host, modules))
 
-    def unit(self, name, fresh=False):
+    def unit(self, name: str, fresh: bool = False) -> dict[str, str]:
         """The properties of a unit."""
         if fresh or name not in self._units:
             self.look_at([name])
         return self._units.get(name, {})
 
-    def module(self, name):
+    def module(self, name: str) -> str:
         """loaded, builtin, available or missing."""
         if name not in self._modules:
             self.look_at(modules=[name])
         return self._modules[name]
 
-    def reload(self):
+    def reload(self) -> None:
         """Let systemd read its files anew when that is owed."""
         if not self.reload_owed:
             return
@@ -104,7 +166,7 @@ class Context:
         self.reload_owed = False
         self.pending.drop(["daemon-reload"])
 
-    def label(self, paths):
+    def label(self, paths: Iterable[str]) -> None:
         """Give new files the SELinux label that the policy has for them."""
         if self.host.text("/sys/fs/selinux/enforce") is None or not self.host.find("restorecon"):
             return
@@ -113,11 +175,11 @@ class Context:
             self.warn("restorecon failed: %s" % done.err.strip())
 
 
-def _read_by_systemd(path):
+def _read_by_systemd(path: str) -> bool:
     return path in GENERATOR_FILES or path.startswith(SYSTEMD_FOLDERS)
 
 
-def read_units(host, names):
+def read_units(host: Host, names: list[str]) -> dict[str, dict[str, str]]:
     """{name: properties}; where systemd does not run, only whether a unit is there and enabled."""
     if host.systemd_runs:
         done = host.run(["systemctl", "show", "--property=" + _PROPERTIES, "--"] + names, 60)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..._common.names import machine_error
 from ..machine import names
@@ -18,25 +19,33 @@ _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp|sctp)")
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]+")
 
-#: A field's check, and whether it must be there.
-Field = namedtuple("Field", "check required")
+
+#: what is wrong with a value; None when nothing is
+Check = Callable[[Any], Optional[str]]
 
 
-def _is(kind, what):
+class Field(NamedTuple):
+    """A field's check, and whether it must be there."""
+
+    check: Check
+    required: bool
+
+
+def _is(kind: Any, what: str) -> Check:
     return lambda value: None if isinstance(value, kind) and not (kind is int and value is True) else "must be " + what
 
 
-def _matches(pattern, what):
+def _matches(pattern: re.Pattern[str], what: str) -> Check:
     return lambda value: None if isinstance(value, str) and pattern.fullmatch(value) else "must be " + what
 
 
-def _one_of(*choices):
+def _one_of(*choices: Any) -> Check:
     shown = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return lambda value: None if value in choices else "must be one of " + shown
 
 
-def _each(check, least=0):
-    def check_all(value):
+def _each(check: Check, least: int = 0) -> Check:
+    def check_all(value: Any) -> str | None:
         if not isinstance(value, (list, tuple)) or len(value) < least:
             return "must be a list" + (" that is not empty" if least else "")
         errors = [check(item) for item in value]
@@ -45,7 +54,7 @@ def _each(check, least=0):
     return check_all
 
 
-def _values(value):
+def _values(value: Any) -> str | None:
     if not isinstance(value, dict):
         return "must be a dictionary"
     for key, item in value.items():
@@ -56,7 +65,7 @@ def _values(value):
     return None
 
 
-def _base64(value):
+def _base64(value: Any) -> str | None:
     try:
         base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
@@ -64,7 +73,7 @@ def _base64(value):
     return None
 
 
-def _port(value):
+def _port(value: Any) -> str | None:
     match = _PORT.fullmatch(value) if isinstance(value, str) else None
     if not match:
         return "must look like 10250/tcp or 30000-32767/udp"
@@ -72,7 +81,7 @@ def _port(value):
     return None if 1 <= first <= last <= 65535 else "is not a range of ports"
 
 
-def _seconds(value):
+def _seconds(value: Any) -> str | None:
     good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3600
     return None if good else "must be a number of seconds from 0 to 3600"
 
@@ -83,16 +92,16 @@ _line = _matches(_LINE, "one line of text")
 _ids = _each(_line)
 
 
-def _host_name(value):
+def _host_name(value: Any) -> str | None:
     error = machine_error(value)
     return None if error is None else "is %r: %s" % (value, error)
 
 
-def _must(check):
+def _must(check: Check) -> Field:
     return Field(check, True)
 
 
-def _may(check):
+def _may(check: Check) -> Field:
     return Field(check, False)
 
 
@@ -140,7 +149,7 @@ _CONTENTS = ("content", "content_b64", "content_secret")
 _COMMON = {"id": _must(_line), "step": _must(_line), "kind": _must(_line)}
 
 
-def errors(settings):
+def errors(settings: Sequence[Any]) -> list[str]:
     """One line for everything that is wrong; each names the setting, the field and what it must be."""
     found: list[str] = []
     seen: dict[str, int] = {}
@@ -163,10 +172,11 @@ def errors(settings):
     return found or _order_errors(settings, seen)
 
 
-def _setting_errors(setting):
-    fields = KINDS.get(setting.get("kind")) if isinstance(setting.get("kind"), str) else None
+def _setting_errors(setting: Mapping[str, Any]) -> list[str]:
+    kind = setting.get("kind")
+    fields = KINDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
-        return ["kind is %r; it must be one of %s" % (setting.get("kind"), ", ".join(sorted(KINDS)))]
+        return ["kind is %r; it must be one of %s" % (kind, ", ".join(sorted(KINDS)))]
     fields = dict(fields, **_COMMON)
     found = ["there is no field %s for the kind %s" % (field, setting["kind"]) for field in set(setting) - set(fields)]
     for field, rule in fields.items():
@@ -181,7 +191,7 @@ def _setting_errors(setting):
     return found or _together(setting)
 
 
-def _together(setting):
+def _together(setting: Mapping[str, Any]) -> list[str]:
     kind, found = setting["kind"], []
     if kind == "file" and sum(setting.get(field) is not None for field in _CONTENTS) != 1:
         found.append("exactly one of %s must be given" % ", ".join(_CONTENTS))
@@ -194,12 +204,12 @@ def _together(setting):
     return found
 
 
-def listens(setting):
+def listens(setting: Mapping[str, Any]) -> list[str]:
     """The ids that a unit or a handler waits for."""
     return [key for field in ("on", "restart_on", "reload_on") for key in setting.get(field) or ()]
 
 
-def _order_errors(settings, seen):
+def _order_errors(settings: Sequence[Any], seen: Mapping[str, int]) -> list[str]:
     found = []
     for index, setting in enumerate(settings):
         late = [key for key in listens(setting) if seen.get(key, -1) >= index]
@@ -213,7 +223,7 @@ _SECRET_FIELDS = ("content", "content_b64")
 _SHORTEST = 6
 
 
-def secret_values(settings):
+def secret_values(settings: Sequence[Any]) -> set[str]:
     """The texts that must not appear in any output: the content of secret files, as given and decoded."""
     found: set[str] = set()
     for setting in settings:
@@ -232,7 +242,7 @@ def secret_values(settings):
     return {value for value in found if len(value) >= _SHORTEST}
 
 
-def with_secrets(settings, secrets):
+def with_secrets(settings: Sequence[Any], secrets: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
     """The settings with the content that ``content_secret`` names, and errors for names that are not there."""
     found, errors = [], []
     for setting in settings:
@@ -246,7 +256,7 @@ def with_secrets(settings, secrets):
     return found, errors
 
 
-def masked(settings):
+def masked(settings: Sequence[Any]) -> list[Any]:
     """The settings as an invocation may show them."""
     return [
         dict(setting, **{field: MASK for field in _SECRET_FIELDS if setting.get(field)})

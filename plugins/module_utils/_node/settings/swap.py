@@ -4,37 +4,44 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+from collections.abc import Mapping
+from typing import Callable, Optional, Tuple
 
 from ..info import parse
 from ..machine import files
+from ..machine.host import Host
 from .files import tail
-from .plan import SettingError, Step, same
+from .plan import Context, Setting, SettingError, Step, same
 
 MARK = "# kubenode: swap is off: "
 
 
-def swap_lines(text):
+def swap_lines(text: str) -> list[str]:
     """The lines that really activate swap, without line ends."""
     return [line.rstrip("\r\n") for line in _lines(text) if _is_swap(line)]
 
 
-def without_swap(text):
+def without_swap(text: str) -> str:
     """The same table with these lines turned into comments; everything else stays as it is, byte by byte."""
     return "".join(MARK + line.lstrip() if _is_swap(line) else line for line in _lines(text))
 
 
-def _lines(text):
+def _lines(text: str) -> list[str]:
     """Lines as mount(8) sees them: only a newline ends one."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
-def _is_swap(line):
+def _is_swap(line: str) -> bool:
     fields = line.split()
     return len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap"
 
+
+#: what it is, the path that it makes (if any), and how it is done
+Job = Tuple[str, Optional[str], Callable[[], None]]
 
 FSTAB = "/etc/fstab"
 BACKUP = "/etc/fstab.kubenode-before-swap-off"
@@ -51,7 +58,7 @@ _GENERATED = "/run/systemd/generator"
 _OFF_LIMIT = 600
 
 
-def plan_swap(context, setting):
+def plan_swap(context: Context, setting: Setting) -> Step:
     """Mode off; limited and keep leave swap as it is, since the kubelet's configuration deals with it."""
     host = context.host
     active = parse.swaps(host.text("/proc/swaps"))
@@ -72,7 +79,7 @@ def plan_swap(context, setting):
             context.touches(path)
     context.reload_comes = True
 
-    def act():
+    def act() -> None:
         for index, (_text, path, job) in enumerate(jobs):
             if active and index == len(jobs) - 1:
                 context.reload()
@@ -83,16 +90,14 @@ def plan_swap(context, setting):
     return Step(True, before, "in use: none", "; ".join(text for text, _path, _act in jobs), act)
 
 
-def _fstab_jobs(host):
-    text = host.data(FSTAB)
+def _fstab_jobs(host: Host) -> list[Job]:
     # bytes that are no text are kept as they are
-    text = text.decode("utf-8", "surrogateescape") if text is not None else ""
-    lines = swap_lines(text)
-    if not lines:
+    text = (host.data(FSTAB) or b"").decode("utf-8", "surrogateescape")
+    lines, status = swap_lines(text), host.status(FSTAB)
+    if not lines or status is None:
         return []
-    status = host.status(FSTAB)
 
-    def act():
+    def act() -> None:
         mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
         if not host.exists(BACKUP):
             files.write_file(host, BACKUP, text.encode("utf-8", "surrogateescape"), mode, *owner)
@@ -102,15 +107,16 @@ def _fstab_jobs(host):
     return [("%d line%s of %s" % (len(lines), "" if len(lines) == 1 else "s", FSTAB), FSTAB, act)]
 
 
-def _zram_jobs(host):
+def _zram_jobs(host: Host) -> list[Job]:
     if not any(host.exists(path) for path in _ZRAM_PLACES + _ZRAM_CONFIGS) or host.text(ZRAM) == ZRAM_EMPTY:
         return []
     return [("zram-generator", ZRAM, lambda: files.write_file(host, ZRAM, ZRAM_EMPTY.encode("utf-8"), 0o644))]
 
 
-def _unit_jobs(context):
+def _unit_jobs(context: Context) -> list[Job]:
     """Mask swap.target and the .swap units that no generator made, and switch off the services that make swap."""
-    host, jobs = context.host, []
+    host = context.host
+    jobs: list[Job] = []
     names = _swap_units(host)
     context.look_at(list(SERVICES) + ["swap.target"] + names)
     for name in SERVICES:
@@ -118,7 +124,7 @@ def _unit_jobs(context):
         if state.get("LoadState") == "not-found" or not state:
             continue
         if state.get("UnitFileState") in ("enabled", "enabled-runtime", "generated") or _runs(state):
-            jobs.append(("service " + name, None, lambda name=name: _systemctl(context, "disable", "--now", name)))
+            jobs.append(("service " + name, None, functools.partial(_systemctl, context, "disable", "--now", name)))
     for name in ["swap.target"] + names:
         state = context.unit(name)
         if state.get("UnitFileState", "").startswith("masked") or state.get("SourcePath") == FSTAB:
@@ -131,7 +137,7 @@ def _unit_jobs(context):
     return jobs
 
 
-def _mask_jobs(context, name):
+def _mask_jobs(context: Context, name: str) -> list[Job]:
     host, path = context.host, _UNITS + name
     status = host.status(path)
     if status is None or stat.S_ISLNK(status.st_mode):
@@ -144,7 +150,7 @@ def _mask_jobs(context, name):
     return [("unit " + name, drop_in, lambda: files.write_file(host, drop_in, _NEVER.encode("utf-8"), 0o644))]
 
 
-def _swap_units(host):
+def _swap_units(host: Host) -> list[str]:
     """Names of all .swap units, on disk and made by generators, without those that only mirror /proc/swaps."""
     if not host.systemd_runs:
         places = (_UNITS, "/usr/lib/systemd/system/", "/lib/systemd/system/")
@@ -161,18 +167,18 @@ def _swap_units(host):
     return sorted({words[0] for words in lines if words and words[0].endswith(".swap")})
 
 
-def _runs(state):
+def _runs(state: Mapping[str, str]) -> bool:
     return state.get("ActiveState") in ("active", "activating")
 
 
-def _systemctl(context, *words):
+def _systemctl(context: Context, *words: str) -> None:
     wanted = [word for word in words if word != "--now" or context.host.systemd_runs]
     done = context.host.run(["systemctl"] + wanted, 120)
     if done.code:
         raise SettingError("systemctl %s failed: %s" % (" ".join(wanted), tail(done)))
 
 
-def _swapoff(context):
+def _swapoff(context: Context) -> None:
     done = context.host.run(["swapoff", "--all"], _OFF_LIMIT)
     left = [entry["name"] for entry in parse.swaps(context.host.text("/proc/swaps"))]
     if left:

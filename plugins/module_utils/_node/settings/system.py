@@ -9,20 +9,21 @@ import re
 
 from ..info import gather, parse
 from ..machine import files
+from ..machine.host import Host
 from .files import tail
-from .plan import SettingError, Step, same
+from .plan import Context, Setting, SettingError, Step, same
 
 _HANDLER_SECONDS = 300
 
 
-def plan_handler(context, setting):
+def plan_handler(context: Context, setting: Setting) -> Step:
     """A command that runs when one of the settings in ``on`` changed."""
     heard = context.heard(setting["id"], setting["on"])
     if not heard:
         return same("nothing to do")
     argv = list(setting["argv"])
 
-    def act():
+    def act() -> None:
         context.reload()
         done = context.host.run(argv, _HANDLER_SECONDS)
         if done.code:
@@ -34,17 +35,17 @@ def plan_handler(context, setting):
 _ALLOWED = re.compile(r"^(?:ufw )?allow (?:in )?([0-9:]+/(?:tcp|udp))\b", re.MULTILINE)
 
 
-def ufw_port(port):
+def ufw_port(port: str) -> str:
     """A port or a range as ufw writes it. Pure."""
     return port.replace("-", ":")
 
 
-def ufw_allowed(text):
+def ufw_allowed(text: str) -> set[str]:
     """Ports that `ufw show added` has for everybody. Pure."""
     return set(_ALLOWED.findall(text))
 
 
-def plan_firewall(context, setting):
+def plan_firewall(context: Context, setting: Setting) -> Step:
     """firewalld or ufw, whichever is active; without either nothing is closed and nothing is to be opened."""
     host, ports = context.host, setting["ports"]
     if context.unit("firewalld.service").get("ActiveState") == "active":
@@ -56,7 +57,7 @@ def plan_firewall(context, setting):
     return same("no active firewall")
 
 
-def _firewalld(host, ports):
+def _firewalld(host: Host, ports: list[str]) -> tuple[list[str], list[list[str]], Host]:
     now = set(_said(host, ["firewall-cmd", "--list-ports"]).split())
     later = set(_said(host, ["firewall-cmd", "--permanent", "--list-ports"]).split())
     commands = []
@@ -67,26 +68,26 @@ def _firewalld(host, ports):
     return [port for port in ports if port not in now or port not in later], commands, host
 
 
-def _plan_ports(ports, missing, commands, host):
+def _plan_ports(ports: list[str], missing: list[str], commands: list[list[str]], host: Host) -> Step:
     before = "open: " + (", ".join(port for port in ports if port not in missing) or "none of them")
     if not missing:
         return same(before)
 
-    def act():
+    def act() -> None:
         for argv in commands:
             _said(host, argv)
 
     return Step(True, before, "open: " + ", ".join(ports), "closed: " + ", ".join(missing), act)
 
 
-def _said(host, argv):
+def _said(host: Host, argv: list[str]) -> str:
     done = host.run(argv, 60)
     if done.code:
         raise SettingError("%s failed: %s" % (" ".join(argv), tail(done)))
     return done.out
 
 
-def plan_hold(context, setting):
+def plan_hold(context: Context, setting: Setting) -> Step:
     """apt-mark hold, or dnf versionlock."""
     host, held = context.host, setting["held"]
     manager = gather.package_manager(host)
@@ -98,7 +99,7 @@ def plan_hold(context, setting):
     if not different:
         return same(before)
 
-    def act():
+    def act() -> None:
         if manager == "apt":
             argv = ["apt-mark", "hold" if held else "unhold", "--"] + different
         else:
@@ -113,7 +114,7 @@ def plan_hold(context, setting):
     return Step(True, before, "held: " + (", ".join(sorted(after)) or "none"), reason, act)
 
 
-def _held(host, manager):
+def _held(host: Host, manager: str) -> set[str]:
     if manager == "dnf":
         return {name for path in gather.VERSIONLOCKS for name in parse.versionlock(host.text(path))}
     done = host.run(["apt-mark", "showhold"], 60)
@@ -125,20 +126,20 @@ def _held(host, manager):
 _HOSTNAME = "/etc/hostname"
 
 
-def static_name(text):
+def static_name(text: str | None) -> str:
     """The name in /etc/hostname; empty when there is none. Pure."""
     lines = (line.strip() for line in (text or "").splitlines())
     return next((line for line in lines if line and not line.startswith("#")), "")
 
 
-def plan_hostname(context, setting):
+def plan_hostname(context: Context, setting: Setting) -> Step:
     """Now, and after the next boot."""
     host, name = context.host, setting["name"]
     now, later = os.uname().nodename, static_name(host.text(_HOSTNAME))
     if now == later == name:
         return same(name)
 
-    def act():
+    def act() -> None:
         if later != name:
             files.write_file(host, _HOSTNAME, (name + "\n").encode("ascii"), 0o644)
             context.label([_HOSTNAME])
@@ -154,20 +155,20 @@ _SELINUX_CONFIG = "/etc/selinux/config"
 _SELINUX_MODE = re.compile(r"^[ \t]*SELINUX[ \t]*=[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 
 
-def configured(text):
+def configured(text: str | None) -> str | None:
     """The mode in /etc/selinux/config; None when it has none. Pure."""
     found = _SELINUX_MODE.findall(text or "")
     return found[-1] if found else None
 
 
-def with_mode(text, mode):
+def with_mode(text: str, mode: str) -> str:
     """The same file with another mode. Pure."""
     if configured(text) is None:
         return text + ("" if not text or text.endswith("\n") else "\n") + "SELINUX=%s\n" % mode
     return _SELINUX_MODE.sub("SELINUX=" + mode, text)
 
 
-def plan_selinux(context, setting):
+def plan_selinux(context: Context, setting: Setting) -> Step:
     """Where SELinux is off in this boot, only the next one can be prepared, and only towards permissive."""
     host, mode = context.host, setting["mode"]
     state, text = gather.selinux(host), host.text(_SELINUX_CONFIG)
@@ -183,8 +184,8 @@ def plan_selinux(context, setting):
     if state == mode and not write:
         return same(before)
 
-    def act():
-        if write:
+    def act() -> None:
+        if write and text is not None:
             files.write_file(host, _SELINUX_CONFIG, with_mode(text, mode).encode("utf-8"), 0o644)
             context.label([_SELINUX_CONFIG])
         if state != mode:

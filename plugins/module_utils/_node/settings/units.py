@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 
 from ..info import gather
+from ..machine.host import Done, Host
 from .files import tail
-from .plan import SYSTEMD_FOLDERS, SettingError, Step, same
+from .plan import SYSTEMD_FOLDERS, Context, Setting, SettingError, Step, same
 
 #: Seconds until a unit must be active, where the unit says less, and where it says nothing or more than the second.
 WAIT, _LONGEST_WAIT = 30, 600
@@ -24,7 +26,7 @@ _OFF = ("disabled", "", "enabled-runtime", "indirect", "linked", "linked-runtime
 _ON = ("enabled", "enabled-runtime", "linked", "linked-runtime")
 
 
-def plan_unit(context, setting):
+def plan_unit(context: Context, setting: Setting) -> Step:
     """One unit."""
     name = gather.unit_name(setting["name"])
     properties = context.unit(name)
@@ -50,19 +52,19 @@ def plan_unit(context, setting):
     return Step(False, before, before, reason, check=check)
 
 
-def _there(context, name, properties):
+def _there(context: Context, name: str, properties: Mapping[str, str]) -> bool:
     if properties.get("LoadState") not in (None, "not-found"):
         return True
     template = name.partition("@")[0] + "@." + name.rpartition(".")[2] if "@" in name else name
     return any(context.paths.get(folder + file) for folder in SYSTEMD_FOLDERS for file in (name, template))
 
 
-def _state(properties):
+def _state(properties: Mapping[str, str]) -> str:
     words = (properties.get("UnitFileState"), properties.get("ActiveState"))
     return " ".join(word for word in words if word) or "absent"
 
 
-def file_actions(properties, setting):
+def file_actions(properties: Mapping[str, str], setting: Setting) -> list[str]:
     """What is to be done about the unit's links: a list of systemctl verbs. Pure."""
     state, actions = properties.get("UnitFileState", ""), []
     masked = state.startswith("masked")
@@ -77,7 +79,7 @@ def file_actions(properties, setting):
     return actions
 
 
-def run_action(context, setting, properties):
+def run_action(context: Context, setting: Setting, properties: Mapping[str, str]) -> tuple[str | None, str]:
     """start, stop, restart, reload, wait (it is on its way) or None, and why."""
     who, state = setting["id"], setting.get("state")
     active = properties.get("ActiveState", "inactive")
@@ -100,7 +102,7 @@ def run_action(context, setting, properties):
     return "start", "is " + active
 
 
-def _apply(context, name, setting, actions):
+def _apply(context: Context, name: str, setting: Setting, actions: list[str]) -> None:
     if context.unit(name).get("NeedDaemonReload") == "yes":
         context.reload_owed = True
     context.reload()
@@ -115,7 +117,7 @@ def _apply(context, name, setting, actions):
             _wait(context, name, setting)
 
 
-def patience(setting, properties=None):
+def patience(setting: Setting, properties: Mapping[str, str] | None = None) -> float:
     """Seconds until the unit must be active, by itself its own limit; 0 means that another one looks after that."""
     if setting.get("wait") is not None:
         return setting["wait"]
@@ -123,7 +125,7 @@ def patience(setting, properties=None):
     return WAIT if own is None else min(_LONGEST_WAIT, max(WAIT, own + _LATER))
 
 
-def _seconds(text):
+def _seconds(text: str) -> float | None:
     """A span as systemctl shows it, such as `1min 30s`; None for none, endless for `infinity` and days. Pure."""
     if text == "infinity":
         return _LONGEST_WAIT
@@ -133,7 +135,7 @@ def _seconds(text):
     return sum(int(part[1]) * _SECONDS.get(part[2], _LONGEST_WAIT) for part in parts if part)
 
 
-def _wait(context, name, setting):
+def _wait(context: Context, name: str, setting: Setting) -> None:
     """Wait until the unit is active and stays so; raises SettingError with its last lines."""
     began = time.monotonic()
     settled, invocation = None, None
@@ -159,20 +161,20 @@ def _wait(context, name, setting):
         time.sleep(0.2)
 
 
-def _may_end(properties):
+def _may_end(properties: Mapping[str, str]) -> bool:
     """Whether being inactive is no failure: its conditions are not met yet, or it has done its work."""
     return properties.get("ConditionResult") == "no" or properties.get("Type") == "oneshot"
 
 
-def _detail(properties):
+def _detail(properties: Mapping[str, str]) -> str:
     return "%s (%s, result %s)" % tuple(properties.get(key, "?") for key in ("ActiveState", "SubState", "Result"))
 
 
-def _explained(context, name, done):
+def _explained(context: Context, name: str, done: Done) -> str:
     return "%s; its last lines: %s" % (tail(done, 5), journal(context.host, name))
 
 
-def journal(host, name, lines=20):
+def journal(host: Host, name: str, lines: int = 20) -> str:
     """The last lines of a unit's journal."""
     done = host.run(["journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=%d" % lines, "--unit=" + name], 30)
     return done.out.strip() or "(nothing in the journal)"
