@@ -65,8 +65,7 @@ def _run(chosen: argparse.Namespace) -> int:
         sys.path[:0] = [str(payload / "site"), str(payload / "collections")]
         from provision import cloud_config, playbook, variables
 
-        collection = payload / "collections/ansible_collections/kubenode/provision"
-        gathered = variables.gather(chosen, variables.rules(collection))
+        gathered = variables.gather(chosen)
         # not before everything that was asked for is known to make sense
         if not chosen.check:
             for reason in unpack.remove_older(chosen.state_dir.resolve(), payload):

@@ -15,29 +15,16 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables, values
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_specs, role_variables, values
 from provision.errors import UsageError
 
 TOKEN_VARIABLE = "PROVISION_TOKEN"
 _LARGEST = 4 * 1024 * 1024
 
 
-def rules(collection: Path) -> role_variables.Rules:
-    """What the roles of the collection take."""
-    return role_variables.rules(str(collection), yaml.safe_load, _yaml)
-
-
-def _yaml(text: str) -> Any:
-    """What a YAML text says; ValueError for a text that is none."""
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-
-
-def gather(chosen: argparse.Namespace, rules_: role_variables.Rules) -> dict[str, Any]:
+def gather(chosen: argparse.Namespace) -> dict[str, Any]:
     """The variables of a run: files first, then --set, then the options of their own; UsageError when one is wrong."""
-    known: Mapping[str, Mapping[str, Any]] = rules_.specs
+    known = role_specs.variables(*role_variables.ROLES)
     result: dict[str, Any] = {}
     for name in chosen.files:
         result.update(_from_file(name, known))
@@ -51,17 +38,17 @@ def gather(chosen: argparse.Namespace, rules_: role_variables.Rules) -> dict[str
         raise UsageError(
             f"--phase {chosen.phase} joins a cluster: name its API server by --api-server https://host:6443"
         )
-    _refuse(result, role_variables.ROLES if chosen.phase == "all" else (chosen.phase,), rules_)
+    _refuse(result, role_variables.ROLES if chosen.phase == "all" else (chosen.phase,))
     return result
 
 
-def _refuse(variables: Mapping[str, Any], running: Sequence[str], rules_: role_variables.Rules) -> None:
+def _refuse(variables: Mapping[str, Any], running: Sequence[str]) -> None:
     """Refuse what the roles would refuse, before anything is done, as no second try helps against it."""
     name = variables.get("join_ca_file")
     if "join" in running and isinstance(name, str) and name and not variables.get("join_ca_cert"):
         text = _checked(f"join_ca_file {name}", values.certificates, _read("join_ca_file", name))
         variables = {**variables, "join_ca_cert": text}
-    refused = role_variables.findings(variables, running, rules_)
+    refused = role_variables.findings(variables, running)
     if refused:
         raise UsageError("\n".join(refused))
 

@@ -22,10 +22,12 @@ keys, ``{{name: T}}`` a struct. What is not named here, the minor does not know.
 
 from __future__ import annotations
 
+from typing import Any
+
 '''
 _TAIL = """
 
-def _joined(common, own):
+def _joined(common: dict[str, Any], own: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {minor: dict(common, **only) for minor, only in own.items()}
 
 

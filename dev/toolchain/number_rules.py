@@ -26,7 +26,6 @@ HELPERS = ("plugins/module_utils/_common/text.py", "lab/numbers.py")
 JSON_FOLDER = "plugins/"
 #: what reads JSON that this collection wrote itself a moment before, or that was read with a handler before
 OUR_JSON = (
-    "plugins/filter/base_plan.py",  # the manifest of this collection
     "plugins/filter/node_image.py",
     "plugins/module_utils/_liveimage/iso.py",  # kargs.json, which kargs has read before
     "plugins/module_utils/_rescue/installimage/program.py",  # our own installer's documents
@@ -34,6 +33,7 @@ OUR_JSON = (
     "plugins/module_utils/_rescue/job.py",  # a job or a request of the controller
     "plugins/module_utils/_rescue/steps.py",
     "plugins/plugin_utils/_run_server.py",
+    "plugins/plugin_utils/node_plan/base_plan.py",  # the manifest of this collection
 )
 
 _ALL = frozenset({"Exception", "BaseException"})

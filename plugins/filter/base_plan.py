@@ -1,126 +1,161 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of the role base as filters; each is documented in the file of its name beside this one."""
 
 from __future__ import annotations
 
-import functools
-import json
-import re
+DOCUMENTATION = r"""
+name: base_plan
+short_description: Plans what the role base does on a machine
+version_added: 0.1.0
+positional: purpose
+description:
+  - This filter is the role's own. It may change with any release; plays of a user's own call the role.
+  - Checks the variables of the role C(base) and turns them, with the facts of a machine, into options and settings for
+    the modules of this collection. Nothing is read or written on the machine.
+options:
+  _input:
+    description:
+      - The variables of the role, with or without C(base_) in front, for O(purpose=inputs). Else what O(purpose=inputs)
+        returned.
+    type: dictionary
+    required: true
+  purpose:
+    description:
+      - What to return.
+    type: string
+    choices:
+      variables: The names of the role's variables, without C(base_).
+      inputs: The variables, checked and complete. Credentials are never part of an error. Needs O(versions).
+      steps: The steps of this run, by its tags.
+      queries: Options for M(kubenode.provision.node_info).
+      preflight: What speaks against the machine (C(refusals)), what is doubtful (C(warnings)), and the names of what it
+        lacks (C(packages), C(artifacts)). No URL and no content, so that it can be kept as a fact. Needs O(node).
+      sources: Settings that must be there before packages are fetched. Needs O(node).
+      artifacts: What M(kubenode.provision.node_artifacts) has to fetch. Needs O(node).
+      settings: Settings for M(kubenode.provision.node_settings). Needs O(node).
+      secrets: Secrets that belong to the settings of all steps. Needs O(node).
+      images: What M(kubenode.provision.node_images) has to bring.
+    required: true
+  node:
+    description:
+      - RV(kubenode.provision.node_info#module:node).
+    type: dictionary
+  steps:
+    description:
+      - What O(purpose=steps) returned. All managed steps when it is not given.
+    type: list
+    elements: string
+  versions:
+    description:
+      - The data file of the role, variable C(base_versions) in its C(vars/main/versions.yml).
+    type: dictionary
+  fail:
+    description:
+      - Whether a variable that is refused fails the task. Otherwise the result is a dictionary with C(refused), so that
+        a hidden task can take the variables and the next one says what is wrong.
+    type: boolean
+    default: true
+  run_tags:
+    description:
+      - The tags of the run, for O(purpose=steps). Tags that are none of the role choose every step.
+    type: list
+    elements: string
+    default: [all]
+  skip_tags:
+    description:
+      - The tags that the run leaves out, for O(purpose=steps).
+    type: list
+    elements: string
+    default: []
+  joins:
+    description:
+      - Whether the role C(join) follows and takes its facts from the same look, for O(purpose=queries).
+    type: boolean
+    default: false
+  before:
+    description:
+      - The clock of the controller just before the facts were read, in seconds since 1970, for O(purpose=preflight).
+        The machine's clock is compared with the time in which it was read, so that a slow connection is no wrong clock.
+        When it is not given, the time at which the filter runs is taken.
+    type: float
+author:
+  - kubenode.provision authors (@kubenode)
+"""
+
+EXAMPLES = r"""
+- name: See what the role would take
+  ansible.builtin.debug:
+    msg: "{{ {'kubernetes_version': '1.35.8'} | kubenode.provision.base_plan('inputs', versions=base_versions) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: What O(purpose) says.
+  type: raw
+"""
+
 import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
-_PLAN = "plugin_utils.node_plan."
-inputs_ = Late(_PLAN + "base_inputs")
-plan = Late(_PLAN + "base_plan")
-downloads = Late(_PLAN + "downloads")
-packages = Late(_PLAN + "packages")
-preflight = Late(_PLAN + "preflight")
-
-Facts = Mapping[str, Any]
-_ROOT = Path(__file__).parents[2]
+#: purposes that need the facts of a machine
+_WITH_NODE = ("preflight", "sources", "artifacts", "settings", "secrets")
 
 
-@functools.cache
-def _collection() -> str:
-    """Version of this collection: built ones have a manifest, a checkout has galaxy.yml."""
-    manifest = _ROOT / "MANIFEST.json"
-    if manifest.exists():
-        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
-    source = _ROOT / "galaxy.yml"
-    text = source.read_text(encoding="utf-8") if source.exists() else ""
-    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def _told(function: Callable) -> Callable:
-    """Errors of the plan as errors of the filter, with their text alone."""
-
-    @functools.wraps(function)
-    def filtered(first, *rest, **named):
-        if not isinstance(first, Mapping):
-            raise AnsibleFilterError("%s: feed it a dictionary, not a %s" % (function.__name__, type(first).__name__))
-        try:
-            return function(first, *rest, **named)
-        except (ValueError, KeyError) as error:
-            text = "%s is missing in what it was given" % error if isinstance(error, KeyError) else str(error)
-            raise AnsibleFilterError("%s: %s" % (function.__name__, text)) from error
-
-    return filtered
-
-
-@_told
-def base_inputs(variables: Facts, versions: Facts, fail: bool = True) -> dict[str, Any]:
-    try:
-        return {**inputs_.normalised(variables, versions), "collection": _collection()}
-    except ValueError as error:
-        if fail:
-            raise
-        return {"refused": str(error)}
-
-
-@_told
-def base_judgement(node: Facts, inputs: Facts, steps: Sequence[str], before: float | None = None) -> dict[str, Any]:
+def base_plan(
+    given: Mapping[str, Any],
+    purpose: str,
+    node: Mapping[str, Any] | None = None,
+    steps: Sequence[str] | None = None,
+    versions: Mapping[str, Any] | None = None,
+    fail: bool = True,
+    run_tags: Sequence[str] = ("all",),
+    skip_tags: Sequence[str] = (),
+    joins: bool = False,
+    before: float | None = None,
+) -> Any:
+    """What ``purpose`` says; every error names the variable, its value and the fix."""
     after = time.time()
-    return preflight.preflight(node, inputs, steps, after if before is None else float(before), after)
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, preflight
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan as plan
 
-
-@_told
-def base_repositories(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
-    return [dict(item) for item in packages.repositories(node, inputs)]
-
-
-@_told
-def base_artifacts(node: Facts, inputs: Facts) -> list[dict[str, Any]]:
-    return downloads.artifacts(node, inputs)
-
-
-@_told
-def base_settings(node: Facts, inputs: Facts, step: str | list[str] | None = None) -> list[dict[str, Any]]:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return [dict(item) for item in plan.settings(node, {**inputs, "at": now}, step)]
-
-
-@_told
-def base_secrets(node: Facts, inputs: Facts) -> dict[str, str]:
-    return plan.secrets(node, inputs)
-
-
-@_told
-def base_queries(inputs: Facts, joins: bool = False) -> dict[str, Any]:
-    return plan.queries(inputs, joins)
-
-
-@_told
-def base_steps(inputs: Facts, run_tags: Sequence[str] = ("all",), skip_tags: Sequence[str] = ()) -> list[str]:
-    return plan.steps(inputs, run_tags, skip_tags)
-
-
-@_told
-def base_images(node: Facts, inputs: Facts) -> dict[str, list]:
-    return downloads.images(node, inputs)
+    given_, node_, data = plain(given), plain(node), plain(versions)
+    answers = {
+        "variables": lambda: list(base_inputs.variables()),
+        "inputs": lambda: plan.checked_inputs(given_, data, fail),
+        "steps": lambda: plan.steps(given_, run_tags, skip_tags),
+        "queries": lambda: plan.queries(given_, joins),
+        "preflight": lambda: preflight.preflight(
+            node_, given_, steps or (), after if before is None else float(before), after
+        ),
+        "sources": lambda: plan.sources(node_, given_),
+        "artifacts": lambda: downloads.missing(node_, given_, steps),
+        "settings": lambda: plan.settings(node_, given_, steps),
+        "secrets": lambda: plan.secrets(node_, given_),
+        "images": lambda: downloads.images(given_),
+    }
+    if purpose not in answers:
+        raise AnsibleFilterError(f"base_plan: {purpose!r} must be one of {', '.join(answers)}")
+    if not isinstance(given, Mapping):
+        raise AnsibleFilterError(f"base_plan: feed it a dictionary, not a {type(given).__name__}")
+    if purpose in _WITH_NODE and not isinstance(node, Mapping):
+        raise AnsibleFilterError(f"base_plan: {purpose} needs node")
+    try:
+        return answers[purpose]()
+    except (ValueError, KeyError) as error:
+        text = f"{error} is missing in what it was given" if isinstance(error, KeyError) else str(error)
+        raise AnsibleFilterError(f"base_plan: {text}") from error
 
 
 class FilterModule:
-    """The filters of this file."""
+    """The filter."""
 
-    def filters(self):
-        return {
-            "base_inputs": base_inputs,
-            "base_judgement": base_judgement,
-            "base_repositories": base_repositories,
-            "base_artifacts": base_artifacts,
-            "base_settings": base_settings,
-            "base_secrets": base_secrets,
-            "base_queries": base_queries,
-            "base_steps": base_steps,
-            "base_images": base_images,
-        }
+    def filters(self) -> dict[str, Any]:
+        """Filters by name."""
+        return {"base_plan": base_plan}

@@ -10,6 +10,7 @@ short_description: Plans how a machine joins a Kubernetes cluster
 version_added: 0.1.0
 positional: purpose
 description:
+  - This filter is the role's own. It may change with any release; plays of a user's own call the role.
   - Checks the variables of the role C(join) and turns them, with what was seen on the machine, into options and
     settings for the modules of this collection. Nothing is read or written.
 options:
@@ -23,6 +24,7 @@ options:
       - What to return.
     type: string
     choices:
+      variables: The names of the role's variables that the plan reads, without C(join_).
       inputs: The variables, checked, with their defaults.
       queries: Options for M(kubenode.provision.node_info).
       check: C(options) for M(kubenode.provision.node_join_check), C(warnings), and where C(kubeadm) is when it joins.
@@ -80,22 +82,23 @@ _value:
   type: raw
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain, yaml_value
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
-inputs_ = Late("plugin_utils.node_plan.join_inputs")
-machine = Late("plugin_utils.node_plan.kubelet")
-plan = Late("plugin_utils.node_plan.join_plan")
-
-
-_VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
+#: purpose → what it needs besides the variables
+_NEEDS = {
+    "check": ("node",),
+    "lacks": ("seen",),
+    "settings": ("node", "seen"),
+    "secrets": ("node", "seen"),
+    "finished": ("node", "seen"),
+    "undone": ("seen",),
+    "absent": ("seen",),
+}
 
 
 def join_plan(
@@ -108,84 +111,42 @@ def join_plan(
     fail: bool = True,
 ) -> Any:
     """What ``purpose`` says; every error names the variable, its value and the fix."""
-    if purpose not in _PURPOSES:
-        raise AnsibleFilterError(f"join_plan: {purpose!r} must be one of {', '.join(_PURPOSES)}")
-    needs, function = _PURPOSES[purpose]
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs, kubelet
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_plan as plan
+
+    if purpose == "variables":
+        return [name for name in join_inputs.variables() if name != "ca_file"]
+    node_, seen_, secret = plain(node), plain(seen), str(token or "")
+    answers = {
+        "inputs": lambda inputs: inputs,
+        "queries": lambda inputs: kubelet.queries(),
+        "check": lambda inputs: plan.check(node_, inputs, secret),
+        "lacks": lambda inputs: plan.lacks(inputs, seen_, secret),
+        "settings": lambda inputs: plan.present(node_, inputs, seen_),
+        "secrets": lambda inputs: plan.secrets(node_, inputs, seen_, secret),
+        "finished": lambda inputs: plan.finished(node_, inputs, seen_),
+        "undone": lambda inputs: plan.undone(seen_),
+        "absent": lambda inputs: plan.absent(seen_),
+    }
+    if purpose not in answers:
+        raise AnsibleFilterError(f"join_plan: {purpose!r} must be one of variables, {', '.join(answers)}")
     for name, value in (("node", node), ("seen", seen)):
-        if name in needs and not isinstance(value, Mapping):
+        if name in _NEEDS.get(purpose, ()) and not isinstance(value, Mapping):
             raise AnsibleFilterError(f"join_plan: {purpose} needs {name}")
     try:
-        checked = inputs_.checked(inputs_.with_drop_ins(plain(given), yaml_value), str(token or ""))
-        if purpose in _TOKEN_OF_THE_USER:
-            inputs_.check_one_token(checked, token)
-        # a version that is none, the role base refuses
-        if _VERSION.fullmatch(str(kubelet_version)) and checked["state"] == "present":
-            machine.KubeletOptions(checked, str(kubelet_version)).check()
-        return function(checked, plain(node), plain(seen), str(token or ""))
-    except inputs_.InvalidInput as error:
+        # later than the check, the token may be the one that was made
+        users_own = purpose in ("inputs", "check")
+        return answers[purpose](plan.checked_inputs(plain(given), secret, str(kubelet_version), users_own))
+    except join_inputs.InvalidInput as error:
         if fail:
             raise AnsibleFilterError(str(error)) from error
         return {"refused": str(error)}
 
 
-def _check(inputs: dict, node: dict, _seen: dict, token: str) -> dict:
-    kubelet = machine.Kubelet(node, inputs)
-    # everything that can be refused is refused before the cluster is asked
-    kubelet.config()
-    kubelet.args()
-    joins = inputs["method"] == "kubeadm"
-    return {
-        "kubeadm": {"path": machine.kubeadm_path(node), "kubelet": kubelet.path} if joins else {},
-        "options": {
-            "api_server": inputs["api_server"],
-            "ca_cert": inputs["ca_cert"],
-            "ca_hashes": inputs["discovery"]["ca_hashes"],
-            "jws": inputs["discovery"]["jws"] and bool(token),
-            "signing": inputs["method"] == "kubeadm" and bool(token),
-            "node_name": kubelet.name,
-            "machine_id": node.get("machine_id") or "",
-            "kubelet_version": kubelet.version,
-            "version_check": inputs["version_check"],
-            "max_clock_skew": inputs["max_clock_skew"],
-            "check_name": inputs["check_name"],
-            "timeout": min(30, inputs["timeout"]),
-        },
-        "warnings": kubelet.warnings(),
-    }
-
-
-def _lacks(inputs: dict, _node: dict, seen: dict, token: str) -> str:
-    if not seen["need_bootstrap"] or token or inputs["token_create"]:
-        return ""
-    why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
-    state = why.get(seen["client"]["state"], "it is no node yet")
-    return f"join_token: the machine needs one, since {state}; or set join_token_create"
-
-
-_PURPOSES: dict[str, tuple[tuple[str, ...], Callable[[Any, Any, Any, str], Any]]] = {
-    "inputs": ((), lambda inputs, node, seen, token: inputs),
-    "queries": ((), lambda inputs, node, seen, token: machine.queries()),
-    "check": (("node",), _check),
-    "lacks": (("seen",), _lacks),
-    "settings": (("node", "seen"), lambda inputs, node, seen, token: plan.present(node, inputs, seen, _dump)),
-    "secrets": (("node", "seen"), lambda inputs, node, seen, token: plan.secrets(node, inputs, seen, token, _dump)),
-    "finished": (("node", "seen"), lambda inputs, node, seen, token: plan.finished(node, inputs, seen)),
-    "undone": (("seen",), lambda inputs, node, seen, token: plan.undone(seen)),
-    "absent": (("seen",), lambda inputs, node, seen, token: plan.absent(seen)),
-}
-
-
-#: Later on, the token may be the one that was made.
-_TOKEN_OF_THE_USER = ("inputs", "check")
-
-
-def _dump(value: dict) -> str:
-    return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)
-
-
 class FilterModule:
     """The filter."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> dict[str, Any]:
         """Filters by name."""
         return {"join_plan": join_plan}

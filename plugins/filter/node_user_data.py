@@ -127,34 +127,32 @@ _value:
   type: string
 """
 
-from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._late import Late
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, plain, yaml_value
-
-_text = Late("module_utils._common.text")
-_inputs = Late("plugin_utils.node_plan.user_data_inputs")
-_render = Late("plugin_utils.node_plan.user_data")
-_roles = Late("plugin_utils.node_plan.role_variables")
-
-_COLLECTION = Path(__file__).parents[2]
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import plain
 
 
-def node_user_data(inputs, format="cloud-init", limit=None):
+def node_user_data(inputs: Any, format: str = "cloud-init", limit: Any = None) -> str:
     """See DOCUMENTATION."""
-    most = _render.HETZNER_LIMIT if limit is None else _text.whole_number(str(limit))
+    # ansible-core imports every filter file in each worker, for any one filter
+    from ansible_collections.kubenode.provision.plugins.module_utils._common.text import whole_number
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data import HETZNER_LIMIT, user_data
+    from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.user_data_inputs import InputError
+
+    most = HETZNER_LIMIT if limit is None else whole_number(str(limit))
     if most is None:
-        raise AnsibleFilterError("node_user_data: limit is %r; give a number of bytes, 0 for no limit" % limit)
+        raise AnsibleFilterError(f"node_user_data: limit is {limit!r}; give a number of bytes, 0 for no limit")
     try:
-        return _render.user_data(plain(inputs), _roles.rules(_COLLECTION, own_yaml, yaml_value), format, most)
-    except _inputs.InputError as error:
-        raise AnsibleFilterError("node_user_data: %s" % error) from None
+        return user_data(plain(inputs), format, most)
+    except InputError as error:
+        raise AnsibleFilterError(f"node_user_data: {error}") from None
 
 
 class FilterModule:
     """The filters of this file."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
+        """Filters by name."""
         return {"node_user_data": node_user_data}

@@ -8,32 +8,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 
-from . import openpgp, trust, versions
+from . import openpgp, role_specs, trust, versions
+from .plan_types import BaseInputs, Checksums
+
+#: variables that are not checked yet
+Raw = dict[str, Any]
 
 
 class PlanError(ValueError):
     """Inputs that no machine could be prepared with; the text names each variable, its value and the fix."""
 
-
-CHOICES = {
-    "container_runtime": ("containerd", "docker"),
-    "containerd_source": ("tarball", "distribution", "repository"),
-    "kubelet_source": ("binary", "repository"),
-    "version_check": ("refuse", "warn"),
-    "swap": ("off", "limited", "keep"),
-    "unattended_upgrades": ("exclude", "unmanaged"),
-    "selinux": ("enforcing", "permissive", "unmanaged"),
-    "firewall": ("unmanaged", "open"),
-    "time_sync": ("ensure", "check", "ignore"),
-}
-_BOOLEANS = ("kubeadm", "ipvs", "ipv6", "prebake")
-STORAGE_CLIENTS = ("nfs", "cifs", "iscsi", "ceph", "gluster")
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9+._-]*"
 _PACKAGE = re.compile(r"%s(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~*_-]+)?\Z" % _NAME)
@@ -55,26 +45,26 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class Problems(list):
+class Problems(list[str]):
     """What was found wrong so far."""
 
-    def add(self, variable, value, fix):
+    def add(self, variable: str, value: Any, fix: str) -> None:
         """One finding, a line. Values that may hold a secret are given as "…"; a user's key is part of ``variable``."""
         self.append(escaped("base_%s is %s; %s" % (variable, value if value == "…" else repr(value), fix)))
 
-    def stop(self):
+    def stop(self) -> None:
         """PlanError with everything found, when there is something."""
         if self:
             raise PlanError("\n".join(self))
 
 
-def size(text):
+def size(text: Any) -> int | None:
     """Bytes of a size such as 4G or 512M; None when it is none."""
     match = _SIZE.match(str(text))
     return int(match.group(1)) * _UNITS[match.group(2)] if match else None
 
 
-def seconds(text):
+def seconds(text: Any) -> int | None:
     """Seconds of a span such as 30s, 1m30s or 2h; None when it is none."""
     match = _SPAN.match(str(text))
     if not match or not any(match.groups()):
@@ -83,14 +73,23 @@ def seconds(text):
     return hours * 3600 + minutes * 60 + rest
 
 
-def check(inputs, problems):
+def checked_seconds(text: str) -> int:
+    """Seconds of a span that was checked."""
+    found = seconds(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no span such as 30s")
+    return found
+
+
+def check(inputs: Raw, problems: Problems) -> None:
     """Everything but checksums and keys, which need the data file."""
-    for name, choices in CHOICES.items():
-        if inputs[name] not in choices:
-            problems.add(name, inputs[name], "use one of %s" % ", ".join(choices))
-    for name in _BOOLEANS + tuple(name for name in inputs if name.startswith("manage_")):
-        if not isinstance(inputs[name], bool):
-            problems.add(name, inputs[name], "use true or false")
+    options = variables()
+    for name, option in options.items():
+        if option["type"] == "str" and "choices" in option and inputs[name] not in option["choices"]:
+            problems.add(name, inputs[name], "use one of %s" % ", ".join(option["choices"]))
+    for name, value in inputs.items():
+        if options[name]["type"] == "bool" and not isinstance(value, bool):
+            problems.add(name, value, "use true or false")
     _check_versions(inputs, problems)
     _check_lists(inputs, problems)
     _check_sizes(inputs, problems)
@@ -101,11 +100,11 @@ def check(inputs, problems):
     _check_ca(inputs, problems)
 
 
-def _text(value):
+def _text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _check_versions(inputs, problems):
+def _check_versions(inputs: Raw, problems: Problems) -> None:
     names = ("kubernetes", "containerd", "runc", "cni_plugins", "crictl", "cri_dockerd")
     for variable in (name + "_version" for name in names):
         value = inputs[variable]
@@ -120,11 +119,11 @@ def _check_versions(inputs, problems):
         problems.add("bin_dir", inputs["bin_dir"], "use an absolute path of letters, digits and . _ + - without ..")
 
 
-def _path(value):
+def _path(value: Any) -> bool:
     return _text(value) and bool(re.match(r"(?:/[A-Za-z0-9._+-]+)+\Z", value)) and ".." not in value.split("/")
 
 
-def _check_lists(inputs, problems):
+def _check_lists(inputs: Raw, problems: Problems) -> None:
     for name, pattern, fix in (
         ("packages_extra", _PACKAGE, "use package names"),
         ("kernel_modules", _MODULE, "use names of kernel modules"),
@@ -135,23 +134,24 @@ def _check_lists(inputs, problems):
                 if not _text(item) or not pattern.match(item):
                     problems.add(name, item, fix)
     if _is_list(inputs, "storage_clients", problems):
+        known = role_specs.options("base")["storage_clients"]["choices"]
         for item in inputs["storage_clients"]:
-            if item not in STORAGE_CLIENTS:
-                problems.add("storage_clients", item, "use some of %s" % ", ".join(STORAGE_CLIENTS))
+            if item not in known:
+                problems.add("storage_clients", item, "use some of %s" % ", ".join(known))
     if _is_list(inputs, "firewall_ports", problems):
         for item in inputs["firewall_ports"]:
             if not _ports(item):
                 problems.add("firewall_ports", item, "use PORT/tcp, PORT/udp or FROM-TO/tcp with ports 1 to 65535")
 
 
-def _is_list(inputs, name, problems):
+def _is_list(inputs: Raw, name: str, problems: Problems) -> bool:
     if isinstance(inputs[name], (list, tuple)):
         return True
     problems.add(name, inputs[name], "use a list")
     return False
 
 
-def _ports(item):
+def _ports(item: Any) -> bool:
     match = _PORT.match(item) if _text(item) else None
     if not match:
         return False
@@ -159,7 +159,7 @@ def _ports(item):
     return 1 <= first <= last <= 65535
 
 
-def _check_sizes(inputs, problems):
+def _check_sizes(inputs: Raw, problems: Problems) -> None:
     for name in ("journald_max", "min_disk"):
         if size(inputs[name]) is None:
             problems.add(name, inputs[name], "use a size such as 512M or 4G")
@@ -188,7 +188,7 @@ def _check_sizes(inputs, problems):
         problems.add("runtime_probe.threshold", threshold, "use a number of failures from 1 to 1000")
 
 
-def _check_mappings(inputs, problems):
+def _check_mappings(inputs: Raw, problems: Problems) -> None:
     for name in ("checksums", "mirrors", "sysctls", "registry_mirrors", "containerd_config", "repository_keys"):
         if not isinstance(inputs[name], Mapping):
             problems.add(name, inputs[name], "use a dictionary")
@@ -212,7 +212,7 @@ def _check_mappings(inputs, problems):
     inputs["checksums"] = {name: item for name, item in inputs["checksums"].items() if isinstance(item, Mapping)}
 
 
-def _check_urls(inputs, problems):
+def _check_urls(inputs: Raw, problems: Problems) -> None:
     for name, value in [("mirror", inputs["mirror"])] + [
         ("mirrors.%s" % host, url) for host, url in inputs["mirrors"].items()
     ]:
@@ -225,7 +225,7 @@ def _check_urls(inputs, problems):
         problems.add("no_proxy", inputs["no_proxy"], "use names, addresses and networks separated by commas")
 
 
-def _check_url(name, value, problems):
+def _check_url(name: str, value: Any, problems: Problems) -> None:
     """A URL with its credentials is never shown."""
     if not usable_url(value):
         problems.add(
@@ -233,7 +233,7 @@ def _check_url(name, value, problems):
         )
 
 
-def usable_url(value):
+def usable_url(value: Any) -> bool:
     """Whether a text is an http or https URL that fits on one line of any file."""
     if not _text(value) or re.search(r"[\x00-\x20\x7f\"'\\<>`{}|^]", value):
         return False
@@ -247,7 +247,7 @@ def usable_url(value):
 _MIRROR_FIELDS = ("url", "ca", "skip_verify", "override_path", "username", "password", "header")
 
 
-def _check_registries(inputs, problems):
+def _check_registries(inputs: Raw, problems: Problems) -> None:
     for host, mirrors in inputs["registry_mirrors"].items():
         name = "registry_mirrors.%s" % host
         if not _text(host) or not _HOST.match(host):
@@ -266,14 +266,14 @@ def _check_registries(inputs, problems):
             problems.add(name, "…", "Docker Engine's mirrors have a url only; use containerd for the other fields")
 
 
-def _check_mirror(name, mirror, problems):
+def _check_mirror(name: str, mirror: Mapping[str, Any], problems: Problems) -> None:
     unknown = sorted(set(mirror) - set(_MIRROR_FIELDS))
     if unknown:
         problems.add(name, unknown[0], "use the fields %s" % ", ".join(_MIRROR_FIELDS))
     url = mirror.get("url")
     if not usable_url(url):
         problems.add(name + ".url", "…", "use a URL http://… or https://… without spaces and quotes")
-    elif "@" in urlsplit(url).netloc:
+    elif "@" in urlsplit(str(url)).netloc:
         problems.add(name + ".url", "…", "give the credentials as username and password, not in the URL")
     for field in ("skip_verify", "override_path"):
         if not isinstance(mirror.get(field, False), bool):
@@ -292,12 +292,12 @@ def _check_mirror(name, mirror, problems):
         problems.add(name + ".ca", "…", "use PEM certificates or the absolute path of a file on the machine")
 
 
-def _header_value(value):
+def _header_value(value: Any) -> bool:
     values = value if isinstance(value, (list, tuple)) else [value]
     return all(_text(item) and not re.search(r"[\x00-\x1f\x7f]", item) for item in values)
 
 
-def _check_images(inputs, problems):
+def _check_images(inputs: Raw, problems: Problems) -> None:
     if inputs["sandbox_image"] and (not _text(inputs["sandbox_image"]) or not _IMAGE.match(inputs["sandbox_image"])):
         problems.add(
             "sandbox_image", inputs["sandbox_image"], "use an image reference, for example registry.k8s.io/pause:3.10.2"
@@ -316,7 +316,7 @@ def _check_images(inputs, problems):
             problems.add("image_archives.path", archive["path"], "use the absolute path of a file on the machine")
 
 
-def _check_ca(inputs, problems):
+def _check_ca(inputs: Raw, problems: Problems) -> None:
     if _is_list(inputs, "extra_ca", problems):
         for index, text in enumerate(inputs["extra_ca"]):
             if not _text(text) or not trust.certificates(text):
@@ -325,16 +325,16 @@ def _check_ca(inputs, problems):
                 )
 
 
-def _is_sha256(digest):
+def _is_sha256(digest: Any) -> bool:
     return _text(digest) and bool(_SHA256.match(digest))
 
 
-def is_sha512(digest):
+def is_sha512(digest: Any) -> bool:
     """Whether a digest is a SHA-512; the pinned ones are told apart by their length."""
     return _text(digest) and bool(_SHA512.match(digest))
 
 
-def check_sums(inputs, problems):
+def check_sums(inputs: Raw, problems: Problems) -> None:
     """Every artifact that will be fetched needs a pinned digest for some architecture; which one, the machine says."""
     for component, version, variable in needed_sums(inputs):
         known = [component, NODE_ARCHIVE] if component in IN_NODE_ARCHIVE else [component]
@@ -343,7 +343,7 @@ def check_sums(inputs, problems):
             problems.add(variable, version, fix % (component, version, component, version))
 
 
-def needed_sums(inputs):
+def needed_sums(inputs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(component, version, variable) of everything that comes as a file from its project."""
     result = [
         ("cni-plugins", inputs["cni_plugins_version"], "cni_plugins_version"),
@@ -365,7 +365,7 @@ def needed_sums(inputs):
     return result
 
 
-def needed_keys(inputs):
+def needed_keys(inputs: Mapping[str, Any]) -> list[str]:
     """Names of the package repositories that will be set up."""
     names = []
     if inputs["kubelet_source"] == "repository" and inputs["manage_kubelet"]:
@@ -375,7 +375,7 @@ def needed_keys(inputs):
     return names
 
 
-def check_keys(inputs, problems):
+def check_keys(inputs: Raw, problems: Problems) -> None:
     """A repository's key must be there and be the one that is pinned."""
     for name in needed_keys(inputs):
         text, pinned = inputs["repository_keys"].get(name), inputs["key_fingerprints"][name]
@@ -418,56 +418,8 @@ STEPS = (
 #: steps that have a switch of their own (base_manage_NAME)
 SWITCHES = tuple(step for step in STEPS if step != "facts")
 
-DEFAULTS: dict[str, Any] = {
-    "kubernetes_version": "1.37.1",
-    "container_runtime": "containerd",
-    "containerd_source": "tarball",
-    "containerd_version": "",
-    "runc_version": "",
-    "cni_plugins_version": "",
-    "crictl_version": "",
-    "cri_dockerd_version": "",
-    "kubelet_source": "binary",
-    "kubeadm": False,
-    "checksums": {},
-    "mirror": "",
-    "mirrors": {},
-    "version_check": "refuse",
-    "bin_dir": "",
-    "packages_extra": [],
-    "storage_clients": [],
-    "ipvs": False,
-    "ipv6": True,
-    "sysctls": {},
-    "kernel_modules": [],
-    "swap": "off",
-    "sandbox_image": "",
-    "registry_mirrors": {},
-    "containerd_config": {},
-    "snapshotter": "overlayfs",
-    "journald_max": "1G",
-    "shutdown_grace_period": "60s",
-    "shutdown_grace_period_critical": "20s",
-    "unattended_upgrades": "exclude",
-    "http_proxy": "",
-    "https_proxy": "",
-    "no_proxy": "",
-    "extra_ca": [],
-    "selinux": "unmanaged",
-    "firewall": "unmanaged",
-    "firewall_ports": ["10250/tcp", "30000-32767/tcp", "30000-32767/udp"],
-    "kubelet_watchdog": "30s",
-    "runtime_probe": {},
-    "max_clock_skew": 30,
-    "time_sync": "ensure",
-    "min_disk": "4G",
-    "prebake": False,
-    "images": [],
-    "image_archives": [],
-    "repository_keys": {},
-    "repository_key_fingerprints": {},
-}
-PROBE = {"interval": "10s", "timeout": "10s", "threshold": 6}
+#: variables that tasks read themselves
+_OF_TASKS = ("download_headers", "download_timeout", "prebake_clean")
 #: component of the data file → (variable of its version, entry of the defaults)
 _DEFAULTED = {
     "runc_version": "runc",
@@ -476,7 +428,7 @@ _DEFAULTED = {
 }
 
 
-def normalised(given, data):
+def normalised(given: Mapping[str, Any], data: Mapping[str, Any]) -> BaseInputs:
     """The role's variables (with or without base_ in front) as the plan takes them; PlanError lists all that is wrong.
 
     ``data`` is base_versions: checksums, defaults, matrix, key_fingerprints. Versions left empty get the data file's
@@ -505,36 +457,43 @@ def normalised(given, data):
         for component, version in sorted(needed)
         if version in inputs["checksums"].get(component, {})
     }
-    return inputs
+    return cast(BaseInputs, inputs)
 
 
-def _taken(given):
-    inputs = {name: (value.copy() if isinstance(value, (dict, list)) else value) for name, value in DEFAULTS.items()}
-    inputs.update({"manage_" + step: True for step in SWITCHES})
+def variables() -> dict[str, role_specs.Option]:
+    """Name without ``base_`` → its option in the argument specs, of every variable that the plan reads."""
+    return {name: option for name, option in role_specs.options("base").items() if name not in _OF_TASKS}
+
+
+def _taken(given: Mapping[str, Any]) -> Raw:
+    """The variables that the plan reads, each given or by default, in the order of the role's argument specs."""
+    options = variables()
+    inputs = {name: role_specs.default(option) for name, option in options.items()}
     for variable, value in given.items():
-        name = variable[len("base_") :] if variable.startswith("base_") else variable
+        name = variable.removeprefix("base_")
         if name in inputs and value is not None:
             inputs[name] = value
     probe = inputs["runtime_probe"]
     if isinstance(probe, Mapping):
-        probe = dict(PROBE, **probe)
-        inputs["runtime_probe"] = dict(probe, threshold=_number(probe["threshold"]))
-    inputs["max_clock_skew"] = _number(inputs["max_clock_skew"])
+        probe = {**role_specs.default(options["runtime_probe"]), **probe}
+        inputs["runtime_probe"] = {**probe, "threshold": _number(probe["threshold"])}
     # YAML reads a bare off as false
     inputs["swap"] = "off" if inputs["swap"] is False else inputs["swap"]
-    for name in inputs:
-        if isinstance(DEFAULTS.get(name, True), bool):
+    for name, option in options.items():
+        if option["type"] == "bool":
             inputs[name] = truth(inputs[name])
+        elif option["type"] == "int":
+            inputs[name] = _number(inputs[name])
     return inputs
 
 
-def _number(value):
+def _number(value: Any) -> Any:
     """Numbers of the command line (-e) arrive as text."""
     found = whole_number(value)
     return value if found is None else found
 
 
-def _merged_checksums(ours, theirs):
+def _merged_checksums(ours: Checksums, theirs: Checksums) -> Checksums:
     result = {component: dict(by_version) for component, by_version in ours.items()}
     for component, by_version in theirs.items():
         below = result.setdefault(component, {})
@@ -543,7 +502,7 @@ def _merged_checksums(ours, theirs):
     return result
 
 
-def _fill_versions(inputs, defaults):
+def _fill_versions(inputs: Raw, defaults: Mapping[str, Any]) -> None:
     kubernetes = inputs["kubernetes_version"]
     for variable, entry in _DEFAULTED.items():
         inputs[variable] = inputs[variable] or defaults[entry]
@@ -557,6 +516,6 @@ def _fill_versions(inputs, defaults):
     inputs["sandbox_image"] = inputs["sandbox_image"] or "registry.k8s.io/pause:%s" % pause
 
 
-def managed(inputs):
+def managed(inputs: Mapping[str, Any]) -> list[str]:
     """The managed steps, in order."""
     return [step for step in STEPS if inputs.get("manage_" + step, True)]

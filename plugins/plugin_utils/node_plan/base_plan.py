@@ -5,7 +5,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
 from . import (
     builders,
@@ -15,19 +25,42 @@ from . import (
     kubelet,
     kubelet_service,
     packages,
-    preflight,
     runtime,
     trust,
     versions,
 )
-from .base_inputs import STEPS, managed
+from .base_inputs import STEPS, managed, normalised
+from .plan_types import BaseInputs
 from .systems import bin_dir
 
 #: tags of the role that are no steps: they choose parts of every run
 OTHERS = ("preflight", "prebake")
 
 
-def steps(inputs, run_tags, skip_tags):
+@functools.cache
+def collection_version() -> str:
+    """Version of this collection: built ones have a manifest, a checkout has galaxy.yml."""
+    root = Path(__file__).parents[3]
+    manifest = root / "MANIFEST.json"
+    if manifest.exists():
+        return json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
+    source = root / "galaxy.yml"
+    text = source.read_text(encoding="utf-8") if source.exists() else ""
+    found = re.search(r"^version: *(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def checked_inputs(given: Mapping[str, Any], data: Mapping[str, Any], fail: bool = True) -> Mapping[str, Any]:
+    """The role's variables, checked and complete; with ``fail`` false, ``{refused: …}`` for those that cannot be."""
+    try:
+        return {**normalised(given, data), "collection": collection_version()}
+    except ValueError as error:
+        if fail:
+            raise
+        return {"refused": str(error)}
+
+
+def steps(inputs: BaseInputs, run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     """The managed steps that the tags of the run leave, in order.
 
     Tags that are none of base, such as one that a playbook gave the whole role, choose every step.
@@ -36,7 +69,7 @@ def steps(inputs, run_tags, skip_tags):
     return [step for step in managed(inputs) if (not named or step in named) and step not in skip_tags]
 
 
-def queries(inputs, joins=False):
+def queries(inputs: BaseInputs, joins: bool = False) -> dict[str, Any]:
     """Few names, since each look costs time; a candidate is asked for only where a package decides the version.
 
     ``joins``: the role join follows and is to find everything here that it would ask for itself.
@@ -49,7 +82,7 @@ def queries(inputs, joins=False):
         "binaries": ["dockerd" if docker else "containerd"] + join["binaries"],
         "units": join["units"],
         # a machine that has joined is no image
-        "files": sorted({*(preflight.JOINED if inputs["prebake"] else ()), *join["files"]}),
+        "files": sorted({*(removable.JOINED if inputs["prebake"] else ()), *join["files"]}),
         "sysctls": [],
         "modules": [],
     }
@@ -58,11 +91,11 @@ def queries(inputs, joins=False):
 RECORD = "/etc/kubenode/base.json"
 
 
-def record(node, inputs):
+def record(node: Node, inputs: BaseInputs) -> dict[str, Any]:
     """What is on the machine; ``at`` stays that of the first run that left it so."""
     name = inputs["container_runtime"]
     version = _docker_version(node) if name == "docker" else containerd.version(node, inputs)
-    now = {
+    now: dict[str, Any] = {
         "collection": inputs.get("collection", ""),
         "prebaked": inputs["prebake"],
         "kubernetes": {"version": inputs["kubernetes_version"], "minor": inputs["kubernetes_minor"]},
@@ -88,21 +121,22 @@ def record(node, inputs):
     return now
 
 
-def _docker_version(node):
+def _docker_version(node: Node) -> str:
     for package in ("docker-ce", "docker.io", "docker"):
         found = versions.plain((node.get("packages") or {}).get(package) or "")
         if found:
             return found
-    return versions.plain(((node.get("binaries") or {}).get("dockerd") or {}).get("version") or "")
+    binary = node.get("binaries", {}).get("dockerd")
+    return versions.plain(binary["version"]) if binary else ""
 
 
-def facts(node, inputs):
+def facts(node: Node, inputs: BaseInputs) -> list[Setting]:
     """The folder and the file."""
     text = json.dumps(record(node, inputs), indent=2, sort_keys=True) + "\n"
     return [builders.directory("facts/dir", "/etc/kubenode"), builders.file("facts/base", RECORD, text)]
 
 
-def _updates(node, inputs):
+def _updates(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = host_settings.updates(node, inputs)
     held = packages.held(node, inputs)
     if held:
@@ -130,11 +164,8 @@ _MAKERS = {
 }
 
 
-def settings(node, inputs, steps=None):
-    """The settings of these steps, of every managed one when none is named; always in the one order that works.
-
-    Settings with a secret carry only its name (``content_secret``); see secrets().
-    """
+def plan(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:
+    """The settings of these steps, of every managed one when none is named; always in the one order that works."""
     if steps is None:
         wanted = managed(inputs)
     else:
@@ -142,9 +173,20 @@ def settings(node, inputs, steps=None):
         unknown = [step for step in wanted if step not in _MAKERS and step != "preflight"]
         if unknown:
             raise ValueError("step %r is unknown; there are %s" % (unknown[0], ", ".join(STEPS)))
+    inputs = {**inputs, "at": inputs.get("at") or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return [item for step in STEPS if step in wanted for item in _MAKERS[step](node, inputs)]
 
 
-def secrets(node, inputs):
+def settings(node: Node, inputs: BaseInputs, steps: str | Sequence[str] | None = None) -> list[Setting]:
+    """The plan without the contents of secret files."""
+    return builders.without_secrets(plan(node, inputs, steps))
+
+
+def secrets(node: Node, inputs: BaseInputs) -> dict[str, str]:
     """Name → content of the secret files of every managed step."""
-    return {item["content_secret"]: item.hidden for item in settings(node, inputs) if item.hidden is not None}
+    return builders.secrets_of(plan(node, inputs))
+
+
+def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
+    """The settings that come before packages are fetched, without the contents of secret files."""
+    return builders.without_secrets(packages.sources(node, inputs))

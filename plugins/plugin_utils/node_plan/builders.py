@@ -5,60 +5,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, cast
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
 UNIT_DIR = "/etc/systemd/system"
 HEADER = "# Written by kubenode.provision (base); changes are overwritten.\n"
 
 
-class Setting(dict):
-    """A setting as node_settings takes it. ``hidden`` is the content of a secret file, which travels apart from it."""
-
-    hidden = None
-
-
-def setting(kind, identity, **fields):
+def setting(kind: str, identity: str, **fields: Any) -> Setting:
     """One setting; ``identity`` is step/name, the step comes from it. Fields that are None are left out."""
-    result = Setting(id=identity, step=identity.partition("/")[0], kind=kind)
-    result.update((name, value) for name, value in fields.items() if value is not None)
-    return result
+    given = {name: value for name, value in fields.items() if value is not None}
+    return cast(Setting, {"id": identity, "step": identity.partition("/")[0], "kind": kind, **given})
 
 
-def file(identity, path, content, mode="0644", secret=False, validate=None):
+def file(identity: str, path: str, content: str, mode: str = "0644", secret: bool = False) -> Setting:
     """A whole file."""
-    result = setting("file", identity, path=path, mode=mode, validate=validate)
-    if secret:
-        result.update(secret=True, content_secret=identity)
-        result.hidden = content
-    else:
-        result["content"] = content
-    return result
+    return setting("file", identity, path=path, mode=mode, secret=secret or None, content=content)
 
 
-def directory(identity, path, mode="0755"):
+def without_secrets(settings: Iterable[Setting]) -> list[Setting]:
+    """The settings as they are shown: a secret file has the name of its content (``content_secret``) instead of it."""
+    return [
+        cast(Setting, {**{key: value for key, value in item.items() if key != "content"}, "content_secret": item["id"]})
+        if item.get("secret")
+        else item
+        for item in settings
+    ]
+
+
+def secrets_of(settings: Iterable[Setting]) -> dict[str, str]:
+    """Name → content of the secret files."""
+    return {item["id"]: item["content"] for item in settings if item.get("secret")}
+
+
+def directory(identity: str, path: str, mode: str = "0755") -> Setting:
     """A folder."""
     return setting("directory", identity, path=path, mode=mode)
 
 
-def link(identity, path, target):
+def link(identity: str, path: str, target: str) -> Setting:
     """A symbolic link."""
     return setting("link", identity, path=path, target=target)
 
 
-def absent(identity, path):
-    """A file that must not be there."""
-    return setting("absent", identity, path=path)
+def secret_file(identity: str, path: str, name: str) -> Setting:
+    """A file whose content stands below ``name`` among the secrets."""
+    return setting("file", identity, path=path, mode="0600", content_secret=name)
 
 
-def unit(identity, name, **fields):
+def absent(identity: str, path: str, recursive: bool = False) -> Setting:
+    """A file that must not be there, or a whole tree."""
+    return setting("absent", identity, path=path, recursive=recursive or None)
+
+
+def unit(identity: str, name: str, **fields: Any) -> Setting:
     """A systemd unit."""
     return setting("unit", identity, name=name, **fields)
 
 
-def handler(identity, argv, on):
+def handler(identity: str, argv: list[str], on: list[str]) -> Setting:
     """A command that runs once when one of the named settings changed."""
     return setting("handler", identity, argv=argv, on=on)
 
 
-def drop_in(identity, unit_name, name, text, secret=False):
+def drop_in(identity: str, unit_name: str, name: str, text: str, secret: bool = False) -> Setting:
     """A drop-in of a unit."""
     path = "%s/%s.d/%s" % (UNIT_DIR, unit_name, name)
     return file(identity, path, HEADER + text, "0600" if secret else "0644", secret)

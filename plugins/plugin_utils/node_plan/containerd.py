@@ -6,8 +6,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
 from . import builders, formats, trust, versions
+from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, bin_dir, known
 
 CONFIG = "/etc/containerd/config.toml"
@@ -22,7 +28,7 @@ _SOCKET = {"address", "uid", "gid"}
 _DEBIAN_CNI = "/usr/lib/cni"
 
 
-def version(node, inputs):
+def version(node: Node, inputs: BaseInputs) -> str:
     """Version of the containerd that runs after base: asked for, installed, candidate, or the release's own."""
     if inputs["containerd_source"] == "tarball":
         return inputs["containerd_version"]
@@ -34,8 +40,8 @@ def version(node, inputs):
         if found:
             return found
     if not package:
-        binary = (node.get("binaries") or {}).get("containerd") or {}
-        found = versions.plain(binary.get("version") or "")
+        binary = node.get("binaries", {}).get("containerd")
+        found = versions.plain(binary["version"]) if binary else ""
         if found:
             return found
     if inputs["containerd_source"] == "repository":
@@ -43,7 +49,7 @@ def version(node, inputs):
     return known(node).containerd
 
 
-def package_name(node, inputs):
+def package_name(node: Node, inputs: BaseInputs) -> str:
     """Package that brings containerd, "" when none does (tarball, Flatcar's own, no such package)."""
     family = known(node).family
     if inputs["containerd_source"] == "repository":
@@ -53,7 +59,7 @@ def package_name(node, inputs):
     return ""
 
 
-def schema(text, tables):
+def schema(text: str, tables: Mapping[str, Any]) -> int:
     """Schema of the configuration file, which later versions read as well: 2 for containerd 1, 3 for 2.0, 4 for 2.3.
 
     ``tables``: the user's. Some are of schema 3 alone; containerd itself then reads them as schema 4.
@@ -68,12 +74,12 @@ def schema(text, tables):
     return 4 if found >= (2, 3, 0) and not _of_schema_3(tables) else 3
 
 
-def _of_schema_3(tables):
+def _of_schema_3(tables: Mapping[str, Any]) -> bool:
     debug = tables.get("debug")
     return any(name in tables for name in _SERVERS) or (isinstance(debug, dict) and bool(_SOCKET & set(debug)))
 
 
-def config(node, inputs):
+def config(node: Node, inputs: BaseInputs) -> dict[str, Any]:
     """The document of config.toml, the user's tables merged over ours."""
     running = version(node, inputs)
     selinux = inputs["selinux"] == "enforcing" or (
@@ -92,7 +98,7 @@ def config(node, inputs):
     return formats.merged(document, inputs["containerd_config"])
 
 
-def _cri_2(inputs, selinux, runtimes):
+def _cri_2(inputs: BaseInputs, selinux: bool, runtimes: dict[str, Any]) -> dict[str, Any]:
     return {
         "sandbox_image": inputs["sandbox_image"],
         "enable_selinux": selinux,
@@ -102,8 +108,8 @@ def _cri_2(inputs, selinux, runtimes):
     }
 
 
-def _cri_3(node, inputs, selinux, runtimes, running):
-    if versions.numbers(running) >= (2, 1, 0):
+def _cri_3(node: Node, inputs: BaseInputs, selinux: bool, runtimes: dict[str, Any], running: str) -> dict[str, Any]:
+    if versions.release(running) >= (2, 1, 0):
         folders = [CNI_BIN, _DEBIAN_CNI] if known(node).family == DEBIAN else [CNI_BIN]
         cni = {"bin_dirs": folders, "conf_dir": CNI_CONF}
     else:
@@ -122,12 +128,12 @@ def _cri_3(node, inputs, selinux, runtimes, running):
     }
 
 
-def unit(node, inputs):
+def unit(node: Node, inputs: BaseInputs) -> str:
     """containerd.service for the tarball's programs."""
     return _UNIT % {"bin": bin_dir(node, inputs)}
 
 
-def drop_in(node, inputs):
+def drop_in(node: Node, inputs: BaseInputs) -> str:
     """What every containerd.service gets, wherever it comes from."""
     text = _DROP_IN
     if known(node).family not in (DEBIAN, RHEL, AMAZON) and inputs["containerd_source"] == "distribution":
@@ -172,7 +178,7 @@ LimitNOFILE=1048576
 _REGISTRY_SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
 
-def registry_files(inputs):
+def registry_files(inputs: BaseInputs) -> list[Setting]:
     """One hosts.toml for each registry, and the CA files it names. A file with credentials is secret and 0600."""
     result = []
     for host, mirrors in inputs["registry_mirrors"].items():
@@ -204,7 +210,7 @@ def registry_files(inputs):
     return list({item["id"]: item for item in result}.values())
 
 
-def _header(mirror):
+def _header(mirror: Mapping[str, Any]) -> dict[str, Any]:
     header = dict(mirror.get("header") or {})
     if mirror.get("username"):
         pair = "%s:%s" % (mirror["username"], mirror["password"])
@@ -212,7 +218,7 @@ def _header(mirror):
     return header
 
 
-def _block(mirror, authorities):
+def _block(mirror: Mapping[str, Any], authorities: list[str]) -> str:
     name = "host.%s" % formats.toml_string(mirror["url"].rstrip("/"))
     lines = ["[%s]" % name, "  capabilities = %s" % formats.toml_value(["pull", "resolve"])]
     if authorities:

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 
 from . import base_inputs, containerd
+from .plan_types import BaseInputs
 from .systems import bin_dir, known
 
 
-def mirrored(url, inputs):
+def mirrored(url: str, inputs: BaseInputs) -> str:
     """The URL itself, or its place on the mirror of its host (base_mirrors) or of all hosts (base_mirror/HOST/PATH)."""
     if inputs["mirror"] and url.startswith(inputs["mirror"].rstrip("/") + "/"):
         return url
@@ -44,10 +47,16 @@ URLS = {
     "runc": _GITHUB + "opencontainers/runc/releases/download/v{version}/runc.{arch}",
     "cri-dockerd": _GITHUB + "Mirantis/cri-dockerd/releases/download/v{version}/cri-dockerd-{version}.{arch}.tgz",
 }
+#: step → the programs it fetches
+_PROGRAMS = {
+    "runtime": ("containerd", "runc", "crictl", "cri-dockerd"),
+    "cni": ("cni-plugins",),
+    "kubelet": ("kubelet", "kubeadm"),
+}
 _CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 
-def needed(node, inputs):
+def needed(node: Node, inputs: BaseInputs) -> list[tuple[str, str, str]]:
     """(name, component of the data file, version) of each artifact this machine gets."""
     result = []
     for component, version, _variable in base_inputs.needed_sums(inputs):
@@ -64,7 +73,7 @@ def needed(node, inputs):
     return result
 
 
-def artifacts(node, inputs):
+def artifacts(node: Node, inputs: BaseInputs) -> list[dict[str, Any]]:
     """The list node_artifacts takes; what comes out of the same archive is one artifact."""
     listed: dict[str, dict[str, Any]] = {}
     for item in needed(node, inputs):
@@ -73,23 +82,24 @@ def artifacts(node, inputs):
     return list(listed.values())
 
 
-def missing(node, inputs):
-    """Those of ``artifacts`` that node_info, asked for artifacts, did not see as they should be."""
+def missing(node: Node, inputs: BaseInputs, steps: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """Those of ``artifacts`` (of these steps, or all) that node_info, asked for them, did not see as they should be."""
     there = node.get("artifacts") or {}
-    listed = artifacts(node, inputs)
+    wanted = {name for step in (_PROGRAMS if steps is None else steps) for name in _PROGRAMS.get(step, ())}
+    listed = [one for one in artifacts(node, inputs) if one["name"] in wanted]
     return [one for one in listed if one["name"] not in there or record.difference(one, there[one["name"]])]
 
 
-def pinned_digest(node, inputs, component, version):
+def pinned_digest(node: Node, inputs: BaseInputs, component: str, version: str) -> str | None:
     """The digest for this machine's architecture, None when none is pinned."""
     return inputs["checksums"].get(component, {}).get(version, {}).get(node["arch"])
 
 
-def _artifact(node, inputs, name, component, version):
+def _artifact(node: Node, inputs: BaseInputs, name: str, component: str, version: str) -> dict[str, Any]:
     url = URLS[component].format(version=version, arch=node["arch"])
     folder = bin_dir(node, inputs)
     digest = pinned_digest(node, inputs, component, version)
-    result = {
+    result: dict[str, Any] = {
         "name": name,
         "version": version,
         "url": mirrored(url, inputs),
@@ -114,16 +124,16 @@ def _artifact(node, inputs, name, component, version):
     return result
 
 
-def pinned_images(inputs):
+def pinned_images(inputs: BaseInputs) -> list[str]:
     """References that image garbage collection must leave alone: the sandbox image always, the user's when prebaked."""
     return list(dict.fromkeys([inputs["sandbox_image"], *(inputs["images"] if inputs["prebake"] else ())]))
 
 
-def _archive(archive, inputs):
+def _archive(archive: Mapping[str, Any], inputs: BaseInputs) -> dict[str, Any]:
     return dict(archive, url=mirrored(archive["url"], inputs)) if archive.get("url") else dict(archive)
 
 
-def images(_node, inputs):
+def images(inputs: BaseInputs) -> dict[str, Any]:
     """What node_images takes: ``{runtime, pull: references, archives: [{url or path, sha256}], pin: references}``."""
     return {
         "runtime": inputs["container_runtime"],

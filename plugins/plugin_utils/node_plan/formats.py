@@ -8,30 +8,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def refuse_control(text, what):
+def refuse_control(text: str, what: str) -> str:
     """The text itself; ValueError when it has a line break or another control character, which no quoting carries."""
     if _CONTROL.search(text):
         raise ValueError("%s has a line break or another control character; remove it" % what)
     return text
 
 
-def systemd_environment(name, value):
+def systemd_environment(name: str, value: str) -> str:
     """One Environment= line of a unit: specifiers doubled, quotes and backslashes escaped."""
     text = refuse_control(value, name).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return 'Environment="%s=%s"' % (name, text)
 
 
-def systemd_word(value):
+def systemd_word(value: str) -> str:
     """One argument of an ExecStart= line."""
     text = refuse_control(value, "an argument").replace("\\", "\\\\").replace('"', '\\"')
     return '"%s"' % text.replace("%", "%%").replace("$", "$$")
 
 
-def apt_value(value):
+def apt_value(value: str) -> str:
     """A quoted value of an apt.conf file. Such a file cannot carry a double quote, so that one is percent-encoded."""
     return '"%s"' % refuse_control(value, "an apt option").replace('"', "%22")
 
@@ -41,10 +42,10 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 _TO_ESCAPE = re.compile(r'[\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 
-def toml_string(text):
+def toml_string(text: str) -> str:
     """A basic string. ValueError for half of a surrogate pair, which is no text."""
 
-    def escaped(match):
+    def escaped(match: re.Match[str]) -> str:
         character = match.group()
         if "\ud800" <= character <= "\udfff":
             raise ValueError("TOML cannot hold the lone surrogate U+%04X" % ord(character))
@@ -53,12 +54,12 @@ def toml_string(text):
     return '"%s"' % _TO_ESCAPE.sub(escaped, text)
 
 
-def toml_key(name):
+def toml_key(name: str) -> str:
     """A bare key where it can be one, else a quoted one."""
     return name if _BARE.match(name) else toml_string(name)
 
 
-def toml_value(item):
+def toml_value(item: Any) -> str:
     """A scalar, an array, or a mapping as an inline table (inside arrays only)."""
     if isinstance(item, bool):
         return "true" if item else "false"
@@ -79,14 +80,14 @@ def toml_value(item):
     )
 
 
-def toml_document(document):
+def toml_document(document: Mapping[str, Any]) -> str:
     """The document as TOML text: scalars of a table before its tables, each in the order given; nulls are left out."""
     lines: list[str] = []
     _table(document, (), lines)
     return "\n".join(lines).lstrip("\n") + "\n" if lines else ""
 
 
-def _table(table, path, lines):
+def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
     scalars = [(name, item) for name, item in table.items() if item is not None and not isinstance(item, Mapping)]
     tables = [(name, item) for name, item in table.items() if isinstance(item, Mapping)]
     if path and (scalars or not tables):
@@ -97,7 +98,7 @@ def _table(table, path, lines):
         _table(item, (*path, name), lines)
 
 
-def merged(base, over):
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of base with the mapping over laid over it: tables merge, all else replaces, a null removes."""
     result = dict(base)
     for name, item in over.items():

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
 from . import base_inputs, builders
+from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
 MODULES_FILE = "/etc/modules-load.d/kubenode.conf"
@@ -42,13 +46,13 @@ _INOTIFY = {"fs.inotify.max_user_instances": "8192", "fs.inotify.max_user_watche
 _UPLINKS = ("en*", "eth*")
 
 
-def modules(inputs):
+def modules(inputs: BaseInputs) -> list[str]:
     """Names of the modules to load, in order."""
     names = [*_MODULES, *(_IPVS if inputs["ipvs"] else ()), *inputs["kernel_modules"]]
     return list(dict.fromkeys(names))
 
 
-def sysctls(inputs):
+def sysctls(inputs: BaseInputs) -> dict[str, str]:
     """Key → value of the sysctl file; the user's are laid over ours, a null takes one away."""
     values = dict(_FORWARDING)
     if inputs["ipv6"]:
@@ -63,7 +67,7 @@ def sysctls(inputs):
     return values
 
 
-def kernel(node, inputs):
+def kernel(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Modules first, then sysctls; each now and at every boot."""
     names, values = modules(inputs), sysctls(inputs)
     result = [
@@ -91,7 +95,7 @@ def kernel(node, inputs):
     return result
 
 
-def swap(_node, inputs):
+def swap(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """Swap off for good, or left on."""
     return [builders.setting("swap", "swap/swap", mode=inputs["swap"])]
 
@@ -111,7 +115,7 @@ _EXCLUDED = (
 )
 
 
-def journald(_node, inputs):
+def journald(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """A cap for the journal."""
     text = "%s[Journal]\nSystemMaxUse=%s\n" % (builders.HEADER, inputs["journald_max"])
     return [
@@ -122,9 +126,9 @@ def journald(_node, inputs):
     ]
 
 
-def shutdown(node, inputs):
+def shutdown(node: Node, inputs: BaseInputs) -> list[Setting]:
     """logind waits as long as the kubelet's graceful shutdown takes, whatever a file that sorts before ours says."""
-    seconds = base_inputs.seconds(inputs["shutdown_grace_period"])
+    seconds = base_inputs.checked_seconds(inputs["shutdown_grace_period"])
     text = "%s[Login]\nInhibitDelayMaxSec=%ds\n" % (builders.HEADER, seconds)
     result = [builders.file("shutdown/logind", LOGIND + "/zz-kubenode.conf", text)]
     if known(node).family == DEBIAN:
@@ -136,7 +140,7 @@ def shutdown(node, inputs):
     return result
 
 
-def updates(node, inputs):
+def updates(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Automatic updates leave the Kubernetes parts alone; on Flatcar they would reboot a node that was not drained."""
     if inputs["unattended_upgrades"] != "exclude":
         return []
@@ -153,21 +157,21 @@ def updates(node, inputs):
     return []
 
 
-def selinux(node, inputs):
+def selinux(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Enforcing or permissive, where there is an SELinux that is on."""
     if inputs["selinux"] == "unmanaged" or node.get("selinux") not in ("enforcing", "permissive"):
         return []
     return [builders.setting("selinux", "selinux/mode", mode=inputs["selinux"])]
 
 
-def firewall(_node, inputs):
+def firewall(_node: Node, inputs: BaseInputs) -> list[Setting]:
     """Ports that a node needs open."""
     if inputs["firewall"] != "open":
         return []
     return [builders.setting("firewall", "firewall/ports", ports=list(inputs["firewall_ports"]))]
 
 
-def time_service(node):
+def time_service(node: Node) -> str | None:
     """Name of the time service the machine has: a running one first, then an installed one; None when it has none."""
     services = (node.get("time") or {}).get("services") or {}
     for state in ("active", "inactive"):
@@ -177,7 +181,7 @@ def time_service(node):
     return None
 
 
-def time(node, inputs):
+def time(node: Node, inputs: BaseInputs) -> list[Setting]:
     """A time service that runs. A container has its host's clock and cannot set it."""
     if inputs["time_sync"] != "ensure" or node.get("container"):
         return []

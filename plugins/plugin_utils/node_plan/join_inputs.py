@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import truth
 from ansible_collections.kubenode.provision.plugins.module_utils._common.text import escaped, whole_number
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api import der, discovery
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Network
+from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import yaml_value
 
-from . import kubelet_config, node_names
+from . import kubelet_config, node_names, role_specs
+from .plan_types import Discovery, JoinInputs
+
+#: variables that are not checked yet
+Raw = dict[str, Any]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 
 #: variable → families that are looked for, in the order in which the Node lists them
 AUTOMATIC = {"auto4": (4,), "auto6": (6,), "dual": (4, 6)}
@@ -24,7 +33,7 @@ class InvalidAddress(ValueError):
     """The address is refused; the text names it and the fix."""
 
 
-def check_addresses(value):
+def check_addresses(value: Any) -> str | list[str]:
     """A name of :data:`AUTOMATIC`, or a list of addresses: normalised; raise :class:`InvalidAddress` if neither."""
     if isinstance(value, str):
         if value in AUTOMATIC or not value:
@@ -33,7 +42,7 @@ def check_addresses(value):
     return [str(_address(part)) for part in value]
 
 
-def node_addresses(wanted, network):
+def node_addresses(wanted: str | list[str], network: Network) -> list[str]:
     """The addresses for ``--node-ip``, an empty list when the kubelet is to choose.
 
     ``wanted`` is what :func:`check_addresses` returns, ``network`` the part of that name of node_info.
@@ -57,7 +66,7 @@ def node_addresses(wanted, network):
     return list(wanted)
 
 
-def _automatic(family, wanted, network):
+def _automatic(family: int, wanted: str, network: Network) -> str:
     default = (network.get("default") or {}).get(str(family)) or {}
     interface = default.get("interface")
     usable = [entry for entry in network.get("addresses", []) if entry.get("family") == family and _global(entry)]
@@ -77,12 +86,12 @@ def _automatic(family, wanted, network):
     return str(_address(usable[0]["address"]))
 
 
-def _global(entry):
+def _global(entry: Mapping[str, Any]) -> bool:
     address = _address(entry["address"])
     return not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
-def _address(text):
+def _address(text: Any) -> Address:
     try:
         # a zone may be any text, and a number is taken for an address
         if not isinstance(text, str) or "%" in text:
@@ -92,50 +101,17 @@ def _address(text):
         raise InvalidAddress("%r is no IP address" % (text,)) from error
 
 
-#: name without ``join_`` → (types, default)
-_VARIABLES: dict[str, tuple[Any, Any]] = {
-    "api_server": (str, ""),
-    "ca_cert": (str, ""),
-    "ca_file": (str, ""),
-    "check_name": (bool, True),
-    "cloud_provider": (str, ""),
-    "cluster_dns": (list, []),
-    "cluster_domain": (str, "cluster.local"),
-    "cni_config": ((str, dict), ""),
-    "config_dir": ((str, bool), "auto"),
-    "discovery": (dict, {}),
-    "kubelet_config": (dict, {}),
-    "kubelet_drop_ins": (dict, {}),
-    "kubelet_extra_args": (dict, {}),
-    "labels": (dict, {}),
-    "max_clock_skew": (int, 30),
-    "max_pods": (int, 0),
-    "method": (str, "bootstrap"),
-    "node_ip": ((str, list), ""),
-    "node_name": (str, ""),
-    "provider_id": (str, ""),
-    "ready": (bool, False),
-    "reserved": ((str, dict), "auto"),
-    "serving_certs": (str, "self-signed"),
-    "state": (str, "present"),
-    "taints": (list, []),
-    "timeout": (int, 300),
-    "token_create": (dict, {}),
-    "unknown_fields": (str, "refuse"),
-    "version_check": (str, "refuse"),
-}
-_CHOICES = {
-    "cloud_provider": ("", "external"),
-    "method": ("bootstrap", "kubeadm"),
-    "serving_certs": ("self-signed", "bootstrap"),
-    "state": ("present", "absent"),
-    "unknown_fields": ("refuse", "allow"),
-    "version_check": ("refuse", "warn"),
+#: type in the argument specs → types of Python
+_TYPES: dict[str, Any] = {"str": str, "path": str, "bool": bool, "int": int, "list": list, "dict": dict}
+#: variables of the type raw → types of Python
+_RAW: dict[str, tuple[type, ...]] = {
+    "cni_config": (str, dict),
+    "config_dir": (str, bool),
+    "node_ip": (str, list),
+    "reserved": (str, dict),
 }
 _DROP_IN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf\Z")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
-_TOKEN_OPTIONS = ("kubeconfig", "context", "ttl", "groups", "description", "delegate_to", "usages")
-_DISCOVERY_OPTIONS = ("ca_hashes", "jws")
 
 
 class InvalidInput(ValueError):
@@ -146,14 +122,14 @@ class InvalidInput(ValueError):
         super().__init__(escaped(text))
 
 
-def checked(given, token):
+def checked(given: Mapping[str, Any], token: str) -> JoinInputs:
     """All inputs with their defaults, normalised; raise :class:`InvalidInput` at the first that cannot be.
 
     ``given`` has the variables without ``join_`` and without secrets; ``token`` is the bootstrap token or empty.
     """
     inputs = _typed(given)
     if inputs["state"] == "absent":
-        return inputs
+        return cast(JoinInputs, inputs)
     _each(
         inputs,
         api_server=_server,
@@ -176,18 +152,18 @@ def checked(given, token):
     _variable("taints", inputs["taints"], node_names.parse_taints)
     _variable("token_create", inputs, _usages)
     _together(inputs, token)
-    return inputs
+    return cast(JoinInputs, inputs)
 
 
-def with_drop_ins(given, load):
-    """The variables with drop-ins that were given as YAML read; ``load`` raises ValueError for what is none."""
+def with_drop_ins(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The variables with drop-ins that were given as YAML read; raise :class:`InvalidInput` for a text that is none."""
     drop_ins = given.get("kubelet_drop_ins")
     if not isinstance(drop_ins, dict):
         return given
     read = {}
     for name, content in drop_ins.items():
         try:
-            read[name] = load(content) if isinstance(content, str) else content
+            read[name] = yaml_value(content) if isinstance(content, str) else content
         except ValueError as error:
             raise InvalidInput(
                 "join_kubelet_drop_ins: %s: not YAML: %s" % (name, " ".join(str(error).split()))
@@ -195,13 +171,13 @@ def with_drop_ins(given, load):
     return dict(given, kubelet_drop_ins=read)
 
 
-def check_one_token(inputs, token):
+def check_one_token(inputs: JoinInputs, token: str) -> None:
     """Raise :class:`InvalidInput` when the user gives a token and wants one to be made."""
     if token and inputs["token_create"]:
         raise InvalidInput("join_token and join_token_create: give one of them")
 
 
-def _together(inputs, token):
+def _together(inputs: Raw, token: str) -> None:
     pins, jws = inputs["discovery"]["ca_hashes"], inputs["discovery"]["jws"]
     if token:
         try:
@@ -222,54 +198,62 @@ def _together(inputs, token):
         raise InvalidInput("join_kubelet_drop_ins: they need join_config_dir auto or true")
 
 
-def _typed(given):
-    unknown = sorted(set(given) - set(_VARIABLES))
+def variables() -> dict[str, role_specs.Option]:
+    """Name without ``join_`` → its option in the argument specs; the token is no input of the plan."""
+    return {name: option for name, option in sorted(role_specs.options("join").items()) if name != "token"}
+
+
+def _typed(given: Mapping[str, Any]) -> Raw:
+    options = variables()
+    unknown = sorted(set(given) - set(options))
     if unknown:
-        raise InvalidInput("join_%s: no such variable%s" % (unknown[0], kubelet_config.nearest(unknown[0], _VARIABLES)))
+        raise InvalidInput("join_%s: no such variable%s" % (unknown[0], kubelet_config.nearest(unknown[0], options)))
     inputs = {}
-    for name, (kinds, default) in _VARIABLES.items():
+    for name, option in options.items():
+        kinds = _RAW[name] if option["type"] == "raw" else _TYPES[option["type"]]
         value = given.get(name)
-        value = default if value is None else _converted(value, kinds)
+        value = role_specs.default(option) if value is None else _converted(value, kinds)
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
             raise InvalidInput("join_%s: %r must be %s" % (name, value, _kinds(kinds)))
-        if name in _CHOICES and value not in _CHOICES[name]:
-            raise InvalidInput("join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, _CHOICES[name]))))
+        choices = option.get("choices")
+        if choices and value not in choices:
+            raise InvalidInput("join_%s: %r must be one of %s" % (name, value, ", ".join(map(repr, choices))))
         inputs[name] = value
     return inputs
 
 
-def _converted(value, kinds):
+def _converted(value: Any, kinds: Any) -> Any:
     """Numbers and truth as they come from the command line."""
     if kinds is int and whole_number(value) is not None:
         return whole_number(value)
     return truth(value) if kinds is bool else value
 
 
-def _kinds(kinds):
+def _kinds(kinds: Any) -> str:
     words = {str: "a text", list: "a list", dict: "a dictionary", int: "a whole number", bool: "true or false"}
     return " or ".join(words[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
-def _each(inputs, **checks):
+def _each(inputs: Raw, **checks: Callable[[Any], Any]) -> None:
     for name, check in checks.items():
         inputs[name] = _variable(name, inputs[name], check)
 
 
-def _variable(name, value, check):
+def _variable(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
     try:
         return check(value)
     except ValueError as error:
         raise InvalidInput("join_%s: %s" % (name, error)) from error
 
 
-def _server(server):
+def _server(server: str) -> str:
     if not server:
         raise ValueError("it is empty; give the address of the API server, https://HOST:6443")
     split_server(server)
     return server.rstrip("/")
 
 
-def _ca(text):
+def _ca(text: str) -> str:
     if text:
         if "PRIVATE KEY" in text:
             raise ValueError("it holds a private key; give the certificate of the CA alone")
@@ -278,25 +262,25 @@ def _ca(text):
     return ""
 
 
-def _domain(name):
+def _domain(name: str) -> str:
     if not _DOMAIN.match(name):
         raise ValueError("%r is no domain; write it as cluster.local" % name)
     return name
 
 
-def _within(number, least, most):
+def _within(number: int, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError("%d must be from %d to %d" % (number, least, most))
     return number
 
 
-def _config_dir(value):
+def _config_dir(value: Any) -> str:
     if str(value).lower() not in ("auto", "true", "false"):
         raise ValueError("%r must be auto, true or false" % (value,))
     return str(value).lower()
 
 
-def _reserved(value):
+def _reserved(value: Any) -> Any:
     if isinstance(value, str):
         if value != "auto":
             raise ValueError("%r must be auto or a dictionary of kube and system" % value)
@@ -309,7 +293,7 @@ def _reserved(value):
     return value
 
 
-def _drop_ins(value):
+def _drop_ins(value: dict[str, Any]) -> dict[str, Any]:
     for name, content in value.items():
         if not _DROP_IN.match(str(name)):
             raise ValueError(
@@ -321,8 +305,8 @@ def _drop_ins(value):
     return value
 
 
-def _discovery(value):
-    _known(value, _DISCOVERY_OPTIONS)
+def _discovery(value: dict[str, Any]) -> Discovery:
+    _known("discovery", value)
     pins = value.get("ca_hashes") or []
     if not isinstance(pins, list):
         raise ValueError("ca_hashes: %r must be a list" % (pins,))
@@ -332,12 +316,12 @@ def _discovery(value):
     return {"ca_hashes": [discovery.check_pin(pin) for pin in pins], "jws": jws}
 
 
-def _token_create(value):
-    _known(value, _TOKEN_OPTIONS)
+def _token_create(value: dict[str, Any]) -> dict[str, Any]:
+    _known("token_create", value)
     return value
 
 
-def _usages(inputs):
+def _usages(inputs: Raw) -> None:
     """What a token that is made may be used for; kubeadm proves the cluster by a signature with it."""
     made, kubeadm = inputs["token_create"], inputs["method"] == "kubeadm"
     if not made:
@@ -352,7 +336,8 @@ def _usages(inputs):
     inputs["token_create"] = dict(made, usages=usages)
 
 
-def _known(value, options):
+def _known(variable: str, value: Mapping[str, Any]) -> None:
+    options = role_specs.options("join")[variable]["options"]
     for name in value:
         if name not in options:
             raise ValueError("%r is no option; there are %s" % (name, ", ".join(options)))

@@ -1,50 +1,111 @@
 # Copyright (c) 2026 kubenode.provision authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a join, of its undoing and of leaving, for node_settings (pure).
-
-``dump`` turns a dictionary into YAML; it is handed in, since machines may have no YAML.
-"""
+"""The settings of a join, of its undoing and of leaving, for node_settings (pure)."""
 
 from __future__ import annotations
 
 import json
 import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.api.client import split_server
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import kubeconfig, paths
+from ansible_collections.kubenode.provision.plugins.module_utils._node.join.check import Seen
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
+from . import builders, join_inputs
 from .join_inputs import InvalidInput
-from .kubelet import Kubelet
+from .kubelet import Kubelet, KubeletOptions, kubeadm_path
+from .plan_types import JoinInputs
 
 #: kubeadm speaks v1beta4 since then.
 _KUBEADM_SINCE = (1, 31)
 
+
+_VERSION = re.compile("[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}")
 
 #: What the unit is restarted for although no file changed: its Node was deleted while it ran.
 REGISTER = "join:register"
 UNIT = "kubelet.service"
 
 
-def present(node, inputs, seen, dump):
+def checked_inputs(
+    given: Mapping[str, Any], token: str, kubelet_version: str = "", users_own: bool = True
+) -> JoinInputs:
+    """The role's variables, checked and complete; raise :class:`InvalidInput` at the first that cannot be.
+
+    ``kubelet_version``: the kubelet that the machine will have, for which fields and flags are checked; a version that
+    is none, the role base refuses. ``users_own``: whether ``token`` is the user's and not one that was made.
+    """
+    inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
+    if users_own:
+        join_inputs.check_one_token(inputs, token)
+    if _VERSION.fullmatch(kubelet_version) and inputs["state"] == "present":
+        KubeletOptions(inputs, kubelet_version).check()
+    return inputs
+
+
+def check(node: Node, inputs: JoinInputs, token: str) -> dict[str, Any]:
+    """``{kubeadm, options, warnings}``: where kubeadm is when it joins, and the options of node_join_check."""
+    kubelet = Kubelet(node, inputs)
+    # everything that can be refused is refused before the cluster is asked
+    kubelet.config()
+    kubelet.args()
+    joins = inputs["method"] == "kubeadm"
+    return {
+        "kubeadm": {"path": kubeadm_path(node), "kubelet": kubelet.path} if joins else {},
+        "options": {
+            "api_server": inputs["api_server"],
+            "ca_cert": inputs["ca_cert"],
+            "ca_hashes": inputs["discovery"]["ca_hashes"],
+            "jws": inputs["discovery"]["jws"] and bool(token),
+            "signing": inputs["method"] == "kubeadm" and bool(token),
+            "node_name": kubelet.name,
+            "machine_id": node.get("machine_id") or "",
+            "kubelet_version": kubelet.version,
+            "version_check": inputs["version_check"],
+            "max_clock_skew": inputs["max_clock_skew"],
+            "check_name": inputs["check_name"],
+            "timeout": min(30, inputs["timeout"]),
+        },
+        "warnings": kubelet.warnings(),
+    }
+
+
+def lacks(inputs: JoinInputs, seen: Seen, token: str) -> str:
+    """What the machine needs and was not given: one sentence, or nothing."""
+    if not seen["need_bootstrap"] or token or inputs["token_create"]:
+        return ""
+    why = {"lapsed": "its client certificate has lapsed", "refused": "its client certificate is refused"}
+    state = why.get(seen["client"]["state"], "it is no node yet")
+    return f"join_token: the machine needs one, since {state}; or set join_token_create"
+
+
+def present(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """The settings that make this machine join, or keep it joined.
 
     ``node`` is node_info's, ``inputs`` what join_inputs.checked() returned, ``seen`` the result of node_join_check.
     """
     kubelet = Kubelet(node, inputs)
-    listed = [_directory("etc", paths.ETC), _directory("pki", paths.ETC + "/pki")]
+    listed = [builders.directory("join/dir/etc", paths.ETC), builders.directory("join/dir/pki", paths.ETC + "/pki")]
     listed += _credentials(inputs, seen)
     if inputs["method"] == "kubeadm":
-        files = _kubeadm_files(kubelet, inputs, dump) if seen["need_bootstrap"] else []
+        files = _kubeadm_files(kubelet, inputs) if seen["need_bootstrap"] else []
     else:
-        files = _bootstrap_files(kubelet, inputs, seen, dump)
+        files = _bootstrap_files(kubelet, inputs, seen)
     listed += files
     if inputs["cni_config"]:
         text = inputs["cni_config"]
         text = text if isinstance(text, str) else json.dumps(text, indent=2) + "\n"
-        listed.append(_file("cni", paths.CNI, text))
+        listed.append(builders.file("join/cni", paths.CNI, text))
     elif paths.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(_absent("cni", paths.CNI))
+        listed.append(builders.absent("join/cni", paths.CNI))
     if inputs["method"] == "bootstrap":
         ids = [one["id"] for one in listed if one["kind"] in ("file", "absent") and one["id"] != "join/cni"]
         restart = [one for one in ids if one != "join/bootstrap-removed"] + [REGISTER]
@@ -54,49 +115,44 @@ def present(node, inputs, seen, dump):
     return listed
 
 
-def finished(node, inputs, seen):
+def finished(node: Node, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     """The settings once the Node is there: no secret is left, and what was joined is written down."""
     return [
-        _absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
-        _absent("kubeadm-join", paths.KUBEADM_JOIN),
+        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
         recorded(node, inputs, seen),
     ]
 
 
-def undone(seen):
+def undone(seen: Seen) -> list[Setting]:
     """The settings after a join that failed while it asked for a certificate: nothing runs, nothing new is left."""
     before = set(seen["present"])
     listed = [
         _unit(state="stopped", optional=True),
-        _absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
-        _absent("kubeadm-join", paths.KUBEADM_JOIN),
-        _absent("key-unused", paths.PKI + "/kubelet-client.key.tmp"),
+        builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG),
+        builders.absent("join/kubeadm-join", paths.KUBEADM_JOIN),
+        builders.absent("join/key-unused", paths.PKI + "/kubelet-client.key.tmp"),
     ]
-    listed += [_absent("undo" + path, path) for path in paths.MADE if path not in before]
+    listed += [builders.absent("join/undo" + path, path) for path in paths.MADE if path not in before]
     folders = paths.MADE_FOLDERS + paths.STATE
-    listed += [_absent("undo" + path, path, recursive=True) for path in folders if path not in before]
+    listed += [builders.absent("join/undo" + path, path, recursive=True) for path in folders if path not in before]
     unique = {one.get("path", one["id"]): one for one in listed}
     return list(unique.values())
 
 
-def absent(seen):
+def absent(seen: Seen) -> list[Setting]:
     """The settings of leaving a cluster; what base made stays, so that the machine can join again."""
     listed = [_unit(state="stopped", optional=True)]
-    listed += [_absent("leave" + path, path) for path in paths.MADE if path != paths.CNI]
+    listed += [builders.absent("join/leave" + path, path) for path in paths.MADE if path != paths.CNI]
     if paths.CNI in (seen.get("record") or {}).get("files", []):
-        listed.append(_absent("leave" + paths.CNI, paths.CNI))
-    listed += [_absent("leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
+        listed.append(builders.absent("join/leave" + paths.CNI, paths.CNI))
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.MADE_FOLDERS]
     # what is mounted below them is unmounted first, never emptied
-    listed += [_absent("leave" + path, path, recursive=True) for path in paths.STATE]
+    listed += [builders.absent("join/leave" + path, path, recursive=True) for path in paths.STATE]
     return listed
 
 
-def changed_before(seen):
-    """Ids for node_settings' ``changed_before``."""
-    return [REGISTER] if seen.get("need_registration") else []
-
-
-def recorded(node, inputs, seen):
+def recorded(node: Node, inputs: JoinInputs, seen: Seen) -> Setting:
     """The facts file of a join."""
     kubelet = Kubelet(node, inputs)
     record = {
@@ -109,79 +165,65 @@ def recorded(node, inputs, seen):
         "drop_ins": sorted(inputs["kubelet_drop_ins"]),
         "files": [paths.CNI] if inputs["cni_config"] else [],
     }
-    return _file("record", paths.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+    return builders.file("join/record", paths.RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
 
-def secrets(node, inputs, seen, token, dump):
+def secrets(node: Node, inputs: JoinInputs, seen: Seen, token: str) -> dict[str, str]:
     """Contents for node_settings' ``secrets``: what holds the token."""
     if not token or not seen["need_bootstrap"]:
         return {}
     if inputs["method"] == "kubeadm":
         whole = join_configuration(Kubelet(node, inputs), inputs, token, seen["ca_hashes"])
-        return {"kubeadm-join": dump(whole)}
+        return {"kubeadm-join": _yaml(whole)}
     return {"bootstrap-kubeconfig": kubeconfig.bootstrap(inputs["api_server"], token)}
 
 
-def _credentials(inputs, seen):
-    listed = [_file("ca", paths.CA, seen["ca_cert"])]
+def _credentials(inputs: JoinInputs, seen: Seen) -> list[Setting]:
+    listed = [builders.file("join/ca", paths.CA, seen["ca_cert"])]
     if inputs["method"] == "kubeadm" and seen["need_bootstrap"]:
         # it writes these itself, and its preflight refuses a machine that has them, or a kubelet that runs
         mine = (paths.CA, paths.BOOTSTRAP_KUBECONFIG, paths.KUBECONFIG, paths.CLIENT_PEM)
-        return [_unit(state="stopped", optional=True)] + [_absent("before" + path, path) for path in mine]
+        return [_unit(state="stopped", optional=True)] + [builders.absent("join/before" + path, path) for path in mine]
     if inputs["method"] == "kubeadm":
         return listed
     client = seen["client"]
     if seen["need_bootstrap"]:
         if client["state"] == "refused":
             # still valid by its dates, so the kubelet would go on using it
-            listed.append(_absent("client-refused", paths.CLIENT_PEM))
-            listed.append(_absent("kubeconfig-refused", paths.KUBECONFIG))
-        listed.append(
-            dict(_file("bootstrap", paths.BOOTSTRAP_KUBECONFIG, None, "0600"), content_secret="bootstrap-kubeconfig")
-        )
+            listed.append(builders.absent("join/client-refused", paths.CLIENT_PEM))
+            listed.append(builders.absent("join/kubeconfig-refused", paths.KUBECONFIG))
+        listed.append(builders.secret_file("join/bootstrap", paths.BOOTSTRAP_KUBECONFIG, "bootstrap-kubeconfig"))
         return listed
-    listed.append(_absent("bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG))
+    listed.append(builders.absent("join/bootstrap-removed", paths.BOOTSTRAP_KUBECONFIG))
     if client["server"] != inputs["api_server"]:
-        listed.append(_file("kubeconfig", paths.KUBECONFIG, kubeconfig.final(inputs["api_server"]), "0600"))
+        listed.append(
+            builders.file("join/kubeconfig", paths.KUBECONFIG, kubeconfig.final(inputs["api_server"]), "0600")
+        )
     return listed
 
 
-def _bootstrap_files(kubelet, inputs, seen, dump):
+def _bootstrap_files(kubelet: Kubelet, inputs: JoinInputs, seen: Seen) -> list[Setting]:
     listed = [
-        _directory("kubelet", paths.KUBELET_DIR, "0750"),
-        _file("config", paths.CONFIG, dump(kubelet.config()), "0600"),
+        builders.directory("join/dir/kubelet", paths.KUBELET_DIR, "0750"),
+        builders.file("join/config", paths.CONFIG, _yaml(kubelet.config()), "0600"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(_directory("drop-ins", paths.DROP_INS))
+        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
     for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-        text = dump(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
-        listed.append(_file("drop-in/" + name, posixpath.join(paths.DROP_INS, name), text, "0600"))
+        text = _yaml(dict({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}, **content))
+        listed.append(builders.file("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name), text, "0600"))
     for name in (seen.get("record") or {}).get("drop_ins", []):
         if name not in inputs["kubelet_drop_ins"] and "/" not in name:
-            listed.append(_absent("drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
-    listed.append(_file("args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % " ".join(kubelet.args())))
+            listed.append(builders.absent("join/drop-in/" + name, posixpath.join(paths.DROP_INS, name)))
+    listed.append(builders.file("join/args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % " ".join(kubelet.args())))
     return listed
 
 
-def _file(name, path, content, mode="0644"):
-    setting = {"id": "join/" + name, "step": "join", "kind": "file", "path": path, "mode": mode}
-    return setting if content is None else dict(setting, content=content)
+def _unit(**fields: Any) -> Setting:
+    return builders.unit("join/kubelet", UNIT, **fields)
 
 
-def _absent(name, path, recursive=False):
-    setting = {"id": "join/" + name, "step": "join", "kind": "absent", "path": path}
-    return dict(setting, recursive=True) if recursive else setting
-
-
-def _directory(name, path, mode="0755"):
-    return {"id": "join/dir/" + name, "step": "join", "kind": "directory", "path": path, "mode": mode}
-
-
-def _unit(**fields):
-    return dict({"id": "join/kubelet", "step": "join", "kind": "unit", "name": UNIT}, **fields)
-
-
-def _kubeadm_files(kubelet, inputs, dump):
+def _kubeadm_files(kubelet: Kubelet, inputs: JoinInputs) -> list[Setting]:
     """Settings of the files that `kubeadm join` reads; the one with the token comes from node_settings' secrets."""
     if tuple(map(int, kubelet.minor.split("."))) < _KUBEADM_SINCE:
         raise InvalidInput("join_method: kubeadm needs Kubernetes 1.31 or newer, the kubelet is %s" % kubelet.version)
@@ -193,29 +235,22 @@ def _kubeadm_files(kubelet, inputs, dump):
     )
     if kubelet.reads_drop_ins:
         flags += " --config-dir=" + paths.DROP_INS
-    common = {"step": "join", "kind": "file", "mode": "0644"}
+    whole_patch = _yaml({**patch, **_over(kubelet, inputs)})
     listed = [
-        {"id": "join/dir/patches", "step": "join", "kind": "directory", "path": paths.PATCHES, "mode": "0755"},
-        dict(
-            common,
-            id="join/patch",
-            path=paths.PATCHES + "/kubeletconfiguration+merge.yaml",
-            content=dump(dict(patch, **_over(kubelet, inputs))),
-        ),
-        dict(common, id="join/args", path=paths.KUBELET_ENV, content='KUBELET_ARGS="%s"\n' % flags),
-        dict(common, id="join/kubeadm-join", path=paths.KUBEADM_JOIN, mode="0600", content_secret="kubeadm-join"),
+        builders.directory("join/dir/patches", paths.PATCHES),
+        builders.file("join/patch", paths.PATCHES + "/kubeletconfiguration+merge.yaml", whole_patch),
+        builders.file("join/args", paths.KUBELET_ENV, 'KUBELET_ARGS="%s"\n' % flags),
+        builders.secret_file("join/kubeadm-join", paths.KUBEADM_JOIN, "kubeadm-join"),
     ]
     if kubelet.reads_drop_ins:
-        listed.append(
-            {"id": "join/dir/drop-ins", "step": "join", "kind": "directory", "path": paths.DROP_INS, "mode": "0755"}
-        )
+        listed.append(builders.directory("join/dir/drop-ins", paths.DROP_INS))
         for name, content in sorted(inputs["kubelet_drop_ins"].items()):
-            text = dump(dict(patch, **content))
-            listed.append(dict(common, id="join/drop-in/" + name, path=paths.DROP_INS + "/" + name, content=text))
+            path = posixpath.join(paths.DROP_INS, name)
+            listed.append(builders.file("join/drop-in/" + name, path, _yaml({**patch, **content})))
     return listed
 
 
-def join_configuration(kubelet, inputs, token, ca_hashes):
+def join_configuration(kubelet: Kubelet, inputs: JoinInputs, token: str, ca_hashes: list[str]) -> dict[str, Any]:
     """The JoinConfiguration as a dictionary; it holds the token."""
     host, port = split_server(inputs["api_server"])
     extra = {
@@ -246,7 +281,7 @@ def join_configuration(kubelet, inputs, token, ca_hashes):
     }
 
 
-def _over(kubelet, inputs):
+def _over(kubelet: Kubelet, inputs: JoinInputs) -> dict[str, Any]:
     """The fields of this machine; all else is the cluster's, from its ConfigMap kubelet-config."""
     made = kubelet.config()
     own = ("resolvConf", "kubeReserved", "systemReserved", "providerID", "volumePluginDir", "memorySwap", "maxPods")
@@ -257,3 +292,7 @@ def _over(kubelet, inputs):
         over["serverTLSBootstrap"] = True
     over.update(inputs["kubelet_config"])
     return over
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(value, default_flow_style=False, sort_keys=True, allow_unicode=True, width=10000)

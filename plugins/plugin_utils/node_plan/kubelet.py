@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Binary, Node
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join import paths
 
 from . import kubelet_config, kubelet_tables, node_names
 from .join_inputs import InvalidInput, node_addresses
+from .plan_types import JoinInputs, Taint
+
+Steps = tuple[tuple[int | None, float], ...]
+
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -23,19 +31,19 @@ _PIDS = 1000
 _LEAST_DISK, _MOST_DISK = 512 * _MIB, 5 * _GIB
 
 
-def memory_reserved(memory):
+def memory_reserved(memory: int) -> int:
     """Bytes to reserve on a machine of ``memory`` bytes."""
     if memory < _GIB:
         return min(_SMALL_MEMORY, memory // 4)
     return int(sum(part * share for part, share in _parts(memory, _MEMORY_STEPS)) // 1000)
 
 
-def cpu_reserved(cpus):
+def cpu_reserved(cpus: int) -> int:
     """Thousandths of a CPU to reserve on a machine with ``cpus`` CPUs."""
     return int(sum(part * share for part, share in _parts(cpus, _CPU_STEPS)))
 
 
-def auto_reserved(cpus, memory, disk):
+def auto_reserved(cpus: int, memory: int, disk: int | None) -> dict[str, str]:
     """kubeReserved for ``cpus``, ``memory`` bytes and ``disk`` free bytes below /var (None: not known)."""
     reserved = {
         "cpu": "%dm" % cpu_reserved(cpus),
@@ -47,7 +55,7 @@ def auto_reserved(cpus, memory, disk):
     return reserved
 
 
-def _parts(total, steps):
+def _parts(total: int, steps: Steps) -> Iterator[tuple[int, float]]:
     rest = total
     for size, share in steps:
         part = rest if size is None else min(rest, size)
@@ -63,44 +71,44 @@ _SOCKET = "unix:///run/containerd/containerd.sock"
 class KubeletOptions:
     """What the user gives to a kubelet itself, judged by its version alone: ``version``, ``minor``."""
 
-    def __init__(self, inputs, version):
+    def __init__(self, inputs: JoinInputs, version: str) -> None:
         self._inputs, self.version = inputs, version
         self.minor = "%d.%d" % kubelet_config.minor_number(self.version)
         self.fields, self.flag_table = kubelet_tables.FIELDS.get(self.minor), kubelet_tables.FLAGS.get(self.minor)
 
     @property
-    def reads_drop_ins(self):
+    def reads_drop_ins(self) -> bool:
         """Whether this kubelet is given a folder of drop-ins."""
         self.check_drop_ins()
         return self._can_read_drop_ins() and self._inputs["config_dir"] != "false"
 
-    def check_drop_ins(self):
+    def check_drop_ins(self) -> None:
         """Raise :class:`InvalidInput` for drop-ins that this kubelet would not read."""
         if not self._can_read_drop_ins() and (self._inputs["kubelet_drop_ins"] or self._inputs["config_dir"] == "true"):
             raise InvalidInput("join_kubelet_drop_ins: kubelet %s reads no folder of drop-ins" % self.version)
 
-    def _can_read_drop_ins(self):
+    def _can_read_drop_ins(self) -> bool:
         return kubelet_config.takes_flag("config-dir", self.minor, self.flag_table)
 
-    def check(self):
+    def check(self) -> None:
         """Raise :class:`InvalidInput` for a field, a flag or a drop-in that this kubelet does not take."""
         self.check_fields()
         _say("kubelet_config", kubelet_config.merged_config, {}, self._inputs["kubelet_config"])
         self.extra_args()
         self.check_drop_ins()
 
-    def check_fields(self):
+    def check_fields(self) -> None:
         """Raise :class:`InvalidInput` for a field of KubeletConfiguration that this kubelet does not take."""
         self._check(self._inputs["kubelet_config"], "join_kubelet_config")
         for name, content in sorted(self._inputs["kubelet_drop_ins"].items()):
             self._check(content, "join_kubelet_drop_ins: %s" % name)
 
-    def extra_args(self):
+    def extra_args(self) -> dict[str, str]:
         """The user's own flags, {name: value}."""
         given, allow = self._inputs["kubelet_extra_args"], self._inputs["unknown_fields"] == "allow"
         return _say("kubelet_extra_args", kubelet_config.check_extra, given, self.flag_table, self.minor, allow)
 
-    def _check(self, given, where):
+    def _check(self, given: Mapping[str, Any], where: str) -> None:
         if self.fields is None or self._inputs["unknown_fields"] == "allow":
             return
         try:
@@ -112,7 +120,7 @@ class KubeletOptions:
 class Kubelet(KubeletOptions):
     """The kubelet of one machine: its ``name`` and ``path`` besides, and what will be written for it."""
 
-    def __init__(self, node, inputs):
+    def __init__(self, node: Node, inputs: JoinInputs) -> None:
         self._node, self._base = node, node.get("base") or {}
         self.path, version = _installed(node, self._base)
         super().__init__(inputs, version)
@@ -120,13 +128,13 @@ class Kubelet(KubeletOptions):
         self.addresses = _say("node_ip", node_addresses, inputs["node_ip"], node["network"])
         self.taints = node_names.parse_taints(inputs["taints"])
 
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """KubeletConfiguration as a dictionary."""
         self.check_fields()
         made = kubelet_config.taken_fields(kubelet_config.defaults(self._facts()), self.minor, self.fields)
         return _say("kubelet_config", kubelet_config.merged_config, made, self._inputs["kubelet_config"])
 
-    def args(self):
+    def args(self) -> list[str]:
         """The arguments of the kubelet."""
         inputs = self._inputs
         wanted = {
@@ -148,7 +156,7 @@ class Kubelet(KubeletOptions):
         lines = kubelet_config.flag_lines(wanted, self.minor, self.flag_table)
         return lines + ["--%s=%s" % item for item in sorted(extra.items()) if item[0] not in wanted]
 
-    def warnings(self):
+    def warnings(self) -> list[str]:
         """What the user should know, but what stops nothing."""
         said = []
         if self.fields is None:
@@ -166,21 +174,22 @@ class Kubelet(KubeletOptions):
             said.append("%s names %d name servers; pods get the first 3" % (self.config()["resolvConf"], len(servers)))
         return said
 
-    def _unlimited_events(self):
+    def _unlimited_events(self) -> bool:
         documents = [self._inputs["kubelet_config"], *self._inputs["kubelet_drop_ins"].values()]
         return self.extra_args().get("event-qps") == "0" or any(one.get("eventRecordQPS") == 0 for one in documents)
 
-    def _takes(self, field):
+    def _takes(self, field: str) -> bool:
         return kubelet_config.takes_field(field, self.minor, self.fields)
 
-    def _facts(self):
+    def _facts(self) -> dict[str, Any]:
         inputs, node = self._inputs, self._node
-        kube, system = inputs["reserved"], None
-        if kube == "auto":
+        reserved = inputs["reserved"]
+        if isinstance(reserved, str):  # auto
             disk = node.get("disk_free", {})
-            kube = auto_reserved(node["cpus"], node["memory_bytes"], disk.get("/var") or disk.get("/"))
+            kube: Any = auto_reserved(node["cpus"], node["memory_bytes"], disk.get("/var") or disk.get("/"))
+            system = None
         else:
-            kube, system = kube.get("kube"), kube.get("system")
+            kube, system = reserved.get("kube"), reserved.get("system")
         return {
             "cluster_dns": inputs["cluster_dns"],
             "cluster_domain": inputs["cluster_domain"],
@@ -201,7 +210,7 @@ class Kubelet(KubeletOptions):
 _FOLDERS = ("/usr/local/bin", "/opt/bin", "/usr/bin")
 
 
-def queries():
+def queries() -> dict[str, list[str]]:
     """What node_info is to look at for a join."""
     return {
         "binaries": [
@@ -212,7 +221,7 @@ def queries():
     }
 
 
-def kubeadm_path(node):
+def kubeadm_path(node: Node) -> str:
     """Where kubeadm lies, which need not be in the PATH of root or sudo."""
     found = _binaries("kubeadm", node, node.get("base") or {})
     if found:
@@ -222,35 +231,35 @@ def kubeadm_path(node):
     raise InvalidInput("join_method: there is no kubeadm on this machine; run the role base with base_kubeadm: true")
 
 
-def _binaries(program, node, base):
+def _binaries(program: str, node: Node, base: Mapping[str, Any]) -> list[Binary]:
     """What there is of a program, that of base first."""
     found = node.get("binaries") or {}
     preferred = "%s/%s" % (base["bin_dir"], program) if base.get("bin_dir") else program
     names_ = [preferred] + sorted(name for name in found if name.rpartition("/")[2] == program)
-    return [found[name] for name in names_ if found.get(name)]
+    return [binary for binary in map(found.get, names_) if binary]
 
 
-def _installed(node, base):
+def _installed(node: Node, base: Mapping[str, Any]) -> tuple[str, str]:
     for binary in _binaries("kubelet", node, base):
-        if binary.get("version"):
+        if binary["version"]:
             return binary["path"], binary["version"].lstrip("v")
     if node.get("assumed_kubelet"):
         return "kubelet", node["assumed_kubelet"]
     raise InvalidInput("there is no kubelet on this machine; run the role base first")
 
 
-def _socket(path):
+def _socket(path: str | None) -> str:
     if not path:
         return _SOCKET
     return path if "://" in path else "unix://" + path
 
 
-def _taint_text(taint):
+def _taint_text(taint: Taint) -> str:
     value = "=" + taint["value"] if taint["value"] else ""
     return "%s%s:%s" % (taint["key"], value, taint["effect"])
 
 
-def _say(variable, function, *values):
+def _say(variable: str, function: Callable[..., Any], *values: Any) -> Any:
     try:
         return function(*values)
     except ValueError as error:

@@ -8,8 +8,16 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._node.join.paths import CA_FILE
+
+#: field → its type, or the fields below it (see kubelet_tables)
+Fields = Mapping[str, Any]
+#: flag without dashes → current or deprecated
+Flags = Mapping[str, str]
+
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 RESOLVED = "/run/systemd/resolve/resolv.conf"
@@ -39,7 +47,7 @@ class InvalidConfig(ValueError):
     """The configuration is refused; the text names the field and the fix."""
 
 
-def defaults(facts):
+def defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults for a machine.
 
     ``facts``: runtime_socket, swap (off, limited or keep), resolv ({file: [nameservers]}),
@@ -89,7 +97,7 @@ def defaults(facts):
     return config
 
 
-def resolv_conf(resolv):
+def resolv_conf(resolv: Mapping[str, list[str]]) -> str:
     """The file with the name servers pods are to use; never one that leads back to the machine's own stub.
 
     Empty on a machine without any such file: a kubelet that is told of one makes no pod.
@@ -102,17 +110,17 @@ def resolv_conf(resolv):
     return "/etc/resolv.conf"
 
 
-def takes_field(name, minor, fields):
+def takes_field(name: str, minor: str, fields: Fields | None) -> bool:
     """Whether a kubelet of this minor has a top-level field; ``fields`` is None for a minor without a table."""
     return name in fields if fields is not None else minor_number(minor) >= _FIELDS_SINCE.get(name, (0, 0))
 
 
-def taken_fields(config, minor, fields):
+def taken_fields(config: Mapping[str, Any], minor: str, fields: Fields | None) -> dict[str, Any]:
     """``config`` without top-level fields that a kubelet of this minor does not have."""
     return {name: value for name, value in config.items() if takes_field(name, minor, fields)}
 
 
-def merge(base, over):
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with ``over`` laid on it: dictionaries merge, a null takes a field away, all else replaces."""
     result = dict(base)
     for name, value in over.items():
@@ -126,7 +134,7 @@ def merge(base, over):
     return result
 
 
-def merged_config(config, user):
+def merged_config(config: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults and the user's fields as the file is to be, with apiVersion and kind."""
     result = merge(config, user)
     given = user.get("evictionHard")
@@ -142,7 +150,7 @@ def merged_config(config, user):
     return dict({"apiVersion": API_VERSION, "kind": KIND}, **result)
 
 
-def check_fields(config, fields, where=""):
+def check_fields(config: Mapping[str, Any], fields: Fields, where: str = "") -> None:
     """Raise :class:`InvalidConfig` naming the first field the table does not hold, and the nearest it does."""
     for name, value in sorted(config.items(), key=lambda item: str(item[0])):
         if not where and name in ("apiVersion", "kind"):
@@ -152,39 +160,39 @@ def check_fields(config, fields, where=""):
         _check_field("%s%s" % (where, name), value, fields[name])
 
 
-def check_head(config, name):
+def check_head(config: Mapping[str, Any], name: str) -> None:
     """Raise :class:`InvalidConfig` when a drop-in is of another kind; ``name`` is the drop-in's."""
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if config.get(field, wanted) != wanted:
             raise InvalidConfig("%s: %s is %r; it must be %s" % (name, field, config[field], wanted))
 
 
-def nearest(name, names):
+def nearest(name: object, names: Iterable[Any]) -> str:
     """The end of an error that names what may have been meant, empty when nothing is near."""
     lower = {str(one).lower(): one for one in names}
     found = difflib.get_close_matches(str(name).lower(), list(lower), n=1, cutoff=0.7)
     return "; did you mean %s?" % lower[found[0]] if found else ""
 
 
-def minor_number(minor):
+def minor_number(minor: str) -> tuple[int, int]:
     """(1, 36) of "1.36" or "1.36.4"."""
     major, _dot, rest = minor.partition(".")
     return int(major), int(rest.split(".")[0])
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
-def _is_int(value):
+def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_duration(value):
+def _is_duration(value: Any) -> bool:
     return isinstance(value, str) and bool(_DURATION.match(value))
 
 
-def _is_quantity(value):
+def _is_quantity(value: Any) -> bool:
     return _is_number(value) or (isinstance(value, str) and bool(_QUANTITY.match(value)))
 
 
@@ -203,7 +211,7 @@ _TYPES = {
 }
 
 
-def _check_field(where, value, kind):
+def _check_field(where: str, value: Any, kind: Any) -> None:
     if value is None:
         return
     if isinstance(kind, dict):
@@ -271,12 +279,12 @@ class InvalidFlag(ValueError):
     """The flag is refused; the text names it and the fix."""
 
 
-def takes_flag(name, minor, table):
+def takes_flag(name: str, minor: str, table: Flags | None) -> bool:
     """Whether a kubelet of this minor has a flag of ours; ``table`` is None for a minor without one."""
     return name in table if table is not None else minor_number(minor) >= _FLAGS_SINCE.get(name, (0, 0))
 
 
-def flag_lines(wanted, minor, table):
+def flag_lines(wanted: Mapping[str, str], minor: str, table: Flags | None) -> list[str]:
     """``--name=value`` for each of ``wanted`` ({flag: value, empty when unset}) that the minor has."""
     return [
         "--%s=%s" % (name, check_flag(name, value))
@@ -285,7 +293,7 @@ def flag_lines(wanted, minor, table):
     ]
 
 
-def check_extra(extra, table, minor, allow=False):
+def check_extra(extra: Mapping[str, Any], table: Flags | None, minor: str, allow: bool = False) -> dict[str, str]:
     """The user's flags as text, without those set to null; raise :class:`InvalidFlag` for one that cannot be.
 
     ``allow``: whether the kubelet knows a flag is left to the kubelet.
@@ -305,7 +313,7 @@ def check_extra(extra, table, minor, allow=False):
     return result
 
 
-def _check_known(name, table, minor):
+def _check_known(name: str, table: Flags | None, minor: str) -> None:
     if name in _CADVISOR and minor_number(minor) >= _CADVISOR_SINCE:
         text = "kubelet %s does not start with --%s; of cAdvisor's flags, it has --housekeeping-interval only"
         raise InvalidFlag(text % (minor, name))
@@ -313,14 +321,14 @@ def _check_known(name, table, minor):
         raise InvalidFlag("kubelet %s knows no flag --%s%s" % (minor, name, nearest(name, table)))
 
 
-def check_flag(name, value):
+def check_flag(name: str, value: str) -> str:
     """Return ``value`` when the unit can pass it on unchanged, else raise :class:`InvalidFlag`."""
     if _UNSAFE.search(value):
         raise InvalidFlag("--%s: the value %r holds white space, a quote, a backslash, '$' or '`'" % (name, value))
     return value
 
 
-def _text(value):
+def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):

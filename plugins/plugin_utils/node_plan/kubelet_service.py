@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
 from . import base_inputs, builders, containerd, formats, runtime, trust, versions
+from .plan_types import BaseInputs
 from .systems import bin_dir, known
 
 _FOLDERS = (
@@ -18,7 +22,7 @@ _FOLDERS = (
 _WATCHDOG_SINCE = (1, 32)
 
 
-def cni(_node, _inputs):
+def cni(_node: Node, _inputs: BaseInputs) -> list[Setting]:
     """The folders that a network plugin's DaemonSet writes to."""
     return [
         builders.directory("cni/bin", containerd.CNI_BIN),
@@ -26,19 +30,19 @@ def cni(_node, _inputs):
     ]
 
 
-def kubelet_path(node, inputs):
+def kubelet_path(node: Node, inputs: BaseInputs) -> str:
     """Where the kubelet lies."""
     return ("/usr/bin" if inputs["kubelet_source"] == "repository" else bin_dir(node, inputs)) + "/kubelet"
 
 
-def watchdog(inputs):
+def watchdog(inputs: BaseInputs) -> int:
     """Seconds of the watchdog, 0 for none."""
-    if versions.numbers(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
+    if versions.release(inputs["kubernetes_version"])[:2] < _WATCHDOG_SINCE:
         return 0
     return base_inputs.seconds(inputs["kubelet_watchdog"]) or 0 if inputs["kubelet_watchdog"] else 0
 
 
-def unit(node, inputs):
+def unit(node: Node, inputs: BaseInputs) -> str:
     """kubelet.service: harmless until one of the two kubeconfigs is there."""
     seconds = watchdog(inputs)
     text = _UNIT % {
@@ -52,7 +56,7 @@ def unit(node, inputs):
     return text
 
 
-def kubelet(node, inputs):
+def kubelet(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Folders, unit, enabled; started by join."""
     result = [builders.directory("kubelet/dir-" + name, path, mode) for name, path, mode in _FOLDERS]
     path = builders.UNIT_DIR + "/kubelet.service"
@@ -105,14 +109,14 @@ TimeoutAbortSec=15s
 PROBE = "kubenode-runtime-probe"
 
 
-def health(node, inputs):
+def health(node: Node, inputs: BaseInputs) -> list[Setting]:
     """The script, its service and its timer."""
     probe = inputs["runtime_probe"]
     script = known(node).lib_dir + "/runtime-probe"
     words = [
         bin_dir(node, inputs) + "/crictl",
         "unix://" + runtime.socket(inputs),
-        str(base_inputs.seconds(probe["timeout"])),
+        str(base_inputs.checked_seconds(probe["timeout"])),
         str(probe["threshold"]),
         *runtime.units(inputs),
     ]
@@ -121,9 +125,9 @@ def health(node, inputs):
         "command": " ".join([script] + [formats.systemd_word(word) for word in words]),
         "after": " ".join(runtime.units(inputs)),
         # the probe itself, and a restart of the daemon
-        "limit": base_inputs.seconds(probe["timeout"]) + 120,
+        "limit": base_inputs.checked_seconds(probe["timeout"]) + 120,
     }
-    timer = _PROBE_TIMER % {"interval": base_inputs.seconds(probe["interval"])}
+    timer = _PROBE_TIMER % {"interval": base_inputs.checked_seconds(probe["interval"])}
     return [
         builders.file("health/probe", script, PROBE_SCRIPT, "0755"),
         builders.file("health/service", "%s/%s.service" % (builders.UNIT_DIR, PROBE), builders.HEADER + service),

@@ -14,6 +14,8 @@ keys, ``{name: T}`` a struct. What is not named here, the minor does not know.
 
 from __future__ import annotations
 
+from typing import Any
+
 _FLAGS = {
     "address": "deprecated",
     "allowed-unsafe-sysctls": "deprecated",
@@ -379,7 +381,7 @@ _FIELDS_OF = {
 }
 
 
-def _joined(common, own):
+def _joined(common: dict[str, Any], own: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {minor: dict(common, **only) for minor, only in own.items()}
 
 

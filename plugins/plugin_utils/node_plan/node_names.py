@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
+
+from .plan_types import Taint
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -40,7 +44,7 @@ class InvalidName(ValueError):
     """The name is refused; the text says why and what would be taken."""
 
 
-def check_node_name(name):
+def check_node_name(name: Any) -> str:
     """Return ``name`` when a Node can have it (RFC 1123, lower case), else raise :class:`InvalidName`."""
     # the name is also the value of the label kubernetes.io/hostname, which is shorter than a host name may be
     if not isinstance(name, str) or len(name) > 63 or not _SUBDOMAIN.match(name):
@@ -51,12 +55,12 @@ def check_node_name(name):
     return name
 
 
-def node_name(wanted, hostname):
+def node_name(wanted: str, hostname: str) -> str:
     """The name of the Node: ``wanted``, else the host name as the kubelet reads it."""
     return check_node_name(wanted or hostname.strip().lower())
 
 
-def check_label_key(key):
+def check_label_key(key: Any) -> str:
     """Return ``key`` when Kubernetes takes it as a key of a label or taint, else raise :class:`InvalidName`."""
     prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
@@ -69,7 +73,7 @@ def check_label_key(key):
     return key
 
 
-def check_label_value(key, value):
+def check_label_value(key: Any, value: Any) -> str:
     """Return ``value`` when Kubernetes takes it, else raise :class:`InvalidName`; ``key`` is named in the error."""
     if not isinstance(value, str):
         raise InvalidName("%s: the value %r is not a text; quote it" % (key, value))
@@ -81,7 +85,7 @@ def check_label_value(key, value):
     return value
 
 
-def check_own_label(key):
+def check_own_label(key: Any) -> str:
     """Return ``key`` when a kubelet may set this label on its own Node, else raise :class:`InvalidName`."""
     check_label_key(key)
     prefix = key.rpartition("/")[0]
@@ -98,7 +102,7 @@ def check_own_label(key):
     raise InvalidName("a kubelet may not set the label %r on its own Node: %s" % (key, hint))
 
 
-def check_labels(labels):
+def check_labels(labels: dict[Any, Any]) -> dict[str, str]:
     """Return ``labels`` ({key: value}) when a kubelet may set all of them, else raise :class:`InvalidName`."""
     for key, value in sorted(labels.items(), key=lambda item: str(item[0])):
         check_own_label(key)
@@ -106,7 +110,7 @@ def check_labels(labels):
     return labels
 
 
-def parse_taint(text):
+def parse_taint(text: Any) -> Taint:
     """``key=value:Effect`` or ``key:Effect`` as {key, value, effect}; raise :class:`InvalidName` for anything else."""
     if not isinstance(text, str) or ":" not in text:
         raise InvalidName("%r is no taint; write key=value:Effect or key:Effect" % (text,))
@@ -119,7 +123,7 @@ def parse_taint(text):
     return {"key": key, "value": value, "effect": effect}
 
 
-def parse_taints(texts):
+def parse_taints(texts: Iterable[Any]) -> list[Taint]:
     """All taints; the same key with the same effect twice raises :class:`InvalidName`."""
     taints, seen = [], set()
     for text in texts:
@@ -132,7 +136,7 @@ def parse_taints(texts):
     return taints
 
 
-def check_provider_id(text):
+def check_provider_id(text: str) -> str:
     """Return ``text`` when it is a provider ID such as ``hcloud://123``, else raise :class:`InvalidName`."""
     if not _PROVIDER_ID.match(text):
         raise InvalidName("%r is no provider ID; write PROVIDER://ID, such as hcloud://123456" % (text,))
@@ -142,5 +146,5 @@ def check_provider_id(text):
     return text
 
 
-def _below(prefix, domains):
+def _below(prefix: str, domains: Iterable[str]) -> bool:
     return any(prefix == domain or prefix.endswith("." + domain) for domain in domains)

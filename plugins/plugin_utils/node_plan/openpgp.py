@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
 
 _ARMOUR = re.compile(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----[ \t]*\n(?:[^\n:]+:[^\n]*\n)*[ \t]*\n"
@@ -17,7 +18,7 @@ _ARMOUR = re.compile(
 _PUBLIC_KEY, _SECRET_KEY, _SECRET_SUBKEY = 6, 5, 7
 
 
-def fingerprint(text):
+def fingerprint(text: str) -> str:
     """Fingerprint of the one primary key, upper-case hexadecimal. ValueError for none, a second or a secret one.
 
     A second primary key would be trusted as well by whoever reads the file, so a file may hold only one.
@@ -38,7 +39,7 @@ def fingerprint(text):
     return _digest(primary[0])
 
 
-def _digest(body):
+def _digest(body: bytes) -> str:
     if body[:1] == b"\x04":
         framed = b"\x99" + len(body).to_bytes(2, "big") + body
         return hashlib.sha1(framed).hexdigest().upper()
@@ -47,7 +48,7 @@ def _digest(body):
     raise ValueError("the key is of a version that is not known; versions 4 and 6 are")
 
 
-def _packets(data):
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     """(tag, body) of each packet; IndexError when the data ends early."""
     place = 0
     while place < len(data):
@@ -65,7 +66,7 @@ def _packets(data):
         place = start + length
 
 
-def _new_length(data, place):
+def _new_length(data: bytes, place: int) -> tuple[int, int]:
     first = data[place]
     if first < 192:
         return first, 1
@@ -76,7 +77,7 @@ def _new_length(data, place):
     raise IndexError("partial lengths are for data, not for keys")
 
 
-def _old_length(data, place, kind):
+def _old_length(data: bytes, place: int, kind: int) -> tuple[int, int]:
     if kind == 3:
         raise IndexError("a packet without a length")
     size = 1 << kind

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
 
 from . import base_inputs, builders, containerd, downloads, host_settings, runtime, trust, versions
+from .plan_types import BaseInputs
 from .systems import AMAZON, DEBIAN, RHEL, known
 
 _BASE = {
@@ -51,13 +54,13 @@ _STORAGE = {
 _VERSIONLOCK = "python3-dnf-plugin-versionlock"
 
 
-def without_storage(node, inputs):
+def without_storage(node: Node, inputs: BaseInputs) -> list[str]:
     """Storage clients that this system has no package of."""
     family = known(node).family
     return [name for name in inputs["storage_clients"] if family not in _STORAGE[name]]
 
 
-def wanted(node, inputs):
+def wanted(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
     """Package name → version it has to have, None for any; in the order in which the package manager gets them."""
     system = known(node)
     if system.package_manager == "none":
@@ -94,7 +97,7 @@ def wanted(node, inputs):
     return names
 
 
-def _runtime(node, inputs):
+def _runtime(node: Node, inputs: BaseInputs) -> dict[str, str | None]:
     if inputs["container_runtime"] == "docker":
         return dict.fromkeys(runtime.docker_packages(node, inputs))
     package = containerd.package_name(node, inputs)
@@ -106,7 +109,7 @@ def _runtime(node, inputs):
     return names
 
 
-def packages(node, inputs):
+def packages(node: Node, inputs: BaseInputs) -> dict[str, list[str]]:
     """``{names, present, missing}``: what has to be there, what is, what to install (as the manager spells it)."""
     needed, installed = wanted(node, inputs), node.get("packages") or {}
     present = [name for name, version in needed.items() if _fits(installed.get(name), version)]
@@ -120,7 +123,7 @@ def packages(node, inputs):
     return {"names": list(needed), "present": present, "missing": missing}
 
 
-def _fits(installed, version):
+def _fits(installed: str | None, version: str | None) -> bool:
     if not installed:
         return False
     if version is None or installed == version:
@@ -128,7 +131,7 @@ def _fits(installed, version):
     return versions.is_release(version) and versions.plain(installed) == version
 
 
-def held(node, inputs):
+def held(node: Node, inputs: BaseInputs) -> list[str]:
     """Packages that only this role may change: those that come from a repository of their project."""
     if known(node).package_manager == "none":
         return []
@@ -143,7 +146,7 @@ def held(node, inputs):
     return [name for name in names if name]
 
 
-def every_name(inputs):
+def every_name(inputs: BaseInputs) -> list[str]:
     """Every package name that any supported system may be asked about, for the first look at a machine."""
     names = [name for family in _BASE.values() for name in family]
     names += [*_IPVS, _APPARMOR, _MODULES, _VERSIONLOCK, "systemd-timesyncd", "chrony", "kubelet", "kubeadm"]
@@ -157,10 +160,10 @@ _KUBERNETES = "https://pkgs.k8s.io/core:/stable:/v%s/%s/"
 _DOCKER = "https://download.docker.com/linux/%s"
 
 
-def repository_files(node, inputs):
+def repository_files(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Key and source of each repository that is used."""
     system = known(node)
-    result: list[dict[str, Any]] = []
+    result: list[Setting] = []
     if system.package_manager == "none":
         return result
     for name in base_inputs.needed_keys(inputs):
@@ -176,7 +179,7 @@ def repository_files(node, inputs):
     return result
 
 
-def repositories(node, inputs):
+def sources(node: Node, inputs: BaseInputs) -> list[Setting]:
     """What has to be on the machine before packages are fetched; nothing when none is missing."""
     if not inputs["manage_packages"] or not packages(node, inputs)["missing"]:
         return []
@@ -186,7 +189,7 @@ def repositories(node, inputs):
     return result + repository_files(node, inputs)
 
 
-def _apt(node, inputs, name, key):
+def _apt(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
     if name == "kubernetes":
         url = _KUBERNETES % (inputs["kubernetes_minor"], "deb")
         suites = "Suites: /\n"
@@ -203,7 +206,7 @@ def _apt(node, inputs, name, key):
     return builders.file("packages/source-" + name, "/etc/apt/sources.list.d/kubenode-%s.sources" % name, text)
 
 
-def _dnf(node, inputs, name, key):
+def _dnf(node: Node, inputs: BaseInputs, name: str, key: str) -> Setting:
     if name == "kubernetes":
         url, title = _KUBERNETES % (inputs["kubernetes_minor"], "rpm"), "Kubernetes"
         # metadata of Kubernetes' repository is signed as well

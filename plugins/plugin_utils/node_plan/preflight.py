@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+
 from . import base_inputs, containerd, downloads, packages, versions
-from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, system_of
+from .plan_types import BaseInputs
+from .systems import AMAZON, FLATCAR, RHEL, SUPPORTED, System, system_of
 
 _CGROUP_2_ONLY = (1, 35)
-#: What shows that a machine has joined a cluster, or is about to; node_cleanup refuses the same.
-JOINED = (
-    "/etc/kubernetes/kubelet.conf",
-    "/etc/kubernetes/bootstrap-kubelet.conf",
-    "/var/lib/kubelet/pki/kubelet-client-current.pem",
-)
 
 
-def refusals(node, inputs, before, after):
+def refusals(node: Node, inputs: BaseInputs, before: float, after: float) -> list[str]:
     """Every reason against this machine; empty when base can begin.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
@@ -42,7 +42,7 @@ def refusals(node, inputs, before, after):
     return found
 
 
-def warnings(node, inputs):
+def warnings(node: Node, inputs: BaseInputs) -> list[str]:
     """What is doubtful but allowed."""
     system = system_of(node)
     if system is None:
@@ -50,7 +50,7 @@ def warnings(node, inputs):
     found = []
     if inputs["version_check"] == "warn" and not _source_faults(system, inputs):
         found += matrix(node, inputs)
-    if node.get("cgroup") == 1 and versions.numbers(inputs["kubernetes_version"])[:2] < _CGROUP_2_ONLY:
+    if node.get("cgroup") == 1 and versions.release(inputs["kubernetes_version"])[:2] < _CGROUP_2_ONLY:
         found.append(
             "the machine runs cgroup v1, which Kubernetes 1.35 and newer refuse; "
             "boot it with systemd.unified_cgroup_hierarchy=1"
@@ -60,7 +60,7 @@ def warnings(node, inputs):
     return found
 
 
-def matrix(node, inputs):
+def matrix(node: Node, inputs: BaseInputs) -> list[str]:
     """The pair of Kubernetes and containerd, against what the containerd project has tested."""
     if inputs["container_runtime"] != "containerd":
         return []
@@ -75,11 +75,11 @@ def matrix(node, inputs):
     }[inputs["containerd_source"]]
     return [
         "containerd %s is too old for Kubernetes %s, which needs %s or newer of these lines; "
-        "%s, or base_version_check to 'warn'" % (running, minor, ", ".join(sorted(minimums, key=versions.numbers)), fix)
+        "%s, or base_version_check to 'warn'" % (running, minor, ", ".join(sorted(minimums, key=versions.release)), fix)
     ]
 
 
-def _source_faults(system, inputs):
+def _source_faults(system: System, inputs: BaseInputs) -> list[str]:
     found, source, runtime = [], inputs["containerd_source"], inputs["container_runtime"]
     if inputs["manage_runtime"]:
         if source == "distribution" and runtime == "containerd" and system.family == RHEL:
@@ -105,7 +105,7 @@ def _source_faults(system, inputs):
     return found
 
 
-def _sums(node, inputs):
+def _sums(node: Node, inputs: BaseInputs) -> list[str]:
     """checksums of the machine's own architecture and build; that there are any was checked before."""
     text = "no sha256 of %s %s for %s is pinned; give it as base_checksums: {%s: {'%s': {%s: …}}}"
     return [
@@ -115,8 +115,8 @@ def _sums(node, inputs):
     ]
 
 
-def _cgroup(node, inputs):
-    if node.get("cgroup") == 1 and versions.numbers(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
+def _cgroup(node: Node, inputs: BaseInputs) -> list[str]:
+    if node.get("cgroup") == 1 and versions.release(inputs["kubernetes_version"])[:2] >= _CGROUP_2_ONLY:
         text = (
             "the machine runs cgroup v1, which Kubernetes %s refuses; boot it with systemd.unified_cgroup_hierarchy=1"
         )
@@ -124,11 +124,11 @@ def _cgroup(node, inputs):
     return []
 
 
-def _disk(node, inputs):
+def _disk(node: Node, inputs: BaseInputs) -> list[str]:
     """Room is needed once: a machine that base had been on before may be fuller by now."""
     if (node.get("base") or {}).get("kubernetes", {}).get("version") == inputs["kubernetes_version"]:
         return []
-    wanted, found = base_inputs.size(inputs["min_disk"]), []
+    wanted, found = base_inputs.size(inputs["min_disk"]) or 0, []
     free = node.get("disk_free") or {}
     path = "/var" if "/var" in free else "/"
     if path in free and free[path] < wanted:
@@ -137,7 +137,7 @@ def _disk(node, inputs):
     return found
 
 
-def _clock(node, inputs, before, after):
+def _clock(node: Node, inputs: BaseInputs, before: float, after: float) -> list[str]:
     if inputs["time_sync"] == "ignore":
         return []
     found, time = [], node.get("time") or {}
@@ -152,30 +152,25 @@ def _clock(node, inputs, before, after):
     return found
 
 
-def _selinux(node, inputs):
+def _selinux(node: Node, inputs: BaseInputs) -> list[str]:
     if inputs["selinux"] == "enforcing" and node.get("selinux") == "disabled":
         return ["base_selinux is 'enforcing', but SELinux is disabled on the machine; turn it on and reboot first"]
     return []
 
 
-def _joined(node, inputs):
+def _joined(node: Node, inputs: BaseInputs) -> list[str]:
     """An image of a node would make every machine of it claim to be that node."""
-    there = [path for path in JOINED if ((node.get("files") or {}).get(path) or {}).get("exists")]
+    files = node.get("files", {})
+    there = [path for path in removable.JOINED if path in files and files[path]["exists"]]
     if not inputs["prebake"] or not there:
         return []
     text = "base_prebake is true, but the machine belongs to a cluster (%s); let it leave first (join_state: absent)"
     return [text % ", ".join(there)]
 
 
-#: step → the programs it fetches
-_PROGRAMS = {
-    "runtime": ("containerd", "runc", "crictl", "cri-dockerd"),
-    "cni": ("cni-plugins",),
-    "kubelet": ("kubelet", "kubeadm"),
-}
-
-
-def preflight(node, inputs, steps, before, after):
+def preflight(
+    node: Node, inputs: BaseInputs, steps: Iterable[str], before: float, after: float
+) -> dict[str, list[str]]:
     """``{refusals, warnings, packages, artifacts}``: sentences, package names as the manager spells them, programs.
 
     ``before`` and ``after`` are the controller's clock (seconds since 1970) around the moment the facts were read.
@@ -190,6 +185,5 @@ def preflight(node, inputs, steps, before, after):
     if not found["refusals"]:
         if inputs["manage_packages"]:
             found["packages"] = packages.packages(node, inputs)["missing"]
-        wanted = {name for step in steps for name in _PROGRAMS.get(step, ())}
-        found["artifacts"] = [one["name"] for one in downloads.missing(node, inputs) if one["name"] in wanted]
+        found["artifacts"] = [one["name"] for one in downloads.missing(node, inputs, steps)]
     return found

@@ -5,51 +5,32 @@
 
 from __future__ import annotations
 
-import os
-from collections import namedtuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ansible_collections.kubenode.provision.plugins.module_utils._common.options import wrong_value
 
-from . import base_inputs, join_inputs
+from . import base_inputs, join_inputs, role_specs
 from .base_inputs import PlanError
 from .kubelet import KubeletOptions
 from .kubelet_config import nearest
 
 ROLES = ("base", "join")
 
-#: What a collection says: each variable's specification, the versions that base knows, and what reads YAML of users.
-Rules = namedtuple("Rules", "specs versions load")
 
-
-def rules(collection, own, load):
-    """The rules of the collection in a folder.
-
-    ``own`` reads the YAML of its files. ``load`` reads YAML of users, and raises ValueError for a text that is none.
-    """
-    specs = {}
-    for role in ROLES:
-        specs.update(_yaml_file(own, collection, role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"])
-    return Rules(specs, _yaml_file(own, collection, "base", "vars/main/versions.yml")["base_versions"], load)
-
-
-def _yaml_file(own, collection, role, name):
-    with open(os.path.join(collection, "roles", role, *name.split("/")), encoding="utf-8") as file:
-        return own(file.read())
-
-
-def findings(variables, running, known):
+def findings(variables: Mapping[str, Any], running: Iterable[str]) -> list[str]:
     """A line for each of ``variables`` that is refused, as far as that needs no machine.
 
     ``running``: the roles that will run; variables of others need only be there and be of their type.
     """
-    texts, good = [], {}
+    known, texts, good = role_specs.variables(*ROLES), [], {}
     for name, value in sorted(variables.items()):
-        option = known.specs.get(name)
+        option = known.get(name)
         # a dictionary in the wrong place may be one with a password in it
         option = dict(option, no_log=True) if option and option.get("type") == "dict" else option
         wrong = wrong_value(option, value) if option and value is not None else ""
         if option is None:
-            texts.append("vars: has %r, which is no variable of the roles%s" % (name, nearest(name, known.specs)))
+            texts.append("vars: has %r, which is no variable of the roles%s" % (name, nearest(name, known)))
         elif wrong:
             texts.append("%s is %s" % (name, wrong))
         else:
@@ -58,23 +39,22 @@ def findings(variables, running, known):
     if "base" in running:
         given = {name: value for name, value in good.items() if name.startswith("base_")}
         try:
-            inputs = base_inputs.normalised(given, known.versions)
+            inputs = base_inputs.normalised(given, role_specs.versions())
             version = inputs["kubernetes_version"] if inputs["manage_kubelet"] else ""
         except PlanError as error:
             texts += str(error).splitlines()
     if "join" in running:
         try:
-            _check_join(good, version, known.load)
+            _check_join(good, version)
         except join_inputs.InvalidInput as error:
             texts.append(str(error))
     return texts
 
 
-def _check_join(variables, version, load):
-    prefix = "join_"
-    given = {name[len(prefix) :]: value for name, value in variables.items() if name.startswith(prefix)}
+def _check_join(variables: Mapping[str, Any], version: str) -> None:
+    given = {name.removeprefix("join_"): value for name, value in variables.items() if name.startswith("join_")}
     token = str(given.pop("token", None) or "")
-    inputs = join_inputs.checked(join_inputs.with_drop_ins(given, load), token)
+    inputs = join_inputs.checked(join_inputs.with_drop_ins(given), token)
     join_inputs.check_one_token(inputs, token)
     if version and inputs["state"] == "present":
         KubeletOptions(inputs, version).check()

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
 from . import builders, containerd, formats, trust
 from .containerd import CNI_BIN, CNI_CONF
+from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, RHEL, bin_dir, known
 
 DOCKER_CONFIG = "/etc/docker/daemon.json"
 DOCKER_SOCKET = "/run/cri-dockerd.sock"
 
 
-def docker_packages(node, inputs):
+def docker_packages(node: Node, inputs: BaseInputs) -> list[str]:
     """Packages that bring Docker Engine; nothing on Flatcar, which has it."""
     system = known(node)
     if system.family == FLATCAR:
@@ -28,12 +32,12 @@ def docker_packages(node, inputs):
     return [system.docker_package] if system.docker_package else []
 
 
-def docker_from_repository(node, inputs):
+def docker_from_repository(node: Node, inputs: BaseInputs) -> bool:
     """Whether Docker Engine comes from Docker's own repository."""
     return inputs["containerd_source"] == "repository" and known(node).family in (DEBIAN, RHEL)
 
 
-def docker_config(inputs):
+def docker_config(inputs: BaseInputs) -> str:
     """daemon.json: systemd as cgroup driver, capped logs, containers that outlive a restart of the daemon."""
     document = {
         "exec-opts": ["native.cgroupdriver=systemd"],
@@ -47,7 +51,7 @@ def docker_config(inputs):
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def shim_unit(node, inputs):
+def shim_unit(node: Node, inputs: BaseInputs) -> str:
     """cri-docker.service."""
     image = formats.systemd_word("--pod-infra-container-image=" + inputs["sandbox_image"])
     return _SHIM_UNIT % {"bin": bin_dir(node, inputs), "image": image, "cni_bin": CNI_BIN, "cni_conf": CNI_CONF}
@@ -111,19 +115,19 @@ WantedBy=sockets.target
 _PROXY = "proxy/%s"
 
 
-def socket(inputs):
+def socket(inputs: BaseInputs) -> str:
     """Path of the CRI socket."""
     return DOCKER_SOCKET if inputs["container_runtime"] == "docker" else containerd.SOCKET
 
 
-def units(inputs):
+def units(inputs: BaseInputs) -> list[str]:
     """The runtime's units, the one the kubelet waits for last."""
     return (
         ["docker.service", "cri-docker.service"] if inputs["container_runtime"] == "docker" else ["containerd.service"]
     )
 
 
-def runtime(node, inputs):
+def runtime(node: Node, inputs: BaseInputs) -> list[Setting]:
     """Files first, then the units."""
     crictl = "".join(
         "%s: %s\n" % pair
@@ -137,7 +141,7 @@ def runtime(node, inputs):
     return result + (_docker(node, inputs) if inputs["container_runtime"] == "docker" else _containerd(node, inputs))
 
 
-def _containerd(node, inputs):
+def _containerd(node: Node, inputs: BaseInputs) -> list[Setting]:
     text = builders.HEADER + formats.toml_document(containerd.config(node, inputs))
     result = [
         builders.directory("runtime/certs-dir", containerd.CERTS_DIR),
@@ -158,7 +162,7 @@ def _containerd(node, inputs):
     return result
 
 
-def _docker(node, inputs):
+def _docker(node: Node, inputs: BaseInputs) -> list[Setting]:
     result = [
         builders.file("runtime/config", DOCKER_CONFIG, docker_config(inputs)),
         builders.drop_in("runtime/drop-in", "docker.service", "10-kubenode.conf", _DOCKER_DROP_IN),
@@ -174,7 +178,7 @@ def _docker(node, inputs):
     return result
 
 
-def _running(name, inputs, restart):
+def _running(name: str, inputs: BaseInputs, restart: list[str]) -> Setting:
     restart = [*restart, *trust.ids(inputs)]
     identity = "runtime/" + name.partition(".")[0] + "-unit"
     return builders.unit(identity, name, enabled=True, masked=False, state="started", restart_on=restart)

@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+
+from .plan_types import BaseInputs
+
 DEBIAN, RHEL, AMAZON, FLATCAR = "debian", "rhel", "amazon", "flatcar"
 
 
 class System:
     """What base needs to know of one operating system release."""
 
-    def __init__(self, name, family, version, glibc, containerd, docker_repository=""):
+    def __init__(
+        self, name: str, family: str, version: str, glibc: tuple[int, int], containerd: str, docker_repository: str = ""
+    ) -> None:
         self.name = name
         self.family = family
         self.version = version
@@ -23,27 +29,27 @@ class System:
         self.docker_repository = docker_repository
 
     @property
-    def package_manager(self):
+    def package_manager(self) -> str:
         """apt, dnf or none."""
         return {DEBIAN: "apt", FLATCAR: "none"}.get(self.family, "dnf")
 
     @property
-    def bin_dir(self):
+    def bin_dir(self) -> str:
         """Where programs go that no package manager owns."""
         return "/opt/bin" if self.family == FLATCAR else "/usr/local/bin"
 
     @property
-    def lib_dir(self):
+    def lib_dir(self) -> str:
         """Where our own helper programs go; /usr is read-only on Flatcar."""
         return "/opt/kubenode" if self.family == FLATCAR else "/usr/local/lib/kubenode"
 
     @property
-    def static_containerd(self):
+    def static_containerd(self) -> bool:
         """Whether the C library is older than the one containerd's dynamic build was linked against (2.35)."""
         return self.glibc < (2, 35)
 
     @property
-    def docker_package(self):
+    def docker_package(self) -> str:
         """Docker Engine of the distribution, "" when it has none."""
         return {DEBIAN: "docker.io", AMAZON: "docker"}.get(self.family, "")
 
@@ -68,7 +74,7 @@ SUPPORTED = (
 )
 
 
-def system_of(node):
+def system_of(node: Node) -> System | None:
     """The System of a machine's facts, None when base does not support it."""
     os_facts = node["os"]
     name, version = os_facts["id"], str(os_facts.get("version_id") or "")
@@ -79,7 +85,7 @@ def system_of(node):
     return _RELEASES.get((name, version))
 
 
-def known(node):
+def known(node: Node) -> System:
     """The System of a machine that the preflight let pass."""
     system = system_of(node)
     if system is None:
@@ -89,6 +95,6 @@ def known(node):
     return system
 
 
-def bin_dir(node, inputs):
+def bin_dir(node: Node, inputs: BaseInputs) -> str:
     """Where kubelet, crictl and the tarball's programs go."""
     return inputs["bin_dir"] or known(node).bin_dir

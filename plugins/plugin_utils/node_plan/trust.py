@@ -10,13 +10,17 @@ import binascii
 import hashlib
 import re
 
+from ansible_collections.kubenode.provision.plugins.module_utils._node.info.facts import Node
+from ansible_collections.kubenode.provision.plugins.module_utils._node.settings.plan import Setting
+
 from . import builders, formats
+from .plan_types import BaseInputs
 from .systems import DEBIAN, FLATCAR, known
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*\n(.*?)-----END \1-----", re.DOTALL)
 
 
-def certificates(text):
+def certificates(text: str) -> list[str]:
     """Each certificate of the text as PEM of its own, in order; empty when any block is broken or is something else.
 
     A private key that came along by mistake is so refused instead of being written into a world-readable folder.
@@ -34,12 +38,12 @@ def certificates(text):
     return result
 
 
-def certificate_name(certificate):
+def certificate_name(certificate: str) -> str:
     """A short, stable name for the file of one certificate."""
     return hashlib.sha256(certificate.encode("ascii")).hexdigest()[:12]
 
 
-def _wrapped(der):
+def _wrapped(der: bytes) -> str:
     text = base64.b64encode(der).decode("ascii")
     return "".join(text[start : start + 64] + "\n" for start in range(0, len(text), 64))
 
@@ -56,18 +60,18 @@ _DROP_IN = "20-kubenode-proxy.conf"
 _APT = "/etc/apt/apt.conf.d/90-kubenode-proxy"
 
 
-def _certificates(inputs):
+def _certificates(inputs: BaseInputs) -> list[str]:
     return [certificate for text in inputs["extra_ca"] for certificate in certificates(text)]
 
 
-def ids(inputs):
+def ids(inputs: BaseInputs) -> list[str]:
     """Ids of the CA files: a program reads its roots once, when it starts."""
     if not inputs["manage_ca"]:
         return []
     return list(dict.fromkeys("ca/" + certificate_name(certificate) for certificate in _certificates(inputs)))
 
 
-def ca(node, inputs):
+def ca(node: Node, inputs: BaseInputs) -> list[Setting]:
     """One file for each certificate where the distribution's own tool takes it from, then that tool."""
     folder, suffix, command = _STORES.get(known(node).family, _DNF_STORE)
     result = {}
@@ -80,13 +84,13 @@ def ca(node, inputs):
     return [*result.values(), builders.handler("ca/update", command, list(result))]
 
 
-def no_proxy(inputs):
+def no_proxy(inputs: BaseInputs) -> str:
     """Value of NO_PROXY."""
     own = [item.strip() for item in inputs["no_proxy"].split(",") if item.strip()]
     return ",".join(dict.fromkeys([*_DIRECT, *own]))
 
 
-def environment(inputs):
+def environment(inputs: BaseInputs) -> dict[str, str]:
     """Variables of a program that has to use the proxies; empty without a proxy."""
     values = {"HTTP_PROXY": inputs["http_proxy"], "HTTPS_PROXY": inputs["https_proxy"]}
     values = {name: value for name, value in values.items() if value}
@@ -95,12 +99,12 @@ def environment(inputs):
     return values
 
 
-def proxy_units(inputs):
+def proxy_units(inputs: BaseInputs) -> list[str]:
     """Names (without .service) of the units that talk to the network."""
     return ["docker", "cri-docker", "kubelet"] if inputs["container_runtime"] == "docker" else ["containerd", "kubelet"]
 
 
-def proxy(node, inputs):
+def proxy(node: Node, inputs: BaseInputs) -> list[Setting]:
     """A drop-in for each unit and apt's own file; without a proxy they must not be there."""
     values, result = environment(inputs), []
     secret = any("@" in inputs[name] for name in ("http_proxy", "https_proxy"))
@@ -117,10 +121,9 @@ def proxy(node, inputs):
     return result
 
 
-def _apt(inputs, secret):
+def _apt(inputs: BaseInputs, secret: bool) -> Setting:
     lines = []
-    for scheme in ("http", "https"):
-        value = inputs[scheme + "_proxy"]
+    for scheme, value in (("http", inputs["http_proxy"]), ("https", inputs["https_proxy"])):
         if value:
             lines.append("Acquire::%s::Proxy %s;" % (scheme, formats.apt_value(value)))
     if not lines:

@@ -9,8 +9,9 @@ import base64
 import hashlib
 import json
 import pkgutil
-from collections import namedtuple
+from typing import Any, NamedTuple
 
+from .plan_types import UserData
 from .user_data_inputs import InputError, normalised
 
 FOLDER = "/etc/kubenode/provision"
@@ -21,10 +22,16 @@ CLOUD_CONFIG = "/etc/kubernetes/cloud-config"
 PROGRAMS = "/var/lib/kubenode/provision-source"
 PYTHON_HOME = "/opt/kubenode/python"
 
-File = namedtuple("File", "path mode content")
+
+class File(NamedTuple):
+    """A file of the first boot."""
+
+    path: str
+    mode: int
+    content: str
 
 
-def files(inputs):
+def files(inputs: UserData) -> list[File]:
     """Files of normalised inputs, in the order in which they are to be written."""
     script = pkgutil.get_data(__package__, "setup.sh")
     if script is None:
@@ -47,31 +54,31 @@ def files(inputs):
     return result
 
 
-def options(inputs):
+def options(inputs: UserData) -> list[str]:
     """The words behind `provision`."""
     words = ["--phase", inputs["phase"]]
     if inputs["prebake"]:
         words.append("--prebake")
     if inputs["vars"]:
         words += ["--vars", FOLDER + "/vars.json"]
-    for option, key in (
-        ("--kubelet-version", "kubelet_version"),
-        ("--api-server", "api_server"),
-        ("--cloud-provider", "cloud_provider"),
+    for option, value in (
+        ("--kubelet-version", inputs["kubelet_version"]),
+        ("--api-server", inputs["api_server"]),
+        ("--cloud-provider", inputs["cloud_provider"]),
     ):
-        if inputs[key] is not None:
-            words += [option, inputs[key]]
-    for option, key, path in (
-        ("--ca-cert", "ca_cert", CA),
-        ("--token-file", "token", FOLDER + "/token"),
-        ("--cloud-config", "cloud_config", CLOUD_CONFIG),
+        if value is not None:
+            words += [option, value]
+    for option, value, path in (
+        ("--ca-cert", inputs["ca_cert"], CA),
+        ("--token-file", inputs["token"], FOLDER + "/token"),
+        ("--cloud-config", inputs["cloud_config"], CLOUD_CONFIG),
     ):
-        if inputs[key]:
+        if value:
             words += [option, path]
     return words
 
 
-def settings(inputs):
+def settings(inputs: UserData) -> str:
     """What setup.sh reads: shell assignments, and a function that puts the options behind its arguments."""
     url, sha256 = inputs["provision_source"]
     python_url, python_sha256 = inputs["python_source"] or ("", "")
@@ -96,19 +103,19 @@ def settings(inputs):
     return "\n".join(lines) + "\n"
 
 
-def quoted(word):
+def quoted(word: str) -> str:
     """A word for a POSIX shell, always in single quotes; it cannot hold NUL, which no argument can."""
     return "'%s'" % word.replace("'", "'\"'\"'")
 
 
-def _identity(inputs):
+def _identity(inputs: UserData) -> str:
     """Tells one set of inputs from another, so that a machine that is set up is not set up again; without secrets."""
     told = {key: value for key, value in inputs.items() if key not in ("token", "vars", "cloud_config")}
     told["vars"] = sorted(inputs["vars"])
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8")).hexdigest()[:16]
 
 
-def cloud_config(inputs):
+def cloud_config(inputs: UserData) -> str:
     """The cloud-config of normalised inputs."""
     lines = ["#cloud-config"]
     if inputs["hostname"]:
@@ -128,7 +135,7 @@ def cloud_config(inputs):
     return "\n".join(lines) + "\n"
 
 
-def _text(value):
+def _text(value: Any) -> str:
     """A YAML scalar: JSON's double quotes are YAML's; the values are printable by their checks."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -157,7 +164,7 @@ WantedBy=multi-user.target
 )
 
 
-def ignition_config(inputs):
+def ignition_config(inputs: UserData) -> str:
     """The Ignition configuration of normalised inputs."""
     written = files(inputs)
     if inputs["hostname"]:
@@ -176,7 +183,7 @@ def ignition_config(inputs):
     return json.dumps(result, indent=1, sort_keys=True) + "\n"
 
 
-def _file(entry):
+def _file(entry: File) -> dict[str, Any]:
     source = "data:;base64," + base64.b64encode(entry.content.encode("utf-8")).decode("ascii")
     return {"path": entry.path, "mode": entry.mode, "overwrite": True, "contents": {"source": source}}
 
@@ -186,14 +193,11 @@ FORMATS = {"cloud-init": cloud_config, "ignition": ignition_config}
 HETZNER_LIMIT = 32 * 1024
 
 
-def user_data(inputs, known, format_name="cloud-init", limit=HETZNER_LIMIT):
-    """The user data as text; InputError when an input is wrong or the result is over `limit` bytes (0: no limit).
-
-    ``known``: the rules of the roles (role_variables.rules).
-    """
+def user_data(inputs: Any, format_name: str = "cloud-init", limit: int = HETZNER_LIMIT) -> str:
+    """The user data as text; InputError when an input is wrong or the result is over `limit` bytes (0: no limit)."""
     if format_name not in FORMATS:
         raise InputError("the format is %r; choose one of %s" % (format_name, ", ".join(FORMATS)))
-    text = FORMATS[format_name](normalised(inputs, known))
+    text = FORMATS[format_name](normalised(inputs))
     size = len(text.encode("utf-8"))
     if limit and size > limit:
         raise InputError(

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from . import role_variables, values
+from .plan_types import UserData
 
 PHASES = ("all", "base", "join")
 
@@ -18,47 +19,47 @@ class InputError(Exception):
     """Inputs that no machine should be started with; the text has one line for each key."""
 
 
-def _text(value):
+def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be text")
     return value
 
 
-def _flag(value):
+def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("is %r; it must be true or false" % (value,))
     return value
 
 
-def _number(value):
+def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
         raise ValueError("is %r; it must be a whole number from 1 to 1000" % (value,))
     return value
 
 
-def _phase(value):
+def _phase(value: Any) -> str:
     if value not in PHASES:
         raise ValueError("is %r; choose one of %s" % (value, ", ".join(PHASES)))
     return value
 
 
-def _source(value):
+def _source(value: Any) -> tuple[str, str]:
     return values.source(_text(value))
 
 
-def _keys(value):
+def _keys(value: Any) -> list[str]:
     if not isinstance(value, (list, tuple)):
         raise ValueError("must be a list of public SSH keys")
     return [values.ssh_key(_text(key)) for key in value]
 
 
-def _user(value):
+def _user(value: Any) -> str:
     if not isinstance(value, str) or not value.isidentifier() or not value.isascii():
         raise ValueError("is %r; it must be a user's name" % (value,))
     return value
 
 
-def _variables(value):
+def _variables(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("must be a dictionary of variables of the roles base and join")
     for name in value:
@@ -80,7 +81,7 @@ def _variables(value):
     return value
 
 
-def _checked(check):
+def _checked(check: Callable[[str], Any]) -> Callable[[Any], Any]:
     return lambda value: check(_text(value))
 
 
@@ -106,14 +107,12 @@ KEYS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-def normalised(inputs, known):
-    """Every key with its value or default; InputError names each key that is unknown, missing or wrong.
-
-    ``known``: the rules of the roles (role_variables.rules), which their variables keep to.
-    """
+def normalised(inputs: Any) -> UserData:
+    """Every key with its value or default; InputError names each key that is unknown, missing or wrong."""
     if not isinstance(inputs, dict):
         raise InputError("the inputs must be a dictionary")
-    result, errors = {}, []
+    result: dict[str, Any] = {}
+    errors = []
     for name in sorted(set(map(str, inputs)) - set(KEYS)):
         errors.append("%s: is no input; there are %s" % (name, ", ".join(KEYS)))
     for name, (check, default) in KEYS.items():
@@ -127,16 +126,17 @@ def normalised(inputs, known):
         except ValueError as error:
             errors.append("%s: %s" % (name, error))
     if not errors:
-        errors = _together(result) or role_variables.findings(variables(result), running(result), known)
-    if errors:
-        raise InputError("\n".join(errors))
-    return result
+        taken = cast(UserData, result)
+        errors = _together(taken) or role_variables.findings(variables(taken), running(taken))
+        if not errors:
+            return taken
+    raise InputError("\n".join(errors))
 
 
-def _together(inputs):
+def _together(inputs: UserData) -> list[str]:
     """What is wrong about inputs that are right one by one."""
     errors = []
-    if inputs["provision_source"] is None:
+    if inputs.get("provision_source") is None:
         errors.append("provision_source: is missing; give URL#sha256=DIGEST of the program (make provision prints it)")
     if inputs["prebake"]:
         if inputs["phase"] == "join":
@@ -157,11 +157,12 @@ _BECOMES = {
 }
 
 
-def variables(inputs):
+def variables(inputs: UserData) -> dict[str, Any]:
     """The variables of the roles that the machine will have."""
-    return dict(inputs["vars"], **{name: inputs[key] for key, name in _BECOMES.items() if inputs[key] is not None})
+    given: Mapping[str, Any] = inputs
+    return {**inputs["vars"], **{name: given[key] for key, name in _BECOMES.items() if given[key] is not None}}
 
 
-def running(inputs):
+def running(inputs: UserData) -> tuple[str, ...]:
     """The roles that the machine will run."""
     return role_variables.ROLES if inputs["phase"] == "all" else (inputs["phase"],)

@@ -17,7 +17,7 @@ def test_one_refusal_ends_the_role(tmp_path):
     tasks = yaml.safe_load((CHECKOUT / "roles/base/tasks/preflight.yml").read_text())
     (task,) = [one for one in tasks if one["name"].endswith("Refuse what cannot work")]
     hosts = {"good": [], "bad": ["the kernel is too old"]}
-    hosts = {name: {"__base_judged": {"refusals": refusals}} for name, refusals in hosts.items()}
+    hosts = {name: {"__base_preflight": {"refusals": refusals}} for name, refusals in hosts.items()}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     went_on = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}}
     play = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task, went_on]}

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.kubenode.provision.plugins.filter import join_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._common import text as common
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.errors import ImageError
 from ansible_collections.kubenode.provision.plugins.module_utils._liveimage.module import request
@@ -22,6 +21,7 @@ from ansible_collections.kubenode.provision.plugins.module_utils._node.join impo
 from ansible_collections.kubenode.provision.plugins.module_utils._node.machine import pending
 from ansible_collections.kubenode.provision.plugins.module_utils._rescue.archive import debian_make
 from ansible_collections.kubenode.provision.plugins.plugin_utils import _known_hosts, _locks, _private_key, _probe
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import join_inputs
 from provision import variables
 from tests.unit.common import odd
 
@@ -83,8 +83,8 @@ def test_a_lock_of_no_process_is_none(pid, tmp_path):
 
 @pytest.mark.parametrize("text", ["a: 2021-13-45", odd.DEEP, "a: [", "9" * 5000])
 def test_drop_ins_that_are_no_yaml_are_refused(text):
-    with pytest.raises(join_plan.inputs_.InvalidInput, match="not YAML"):
-        join_plan.inputs_.with_drop_ins({"kubelet_drop_ins": {"10-x": text}}, join_plan.yaml_value)
+    with pytest.raises(join_inputs.InvalidInput, match="not YAML"):
+        join_inputs.with_drop_ins({"kubelet_drop_ins": {"10-x": text}})
 
 
 @pytest.mark.parametrize("value", [odd.DEEP, "2021-13-45", "["])

@@ -17,7 +17,7 @@ LOADING = """
 import json, sys
 from ansible.plugins.loader import filter_loader, init_plugin_loader
 init_plugin_loader()
-assert filter_loader.get("kubenode.provision.base_steps") is not None
+assert filter_loader.get("kubenode.provision.base_plan") is not None
 print(json.dumps(sorted(sys.modules)))
 """
 

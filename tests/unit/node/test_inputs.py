@@ -12,7 +12,12 @@ import yaml
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, openpgp, trust
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    openpgp,
+    role_specs,
+    trust,
+)
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan.base_inputs import PlanError
 from tests.unit.node.facts import CHECKOUT, data, given
 from tests.unit.node.keys import BOTH, DOCKER_LIKE, KUBERNETES_LIKE
@@ -166,10 +171,9 @@ def test_what_is_not_managed_needs_no_checksum():
 def test_the_plan_has_the_defaults_of_the_role():
     text = (CHECKOUT / "roles/base/defaults/main.yml").read_text(encoding="utf-8")
     role = {name.removeprefix("base_"): value for name, value in yaml.safe_load(text).items()}
-    for name, value in base_inputs.DEFAULTS.items():
-        if name == "runtime_probe":
-            value = base_inputs.PROBE
-        assert role[name] == value, name
+    for name, option in role_specs.options("base").items():
+        assert role[name] == option["default"], name
+    assert set(role) == set(role_specs.options("base"))
     assert {"manage_" + step for step in base_inputs.SWITCHES} == {name for name in role if name.startswith("manage_")}
 
 

@@ -12,10 +12,11 @@ from ansible.errors import AnsibleFilterError
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.filter import base_plan
+from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.artifacts import record
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
     base_inputs,
+    base_plan,
     containerd,
     downloads,
     host_settings,
@@ -23,7 +24,6 @@ from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan impor
     packages,
     preflight,
 )
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_plan as base_plan_
 from tests.unit.node.facts import NAMES, READ_AT, data, given, node
 from tests.unit.node.keys import DOCKER_LIKE
 from tests.unit.node.samples import CA, unhurried
@@ -49,7 +49,7 @@ def test_every_plan(name, choice):
     if preflight.refusals(machine, taken, READ_AT, READ_AT):
         # nothing is planned for it; which these are, test_refusals says
         return
-    plan = base_plan_.settings(machine, taken)
+    plan = base_plan.settings(machine, taken)
     seen: set[str] = set()
     for item in plan:
         assert item["id"] not in seen, item["id"]
@@ -70,9 +70,9 @@ def test_every_plan(name, choice):
 
 def test_secret_files_travel_apart_and_are_root_only():
     taken = given(**PROXY, registry_mirrors=LOGIN)
-    secrets = base_plan_.secrets(node("debian-13"), taken)
+    secrets = base_plan.secrets(node("debian-13"), taken)
     assert set(secrets) == {"proxy/containerd", "proxy/kubelet", "proxy/apt", "runtime/certs-docker.io"}
-    plan = by_id(base_plan_.settings(node("debian-13"), taken))
+    plan = by_id(base_plan.settings(node("debian-13"), taken))
     assert {plan[name]["mode"] for name in secrets} == {"0600"}
     assert all("content" not in plan[name] for name in secrets)
 
@@ -80,18 +80,18 @@ def test_secret_files_travel_apart_and_are_root_only():
 def test_steps_come_in_their_order_whatever_was_asked():
     taken = given()
     steps = ["health", "runtime", "kernel", "preflight"]
-    found = [item["step"] for item in base_plan_.settings(node("debian-13"), taken, steps)]
+    found = [item["step"] for item in base_plan.settings(node("debian-13"), taken, steps)]
     assert list(dict.fromkeys(found)) == ["kernel", "runtime", "health"]
-    assert base_plan_.settings(node("debian-13"), taken, "swap") == [
+    assert base_plan.settings(node("debian-13"), taken, "swap") == [
         {"id": "swap/swap", "step": "swap", "kind": "swap", "mode": "off"}
     ]
     with pytest.raises(ValueError, match="step 'swop' is unknown"):
-        base_plan_.settings(node("debian-13"), taken, ["swop"])
+        base_plan.settings(node("debian-13"), taken, ["swop"])
 
 
 @pytest.mark.parametrize("step", base_inputs.SWITCHES)
 def test_a_switch_takes_a_step_out(step):
-    plan = base_plan_.settings(node("debian-13"), given(**{"manage_" + step: False}))
+    plan = base_plan.settings(node("debian-13"), given(**{"manage_" + step: False}))
     assert step not in {item["step"] for item in plan}
 
 
@@ -173,7 +173,7 @@ def test_the_schema_is_that_of_the_version_that_was_asked_for():
 def test_the_user_has_the_last_word_in_the_configuration():
     images = "io.containerd.cri.v1.images"
     own = {"plugins": {images: {"snapshotter": None, "max_concurrent_downloads": 7}}, "debug": {"level": "debug"}}
-    plan = by_id(base_plan_.settings(node("debian-13"), given(containerd_config=own), "runtime"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(containerd_config=own), "runtime"))
     document = tomllib.loads(plan["runtime/config"]["content"])
     assert document["plugins"][images]["max_concurrent_downloads"] == 7
     assert "snapshotter" not in document["plugins"][images]
@@ -189,7 +189,7 @@ def test_hosts_toml_is_what_was_asked_for():
     )
     item = plan["runtime/certs-quay.io:8443"]
     assert item["path"] == "/etc/containerd/certs.d/quay.io:8443/hosts.toml"
-    document = tomllib.loads(item.hidden)
+    document = tomllib.loads(item["content"])
     assert document["server"] == "https://quay.io:8443"
     assert list(document["host"]) == ["https://m.example/v2", "http://n.example"]
     assert document["host"]["https://m.example/v2"] == {
@@ -203,14 +203,14 @@ def test_hosts_toml_is_what_was_asked_for():
 @pytest.mark.parametrize(("version", "watched"), [("1.31.9", False), ("1.32.0", True), ("1.36.4", True)])
 def test_the_watchdog_is_for_kubelets_that_ping(version, watched):
     sums = {"kubelet": {version: {"amd64": "a" * 64, "arm64": "b" * 64}}}
-    plan = by_id(base_plan_.settings(node("debian-13"), given(kubernetes_version=version, checksums=sums), "kubelet"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(kubernetes_version=version, checksums=sums), "kubelet"))
     text = plan["kubelet/unit"]["content"]
     assert ("WatchdogSec=30s" in text) is watched
     assert ("Type=notify" in text) is watched
 
 
 def test_a_watchdog_can_be_turned_off():
-    plan = by_id(base_plan_.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
+    plan = by_id(base_plan.settings(node("debian-13"), given(kubelet_watchdog=""), "kubelet"))
     assert "Watchdog" not in plan["kubelet/unit"]["content"]
 
 
@@ -229,7 +229,7 @@ def test_packages_that_are_there_are_not_asked_for():
     assert packages.packages(node("debian-13", packages=there), taken)["missing"] == ["jq=1.7"]
     there["jq"] = "1.7"
     assert packages.packages(node("debian-13", packages=there), taken)["missing"] == []
-    assert packages.repositories(node("debian-13", packages=there), taken) == []
+    assert packages.sources(node("debian-13", packages=there), taken) == []
 
 
 @pytest.mark.parametrize("name", ["rocky-10", "almalinux-10", "rhel-10"])
@@ -256,16 +256,16 @@ def test_what_brings_its_modules_needs_no_package():
 def test_every_needed_package_is_looked_at():
     for choice in CHOICES:
         taken = given(**choice, storage_clients=["nfs", "iscsi"], packages_extra=["jq=1.7"])
-        asked = base_plan_.queries(taken)["packages"]
+        asked = base_plan.queries(taken)["packages"]
         for name in NAMES:
             assert set(packages.packages(node(name), taken)["names"]) <= set(asked)
 
 
 def test_join_finds_in_the_look_of_base_all_that_it_asks_for():
-    asked = base_plan_.queries(given(), joins=True)
+    asked = base_plan.queries(given(), joins=True)
     for what, names in kubelet.queries().items():
         assert set(names) <= set(asked[what])
-    assert not set(base_plan_.queries(given())["files"])
+    assert not set(base_plan.queries(given())["files"])
 
 
 def seen_as_wanted(artifact):
@@ -339,8 +339,8 @@ ALL_STEPS = base_inputs.managed(given())
     ],
 )
 def test_tags_choose_the_steps(run, skip, expected):
-    assert base_plan_.steps(given(), run, skip) == expected
-    assert "swap" not in base_plan_.steps(given(manage_swap=False), run, skip)
+    assert base_plan.steps(given(), run, skip) == expected
+    assert "swap" not in base_plan.steps(given(manage_swap=False), run, skip)
 
 
 def test_a_mirror_keeps_the_path_of_the_project():
@@ -354,41 +354,47 @@ def test_a_mirror_keeps_the_path_of_the_project():
 
 def test_the_record_keeps_its_time_until_something_changes():
     taken = {**given(), "collection": "1.0.0"}
-    first = base_plan_.record(node("debian-13"), {**taken, "at": "2026-01-01T00:00:00Z"})
-    again = base_plan_.record(node("debian-13", base=first), {**taken, "at": "2027-01-01T00:00:00Z"})
+    first = base_plan.record(node("debian-13"), {**taken, "at": "2026-01-01T00:00:00Z"})
+    again = base_plan.record(node("debian-13", base=first), {**taken, "at": "2027-01-01T00:00:00Z"})
     assert again == first
-    other = base_plan_.record(node("debian-13", base=first), {**taken, "swap": "keep", "at": "2027-01-01T00:00:00Z"})
+    other = base_plan.record(node("debian-13", base=first), {**taken, "swap": "keep", "at": "2027-01-01T00:00:00Z"})
     assert (other["at"], other["swap"]) == ("2027-01-01T00:00:00Z", "keep")
 
 
 def test_a_prebaked_machine_stays_one():
     bake = {**given(prebake=True, images=["a.example/b:1"]), "at": "2026-01-01T00:00:00Z"}
-    baked = base_plan_.record(node("debian-13"), bake)
-    later = base_plan_.record(node("debian-13", base=baked), {**given(), "at": "2027-01-01T00:00:00Z"})
+    baked = base_plan.record(node("debian-13"), bake)
+    later = base_plan.record(node("debian-13", base=baked), {**given(), "at": "2027-01-01T00:00:00Z"})
     assert later == baked
 
 
 def test_a_unit_of_ours_goes_when_the_package_takes_over():
     before = node("debian-13", base={"runtime": {"source": "tarball"}})
-    plan = by_id(base_plan_.settings(before, given(containerd_source="distribution", version_check="warn"), "runtime"))
+    plan = by_id(base_plan.settings(before, given(containerd_source="distribution", version_check="warn"), "runtime"))
     assert plan["runtime/unit"]["kind"] == "absent"
 
 
-def test_filters_take_what_the_role_gives_and_tell_errors_plainly():
-    variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep"}
-    taken = json.loads(json.dumps(base_plan.base_inputs(variables, data())))
+def test_the_filter_takes_what_the_role_gives_and_tells_errors_plainly():
+    variables = {"base_kubernetes_version": "1.35.8", "base_swap": "keep", "base_http_proxy": "http://me:hunter2@x"}
+    taken = json.loads(json.dumps(filter_plan(variables, "inputs", versions=data())))
     machine = node("debian-13")
-    assert base_plan.base_settings(machine, taken, step="swap")[0]["mode"] == "keep"
-    assert not any(hasattr(item, "hidden") for item in base_plan.base_settings(machine, taken))
-    assert base_plan.base_images(machine, taken)["pull"] == ["registry.k8s.io/pause:3.10.1"]
-    assert set(base_plan.FilterModule().filters()) == {name for name in vars(base_plan) if name.startswith("base_")}
+    assert filter_plan(taken, "settings", node=machine, steps="swap")[0]["mode"] == "keep"
+    assert "hunter2" not in json.dumps(filter_plan(taken, "settings", node=machine))
+    assert all("hunter2" in text for text in filter_plan(taken, "secrets", node=machine).values())
+    assert filter_plan(taken, "images")["pull"] == ["registry.k8s.io/pause:3.10.1"]
+    assert "hunter2" not in json.dumps(filter_plan(taken, "preflight", node=machine, steps=["runtime"], before=0.0))
     with pytest.raises(AnsibleFilterError, match="base_swap is 'on'"):
-        base_plan.base_inputs({"base_swap": "on"}, data())
-    refused = base_plan.base_inputs({"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}, data(), fail=False)
+        filter_plan({"base_swap": "on"}, "inputs", versions=data())
+    wrong = {"base_swap": "on", "base_http_proxy": "http://me:hunter2@x y"}
+    refused = filter_plan(wrong, "inputs", versions=data(), fail=False)
     assert set(refused) == {"refused"}
     assert "base_swap is 'on'" in refused["refused"]
     assert "hunter2" not in refused["refused"]
     with pytest.raises(AnsibleFilterError, match="feed it a dictionary"):
-        base_plan.base_settings([], taken)
+        filter_plan([], "images")
+    with pytest.raises(AnsibleFilterError, match="'swop' must be one of variables, inputs"):
+        filter_plan(taken, "swop")
+    with pytest.raises(AnsibleFilterError, match="settings needs node"):
+        filter_plan(taken, "settings")
     with pytest.raises(AnsibleFilterError, match="'os' is missing"):
-        base_plan.base_settings({}, taken)
+        filter_plan(taken, "settings", node={})

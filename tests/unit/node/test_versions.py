@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, downloads, versions
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import (
+    base_inputs,
+    downloads,
+    role_specs,
+    versions,
+)
 from tests.unit.node.facts import data
 from tests.unit.node.samples import unhurried
 
@@ -111,5 +116,5 @@ def test_defaults_are_pinned_and_work(minor, runtime):
     assert versions.minor(taken["crictl_version"]) == min(minor, "1.36")
 
 
-def test_the_default_of_the_data_file_is_that_of_the_plan():
-    assert data()["defaults"]["kubernetes"] == base_inputs.DEFAULTS["kubernetes_version"]
+def test_the_default_of_the_data_file_is_that_of_the_role():
+    assert data()["defaults"]["kubernetes"] == role_specs.options("base")["kubernetes_version"]["default"]

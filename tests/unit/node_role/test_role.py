@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.kubenode.provision.plugins.filter.base_plan import base_plan as filter_plan
 from ansible_collections.kubenode.provision.plugins.module_utils._node.cleanup import removable
 from ansible_collections.kubenode.provision.plugins.modules import node_cleanup
 from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import base_inputs, base_plan
+from tests.unit.node_role.templating import templated
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLE = CHECKOUT / "roles/base"
@@ -26,9 +28,15 @@ DEFAULTS = load("defaults/main.yml")
 DOCUMENT = (CHECKOUT / "docs/base.md").read_text(encoding="utf-8")
 
 
-def test_the_filters_get_every_variable():
-    mapping = load("vars/main/plans.yml")["__base_variables"]
-    assert mapping == {name[len("base_") :]: "{{ %s }}" % name for name in DEFAULTS}
+def test_the_plan_gets_every_variable_but_those_of_tasks():
+    options = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(DEFAULTS) == set(options)
+    of_tasks = {"base_download_headers", "base_download_timeout", "base_prebake_clean"}
+    assert set(filter_plan({}, "variables")) == {name[len("base_") :] for name in set(DEFAULTS) - of_tasks}
+    names, variables = (load("vars/main/plans.yml")[name] for name in ("__base_names", "__base_variables"))
+    given = {**DEFAULTS, "base_swap": "{{ kept }}", "kept": "keep", "__base_names": names, "made": variables}
+    made = templated("{{ made }}", given)
+    assert made == {**{name[len("base_") :]: DEFAULTS[name] for name in set(DEFAULTS) - of_tasks}, "swap": "keep"}
 
 
 def test_the_defaults_are_accepted():

@@ -10,9 +10,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.kubenode.provision.plugins.plugin_utils._plain import own_yaml, yaml_value
-from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import role_variables, user_data
-from dev.toolchain.paths import CHECKOUT
+from ansible_collections.kubenode.provision.plugins.plugin_utils.node_plan import user_data
 from tests.unit.node.samples import CA
 
 DIGEST = "0123456789abcdef" * 4
@@ -39,12 +37,10 @@ FULL: dict[str, Any] = {
     "pause": 2,
 }
 
-RULES = role_variables.rules(str(CHECKOUT), own_yaml, yaml_value)
-
 
 def rendered(inputs: object, *more: object, **named: object) -> str:
     """The user data of inputs, by the rules of this collection."""
-    return user_data.user_data(inputs, RULES, *more, **named)
+    return user_data.user_data(inputs, *more, **named)
 
 
 def written(text: str, name: str) -> dict[str, tuple[int, str]]:

@@ -1,0 +1,167 @@
+# Copyright (c) 2026 kubenode.provision authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What travels between the parts of the plans: the checked inputs of base, join and user data."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+#: component → version → architecture → digest
+Checksums = dict[str, dict[str, dict[str, str]]]
+
+
+class Probe(TypedDict):
+    """The probe of the container runtime: two spans (10s, 1m) and a number of failures."""
+
+    interval: str
+    timeout: str
+    threshold: int
+
+
+class BaseInputs(TypedDict, total=False):
+    """The variables of base as the plan takes them: checked, complete; what each means, the argument specs say."""
+
+    kubernetes_version: str
+    container_runtime: str
+    containerd_source: str
+    containerd_version: str
+    runc_version: str
+    cni_plugins_version: str
+    crictl_version: str
+    cri_dockerd_version: str
+    kubelet_source: str
+    kubeadm: bool
+    version_check: str
+    checksums: Checksums
+    mirror: str
+    mirrors: dict[str, str]
+    bin_dir: str
+    repository_keys: dict[str, str]
+    repository_key_fingerprints: dict[str, list[str]]
+    packages_extra: list[str]
+    storage_clients: list[str]
+    ipvs: bool
+    ipv6: bool
+    sysctls: dict[str, Any]
+    kernel_modules: list[str]
+    swap: str
+    sandbox_image: str
+    registry_mirrors: dict[str, list[dict[str, Any]]]
+    containerd_config: dict[str, Any]
+    snapshotter: str
+    kubelet_watchdog: str
+    runtime_probe: Probe
+    shutdown_grace_period: str
+    shutdown_grace_period_critical: str
+    journald_max: str
+    unattended_upgrades: str
+    http_proxy: str
+    https_proxy: str
+    no_proxy: str
+    extra_ca: list[str]
+    selinux: str
+    firewall: str
+    firewall_ports: list[str]
+    min_disk: str
+    max_clock_skew: float
+    time_sync: str
+    prebake: bool
+    images: list[str]
+    image_archives: list[dict[str, str]]
+    manage_packages: bool
+    manage_kernel: bool
+    manage_swap: bool
+    manage_runtime: bool
+    manage_cni: bool
+    manage_kubelet: bool
+    manage_health: bool
+    manage_journald: bool
+    manage_shutdown: bool
+    manage_updates: bool
+    manage_proxy: bool
+    manage_ca: bool
+    manage_selinux: bool
+    manage_firewall: bool
+    manage_time: bool
+    #: found out from the variables and the data file: the release line (1.36), the containerd that was asked for (""
+    #: for any), the oldest containerd of each line by minor, and the fingerprints that repository keys may have
+    kubernetes_minor: str
+    containerd_wanted: str
+    matrix: dict[str, Any]
+    key_fingerprints: dict[str, list[str]]
+    #: version of this collection, and the time (UTC, ISO 8601) that the record of a change gets
+    collection: str
+    at: str
+
+
+class Taint(TypedDict):
+    """A taint of a Node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Discovery(TypedDict):
+    """How the cluster is proven: pins of its CA's public key (sha256:…), and whether cluster-info must be signed."""
+
+    ca_hashes: list[str]
+    jws: bool
+
+
+class JoinInputs(TypedDict, total=False):
+    """The variables of join as the plan takes them: checked, complete; what each means, the argument specs say."""
+
+    api_server: str
+    ca_cert: str
+    ca_file: str
+    check_name: bool
+    cloud_provider: str
+    cluster_dns: list[str]
+    cluster_domain: str
+    cni_config: str | dict[str, Any]
+    config_dir: str
+    discovery: Discovery
+    kubelet_config: dict[str, Any]
+    kubelet_drop_ins: dict[str, dict[str, Any]]
+    kubelet_extra_args: dict[str, Any]
+    labels: dict[str, str]
+    max_clock_skew: int
+    max_pods: int
+    method: str
+    node_ip: str | list[str]
+    node_name: str
+    provider_id: str
+    ready: bool
+    reserved: str | dict[str, dict[str, str]]
+    serving_certs: str
+    state: str
+    taints: list[str]
+    timeout: int
+    token_create: dict[str, Any]
+    unknown_fields: str
+    version_check: str
+
+
+class UserData(TypedDict, total=False):
+    """The inputs of a first boot, checked; what each means, the filter node_user_data says. None: not given."""
+
+    #: URL and SHA-256
+    provision_source: tuple[str, str]
+    phase: str
+    prebake: bool
+    hostname: str | None
+    ssh_authorized_keys: list[str]
+    ssh_user: str
+    kubelet_version: str | None
+    cloud_provider: str | None
+    cloud_config: str | None
+    token: str | None
+    ca_cert: str | None
+    api_server: str | None
+    vars: dict[str, Any]
+    source_ca: str | None
+    python_source: tuple[str, str] | None
+    attempts: int
+    pause: int
